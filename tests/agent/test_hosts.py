@@ -31,10 +31,12 @@ from vnetperf.model.trial import (
     DirectionCounts,
     EventSpec,
     EventTimes,
+    Gaps,
     HopCounters,
     Latency,
     PartResult,
     PortCounts,
+    TrialGaps,
     TrialResult,
     TrialSpec,
     TrialWindow,
@@ -589,6 +591,23 @@ def test_frames_that_arrive_before_they_leave_show_that_clocks_are_apart(
     found = merge_parts(parts, clock_bound_s=2e-7)
     assert [d.latency for d in found.directions] == [None, None]
     assert "arrived before they had left" in found.uncollected["latency"]
+
+
+@pytest.mark.parametrize(
+    ("rings", "frames"), [((2048, 512), 512), ((2048, None), None), ((None, None), None)]
+)
+def test_of_the_rings_that_two_hosts_send_into_the_smaller_is_known(
+    rings: tuple[int | None, int | None], frames: int | None
+) -> None:
+    parts = {}
+    for number, (host, ring) in enumerate(zip(("east", "west"), rings, strict=True)):
+        gaps = Gaps(max_s=0.0)
+        known = TrialGaps(poll=gaps, send=gaps, catch_up_frames=1024, ring_frames=ring)
+        result = half(number, 100).model_copy(update={"gaps": known})
+        parts[host] = PartResult(result=result, clock=by_chrony(1e-7), drift_s=0.0)
+    found = merge_parts(parts, clock_bound_s=2e-7)
+    assert found.gaps is not None
+    assert found.gaps.ring_frames == frames
 
 
 @pytest.mark.parametrize(

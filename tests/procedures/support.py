@@ -17,7 +17,7 @@ from vnetperf.model.trial import (
     TrialSpec,
     Verdict,
 )
-from vnetperf.procedures.base import KnownThroughput, ProcedureInputs
+from vnetperf.procedures.base import RULES, KnownThroughput, ProcedureInputs
 from vnetperf.search import Procedure
 from vnetperf.statistics.histogram import encode_hdr, latency_percentiles
 
@@ -100,6 +100,7 @@ def inputs(parameters: Parameters, **changes: Any) -> ProcedureInputs[Any]:
             "ceiling_fps": CEILING,
             "ceiling_reason": "the generator",
             "media_fps": 14_880_952.38,
+            "rules": RULES,
             "throughput": KnownThroughput(load_fps=700e3, search=1, goal="ndr"),
         }
         | changes

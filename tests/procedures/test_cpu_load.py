@@ -171,13 +171,15 @@ def test_interrupts_upon_threads_of_the_kernel_count_once() -> None:
     )
 
 
-def test_roles_that_are_more_than_the_machine_are_seen() -> None:
+@pytest.mark.parametrize(("user", "others"), [(0.995, 0.0), (0.991, 0.0), (0.9, None)])
+def test_what_is_left_for_others_is_never_below_nothing(user: float, others: float | None) -> None:
+    """The machine's time is known to a tick of 10 ms: of more than that nothing is known."""
     tester = ThreadLoad(role="tester", thread="t", cpu=0, user=1.0, system=0.0, run_s=1.0)
-    machine = MachineLoad(by_processor=(_processor(0, user=0.9, softirq=0.05),))
+    machine = MachineLoad(by_processor=(_processor(0, user=user),))
     result = TrialResult(directions=(), threads=(tester,), machine=machine, collected_s=1.0)
     busy = _busy(result)
-    assert busy["others"] == pytest.approx(-0.1)
-    assert busy["machine"] == pytest.approx(0.95)
+    assert busy["others"] == others
+    assert busy["machine"] == pytest.approx(user)
 
 
 def test_what_an_older_log_has_not_is_not_recorded() -> None:
@@ -198,24 +200,32 @@ def test_what_a_further_frame_takes_is_found(each_ns: float, idle: float) -> Non
     loads = [700e3 * share for share in (0.01, 0.1, 0.25, 0.5, 0.75, 1.0)]
     assert asks(seen) == pytest.approx([*loads] * 3)  # in turn, and again
     fit = found.fits["pmd"]
-    assert fit.ns_per_frame == pytest.approx(each_ns, rel=1e-3, abs=1)
-    assert fit.idle == pytest.approx(idle, abs=1e-3)
+    if fit.ns_per_frame is None:  # less than what rounding scatters
+        assert each_ns < 1
+    else:
+        assert fit.ns_per_frame == pytest.approx(each_ns, rel=1e-3, abs=1)
+        assert fit.idle == pytest.approx(idle, abs=1e-3)
     last = found.at[-1]
     assert (last.of, last.roles["pmd"].processors.n) == ("throughput", 3)
     assert last.forwarded_fps.mean == pytest.approx(1.4e6, rel=1e-3)
 
 
+class Noisy(Watched):
+    """One whose polling thread has 0.02 processors less and more in turn."""
+
+    turn = 0
+    pmd_ns = 0.0
+
+    def run(self, ask: TrialRequest) -> TrialOutcome:
+        self.turn += 1
+        self.costs = SimulatedProcessors(
+            {"pmd": 0.9 + 0.02 * (-1) ** self.turn, "tester": 0.2},
+            {"tester": 100.0, "pmd": self.pmd_ns},
+        )
+        return super().run(ask)
+
+
 def test_a_slope_has_its_standard_error() -> None:
-    class Noisy(Watched):
-        turn = 0
-
-        def run(self, ask: TrialRequest) -> TrialOutcome:
-            self.turn += 1
-            self.costs = SimulatedProcessors(
-                {"pmd": 0.9 + 0.02 * (-1) ** self.turn, "tester": 0.2}, {"tester": 100.0}
-            )
-            return super().run(ask)
-
     # The polling thread's processors at 6 loads, twice: 0.02 below and above in turn.
     found, seen = measured(Noisy(Dut()), repeats=2)
     rates = [forwarded_fps(one) for one in seen]
@@ -226,6 +236,41 @@ def test_a_slope_has_its_standard_error() -> None:
     assert not pmd.is_clear
     assert tester.error_ns == pytest.approx(0.0, abs=0.1)
     assert tester.is_clear
+
+
+@pytest.mark.parametrize("each_ns", [0.0, 5.0, -5.0, -200.0])
+def test_a_thread_that_takes_no_more_has_no_time_of_a_further_frame(each_ns: float) -> None:
+    """One that polls takes all it gets, and less where the kernel's work takes its processor."""
+    dut = Noisy(Dut())
+    dut.pmd_ns = each_ns
+    found, _ = measured(dut, repeats=2)
+    pmd = found.fits["pmd"]
+    assert (pmd.ns_per_frame, pmd.idle, pmd.is_clear) == (None, None, False)
+    took = "less" if each_ns == -200 else "no more"  # 5 are less than the scatter
+    assert pmd.why.startswith(f"not measured: it took {took} of its processor when more was forw")
+    assert found.fits["tester"].ns_per_frame == pytest.approx(100, rel=0.01)
+
+
+def test_no_processor_is_busy_for_less_than_nothing_without_frames() -> None:
+    """A frame costs more the more there are, so that a straight line begins below 0."""
+
+    class Dearer(Watched):
+        def run(self, ask: TrialRequest) -> TrialOutcome:
+            self.costs = SimulatedProcessors({"pmd": 0.0}, {"pmd": 1e-3 * ask.load_fps})
+            return super().run(ask)
+
+    fit = measured(Dearer(Dut()))[0].fits["pmd"]
+    assert fit.idle == 0
+    assert fit.ns_per_frame is not None
+    assert fit.ns_per_frame > 0
+
+
+def test_other_programs_take_nothing_for_a_frame() -> None:
+    found, _ = measured(Watched(Dut()))
+    assert "others" not in found.fits
+    others = found.at[-1].roles["others"]
+    assert others.processors.mean == pytest.approx(0.05, abs=1e-3)
+    assert others.ns_per_frame is None
 
 
 def test_a_host_that_is_watched_for_longer_has_the_same_line() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import ceil
 
 import pytest
 from hypothesis import given
@@ -24,7 +25,7 @@ from vnetperf.model.trial import (
     TrialResult,
     Verdict,
 )
-from vnetperf.procedures.base import MOST_BINS, KnownThroughput, curve_of
+from vnetperf.procedures.base import MOST_BINS, RULES, KnownThroughput, curve_of
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import ResetInputs, events_of, reset
 from vnetperf.search import replay
@@ -37,6 +38,7 @@ class OverTime(Dut):
     """A DUT that loses a share of the frames sent in some stretches of a trial.
 
     Attributes:
+        origin_s: Moment of a trial that stretches are counted from.
         lossy: Number of a trial and direction -> stretches as start, end, share lost.
         silent: Number of a trial and direction -> a stretch without arrivals.
         event: Number of a trial -> when its event happened.
@@ -45,6 +47,7 @@ class OverTime(Dut):
         unsent: Number of a trial -> stretches in which nothing was offered.
     """
 
+    origin_s: float = 0.0
     lossy: Callable[[int, int], list[tuple[float, float, float]]] = lambda n, d: []
     silent: Callable[[int, int], tuple[float, float]] = lambda n, d: (0.0, 0.0)
     event: Callable[[int], EventTimes | None] = lambda n: None
@@ -69,7 +72,8 @@ class OverTime(Dut):
 
     def _timeline(self, ask: TrialRequest, number: int, direction: int) -> Timeline:
         bins = round(ask.duration_s / ask.bin_s)
-        stretches = self.lossy(number, direction)
+        origin = self.origin_s
+        stretches = [(origin + a, origin + b, s) for a, b, s in self.lossy(number, direction)]
         sent, received = [], []
         for n in range(bins):
             begin, end = n * ask.bin_s, (n + 1) * ask.bin_s
@@ -79,7 +83,7 @@ class OverTime(Dut):
                 max(0.0, min(end, b) - max(begin, a)) / ask.bin_s * s for a, b, s in stretches
             )
             sent.append(frames)
-            received.append(frames - round(frames * share))
+            received.append(frames - ceil(frames * share - 1e-6))
         lost = any(s > r for s, r in zip(sent, received, strict=True))
         silent = self.silent(number, direction)
         return Timeline(
@@ -127,6 +131,8 @@ RECOVERY = RecoveryTest(overload_s=2.0, relaxed_s=3.0, repeats=2, bin_s=0.01)
 
 
 def recovered(dut: OverTime, parameters: RecoveryTest = RECOVERY, **changes: object) -> Recovery:
+    """What is found; stretches count from the begin of the overload."""
+    dut.origin_s = parameters.relaxed_s if changes.get("rules", RULES) == RULES else 0.0
     given_ = inputs(parameters, **{"throughput": KNOWN} | changes)
     found, seen = drive(recovery(given_), dut)
     assert replay(recovery(given_), seen).found == found  # a log gives it again
@@ -135,22 +141,26 @@ def recovered(dut: OverTime, parameters: RecoveryTest = RECOVERY, **changes: obj
 
 
 @given(after=st.floats(0.02, 2.9), other=st.floats(0.0, 2.9))
-def test_recovery_is_from_the_drop_to_the_last_lost_frame(after: float, other: float) -> None:
+def test_without_other_loss_recovery_is_from_the_drop_to_the_last_lost_frame(
+    after: float, other: float
+) -> None:
     dut = OverTime(lossy=lambda n, d: [(0.5, 2.0 + (other if d else after), 0.2)])
     found = recovered(dut)
     assert found.seconds is not None
     for value in found.seconds.values:
         assert value == pytest.approx(max(after, other), abs=1e-9)
-    assert (found.note, found.why) == ("", "")
-    assert found.curves[0].marks["load drops"] == 2.0
+    assert found.last_lost_s == found.seconds
+    assert (found.note, found.why, found.usual_loss) == ("", "", 0.0)
+    assert found.curves[0].marks["load drops"] == 5.0
 
 
 def test_the_loads_are_those_of_the_clause() -> None:
     dut = OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2)])
     found = recovered(dut)
     ask = dut.asked[0]
-    assert [s.load_fps for s in ask.steps] == pytest.approx([110_000, 55_000])
-    assert (ask.duration_s, len(dut.asked)) == (5.0, 2)
+    assert [s.load_fps for s in ask.steps] == pytest.approx([55_000, 110_000, 55_000])
+    assert [s.duration_s for s in ask.steps] == [3.0, 2.0, 3.0]
+    assert (ask.duration_s, len(dut.asked)) == (8.0, 2)
     assert (found.overload_fps, found.relaxed_fps) == pytest.approx((220_000, 110_000))
     assert found.throughput_fps == 200_000
 
@@ -193,7 +203,7 @@ def test_loss_that_is_no_overload_at_the_drop_gives_no_time(
 ) -> None:
     found = recovered(OverTime(lossy=lambda n, d: stray))
     assert (found.seconds, found.why) == (None, NOTHING_TO_RECOVER_FROM)
-    assert all("last lost frame" not in curve.marks for curve in found.curves)
+    assert all(list(curve.marks) == ["load drops"] for curve in found.curves)
 
 
 def test_loss_that_the_throughput_may_have_is_no_overload() -> None:
@@ -223,9 +233,68 @@ def test_loss_to_the_end_is_at_least_and_in_no_mean() -> None:
     assert "when trial 1 ended; the others took 500.0 ms; raise relaxed_s" in one.why
 
 
-def test_loss_long_after_is_pointed_at() -> None:
+@pytest.mark.parametrize("relaxed_s", [3.0, 10.0])
+def test_loss_of_another_cause_is_no_recovery_however_long_the_trial(relaxed_s: float) -> None:
+    """3 ms of all frames are lost once in each second, before the overload and after it."""
+    test = RECOVERY.model_copy(update={"relaxed_s": relaxed_s})
+    stray = [(n + 0.501, n + 0.504, 1.0) for n in range(round(-relaxed_s), round(relaxed_s) + 2)]
+    dut = OverTime(lossy=lambda n, d: [(0.0, 2.02, 0.1), *stray])
+    found = recovered(dut, test)
+    assert found.seconds is not None
+    assert found.seconds.values == pytest.approx((0.02, 0.02), abs=found.curves[0].bin_s)
+    assert found.last_lost_s is not None
+    assert found.last_lost_s.mean == pytest.approx(relaxed_s - 0.496)
+    assert found.usual_loss == pytest.approx(0.03, rel=0.15)
+    assert "% of the frames in 0.1 s were lost at the relaxed load: recovered is" in found.note
+    marks = found.curves[0].marks
+    assert marks["recovered"] == pytest.approx(relaxed_s + 2 + found.seconds.mean)
+    assert marks["last lost frame"] == pytest.approx(2 * relaxed_s + 1.504)
+
+
+@given(after=st.floats(0.0, 2.0), level=st.floats(0.01, 0.08))
+def test_a_load_that_always_loses_a_little_is_recovered_at_that(after: float, level: float) -> None:
+    lossy = [(-3.0, 5.0, level), (0.0, 2.0 + after, 0.2)]
+    found = recovered(OverTime(lossy=lambda n, d: lossy if d else []))
+    assert found.seconds is not None
+    for value in found.seconds.values:  # to a bin
+        assert after - 0.001 <= value <= after + 0.0101
+    assert found.last_lost_s is None
+    assert found.lost_at_end == (1, 2)
+    assert "frames were lost when trials 1, 2 ended" in found.note
+
+
+def test_a_relaxed_load_that_loses_as_much_as_the_overload_shows_no_recovery() -> None:
+    found = recovered(OverTime(lossy=lambda n, d: [(-3.0, 5.0, 0.2)]))
+    assert (found.seconds, found.why) == (None, NOTHING_TO_RECOVER_FROM)
+
+
+def test_frequent_losses_of_another_cause_do_not_hide_an_overload() -> None:
+    """Two bins of ten lose more before the overload than all of them do in it, and after it."""
+    stray = [(n / 10, n / 10 + 0.02, 0.3) for n in range(-30, 50)]
+    found = recovered(OverTime(lossy=lambda n, d: [(0.0, 2.28, 0.1), *stray]))
+    assert (found.not_overloaded, found.why) == ((), "")
+    assert found.seconds is not None
+    assert found.seconds.values == pytest.approx((0.28, 0.28))
+
+
+def test_a_recovery_that_is_shorter_than_a_usual_loss_is_seen() -> None:
+    """Before the overload 20 ms of all frames are lost at once; after it half of them in 20 ms."""
+    dut = OverTime(lossy=lambda n, d: [(-2.0, -1.98, 1.0), (0.0, 2.0, 0.1), (2.0, 2.02, 0.5)])
+    found = recovered(dut)
+    assert found.seconds is not None
+    assert found.seconds.values == pytest.approx((0.02, 0.02))
+
+
+def test_an_older_log_has_its_trials_and_no_usual_loss() -> None:
     dut = OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2), (4.0, 4.5, 0.1)])
-    assert "trials 1, 2 lost frames again after 1 s or more without loss" in recovered(dut).note
+    found = recovered(dut, rules=1)
+    assert [s.load_fps for s in dut.asked[0].steps] == pytest.approx([110_000, 55_000])
+    assert found.seconds is not None
+    assert found.seconds.values == pytest.approx((0.1, 0.1))
+    assert found.last_lost_s is not None
+    assert found.last_lost_s.values == pytest.approx((2.5, 2.5))
+    assert found.usual_loss is None
+    assert "the loss that is usual at the relaxed load was not measured" in found.note
 
 
 @pytest.mark.parametrize("stall", [(0.005, 0.0), (0.0, 0.005)])
@@ -239,13 +308,11 @@ def test_a_loss_that_may_be_the_testers_is_no_recovery(stall: tuple[float, float
     assert one.seconds is not None
     assert one.seconds.values == pytest.approx((0.1,))
     assert (one.disturbed, one.censored, one.why) == ((1,), (), "")
-    assert one.note == (
-        "trial 1 not counted: the tester stood still, and the last loss may be its own"
-    )
+    assert one.note == ("trial 1 not counted: the tester stood still, and loss may be its own")
     every = recovered(OverTime(lossy=lambda n, d: [(0.5, 5.0, 0.2)], stood_still=lambda n: stall))
     assert (every.seconds, every.disturbed, every.censored) == (None, (1, 2), ())
     assert every.why == (
-        "not measured: the tester stood still in trials 1, 2, so that the last loss may be its own"
+        "not measured: the tester stood still in trials 1, 2, so that loss may be its own"
     )
 
 

@@ -175,9 +175,18 @@ def back_to_back(rng: random.Random, size: int) -> dict[str, Any]:
             max_burst_frames=most,
             gap_ns=1e9 / rate * 1.02,
             throughput_fps=capacity(size),
-            implied_s=implied,
-            corrected_s=None if implied is None else implied * (1 - capacity(size) / 2 / rate),
+            usual_gap_ns=1e9 / rate * 1.01,
+            calibrated_gap_ns=1e9 / rate,
+            slow_bursts=1,
+            forwarded_fps=None if capped else capacity(size) / 4,
+            implied_s=None if implied is None else implied * 1.02,
+            corrected_s=None if implied is None else implied * (1 - capacity(size) / 4 / rate),
+            rfc9004_implied_s=implied,
+            rfc9004_corrected_s=None
+            if implied is None
+            else implied * (1 - capacity(size) / 2 / rate),
             max_rate_fps=rate,
+            ring_frames=1024,
             capped=capped,
             trials=(1, 2, 3),
         )
@@ -225,7 +234,11 @@ def recovery(rng: random.Random, size: int) -> dict[str, Any]:
                 load=lambda t: rate * (1.1 if t < drop else 0.55),
                 lost=lambda t, took=took: 0.09 if t < drop else 0.07 if t < drop + took else 0.0,
                 seconds=22.0,
-                marks={"load drops": drop, "last lost frame": drop + took},
+                marks={
+                    "load drops": drop,
+                    "recovered": drop + took,
+                    "last lost frame": drop + 4 + trial,
+                },
             )
         )
     return {
@@ -235,6 +248,9 @@ def recovery(rng: random.Random, size: int) -> dict[str, Any]:
             relaxed_fps=rate * 0.55,
             overload_s=drop,
             seconds=spread(times),
+            last_lost_s=spread([4.0, 5.0, 6.0, 7.0, 8.0]) if size < 1518 else None,
+            lost_at_end=() if size < 1518 else (2,),
+            usual_loss=0.0023,
             note="no frame was lost after the load had dropped" if size == 1518 else "",
             curves=tuple(curves),
         )
@@ -505,12 +521,18 @@ def cpu_load(rng: random.Random, size: int) -> dict[str, Any]:
                 disturbed=(5,) if share == 1 else (),
             )
         )
-    fits = {"tester": (60.0, 0.2, 1.0), "pmd": (0.1, 1.0, 0.2), "kernel": (20.0, 0.01, 0.5)}
+    fits = {"tester": (60.0, 0.2, 1.0), "kernel": (20.0, 0.01, 0.5)}
     fits["others"] = (3.0, 0.0, 0.1)
     named = {
         role: CpuFit(ns_per_frame=ns, idle=idle, error_ns=error)
         for role, (ns, idle, error) in fits.items()
     }
+    named["pmd"] = CpuFit(
+        ns_per_frame=None,
+        idle=None,
+        error_ns=0.2,
+        why="not measured: it took no more of its processor when more was forwarded",
+    )
     return {"cpu_load": CpuLoad(at=tuple(found), fits=named)}
 
 

@@ -41,15 +41,16 @@ class Restarting(FakeAgent):
 
 
 def _line(spec: TrialSpec, direction: int) -> Timeline:
-    sent = (round(spec.load_fps * 0.1),) * 20
-    received = tuple(0 if 10 <= n < 15 else frames for n, frames in enumerate(sent))
+    sent = (round(spec.load_fps * 0.1),) * round(spec.duration_s / 0.1)
+    down = range(10, 15) if spec.event is not None else range(0)
+    received = tuple(0 if n in down else frames for n, frames in enumerate(sent))
     return Timeline(
         direction=direction,
         bin_s=0.1,
         sent=sent,
         received=received,
         arrived=received,
-        last_lost_s=1.5,
+        last_lost_s=1.5 if down else None,
         gap_s=0.5,
         gap_from_s=1.0,
     )

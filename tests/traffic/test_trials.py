@@ -147,9 +147,28 @@ def test_a_ring_of_unknown_size_is_taken_for_what_is_sent_after_a_stall() -> Non
         verdict, why = judge(result, 0.001, [0.0])
         assert verdict is Verdict.TESTER_STALLED
         assert ("is taken to hold 1.02 ms" in why) is assumed
+        assert gaps.ring_frames == dut
     burst = trials._gaps(cast("Engine", StoodStill()), prepared, [counts], BURST)
+    assert burst.ring_frames == 2048
     assert burst.send.over_s == 0  # it has no load to catch up with
     assert not any(one.kind == "send" for one in burst.queues)
+
+
+@pytest.mark.parametrize(
+    ("rings", "away", "frames"),
+    [
+        (((2048, 1), (2048, 1)), (), 2048),
+        (((1024, 4), (2048, 1)), (), 2048),  # of the smaller port
+        (((2048, 1), (None, 1)), (), None),
+        (((2048, 1), (None, 1)), (1,), 2048),  # what another host's port sends into is its to know
+        ((), (), None),
+    ],
+)
+def test_the_rings_that_a_port_sends_into_are_known_together(
+    rings: tuple[tuple[int | None, int], ...], away: tuple[int, ...], frames: int | None
+) -> None:
+    known = tuple(trials.PortRings(64, dut, tx_queues=queues) for dut, queues in rings)
+    assert replace(PREPARED, rings=known, away=away).dut_ring == frames
 
 
 def counted(prepared: PreparedStreams, fps: float, last_s: float) -> TrialResult:

@@ -177,6 +177,7 @@ def _merge_gaps(found: Sequence[TrialGaps | None]) -> TrialGaps | None:
     known = [gaps for gaps in found if gaps is not None]
     if len(known) < len(found):
         return None
+    rings = [gaps.ring_frames for gaps in known]
     return TrialGaps(
         poll=max((gaps.poll for gaps in known), key=lambda one: (one.over_s, one.max_s)),
         send=max((gaps.send for gaps in known), key=lambda one: (one.over_s, one.max_s)),
@@ -186,6 +187,7 @@ def _merge_gaps(found: Sequence[TrialGaps | None]) -> TrialGaps | None:
             for queue in gaps.queues
         ),
         catch_up_frames=max(gaps.catch_up_frames for gaps in known),
+        ring_frames=None if None in rings else min(filter(None, rings)),
     )
 
 

@@ -181,6 +181,8 @@ class LossStep(Frozen):
 
 #: Share of the longest burst that is tried, from which on a burst is no result (RFC 9004).
 NEAR_LONGEST = 0.9
+#: A ring is what was found where as many frames were held, to this share.
+_SAME_RING = 0.02
 
 
 class BackToBack(Frozen):
@@ -191,18 +193,31 @@ class BackToBack(Frozen):
             was decided; of one that reached the longest burst that value, a lower limit.
         step_frames: Resolution of the search, frames.
         max_burst_frames: Longest burst tried, frames.
-        gap_ns: Mean time between frames of the bursts that came through, nanoseconds.
-        calibrated_gap_ns: Gap of the generator's bursts by calibration, nanoseconds: one that left
-            more than 5 % slower does not count. None: not recorded, every burst counted.
-        slow_bursts: Bursts that did not count; None: not recorded.
-        undecided: Searches without a value: the burst above the longest one that came through was
-            never sent at the calibrated gap.
-        throughput_fps: Throughput that the correction uses, aggregate frames/s.
-        implied_s: Implied DUT buffer time: mean frames over the largest rate, seconds; None where
-            `frames` is a limit.
-        corrected_s: Corrected DUT buffer time, seconds; None without a throughput, or of a limit.
+        gap_ns: Mean time between frames of an interface in the bursts that came through and count,
+            nanoseconds.
+        usual_gap_ns: Gap that a quarter of this test's bursts of about such a length did not
+            exceed: one that came through and left more than 5 % slower does not count. None: no
+            burst was timed.
+        calibrated_gap_ns: Gap of the generator's bursts by calibration, nanoseconds; None: not
+            recorded. Of an older run it stood for `usual_gap_ns`.
+        slow_bursts: Bursts that did not count by their gap; None: not recorded.
+        undecided: Searches without a value that none of the further ones made up for: the longest
+            burst that came through, or the one above it, was never sent at the usual gap.
+        throughput_fps: Throughput that RFC 9004's correction uses, aggregate frames/s.
+        forwarded_fps: What the DUT forwarded while bursts arrived, frames/s per interface, by what
+            came back of those that lost frames; None: nothing tells.
+        implied_s: Implied DUT buffer time: the time that the mean burst took at `gap_ns`, seconds;
+            None where `frames` is a limit, or no burst was timed.
+        corrected_s: Corrected DUT buffer time: the same for the frames of it that the DUT held,
+            without those that it forwarded meanwhile (`forwarded_fps`), seconds; None without
+            either, or where it forwarded as much as bursts bring.
+        rfc9004_implied_s: Implied buffer time as RFC 9004 has it: mean frames over `max_rate_fps`.
+        rfc9004_corrected_s: The same corrected by the throughput, as if all
+            of it were forwarded while a burst arrives.
         max_rate_fps: The largest theoretical rate, per interface; of a wire without a speed, that
             of the calibrated gap; None where that is not recorded.
+        ring_frames: Frames that the ring holds into which the tester sends, the DUT's receive ring
+            on that wire; None: not known.
         capped: True when every burst up to `max_burst_frames` came through in a search: `frames`
             is a lower limit, and its mean no result.
         note: What keeps it from being one; "".
@@ -213,13 +228,18 @@ class BackToBack(Frozen):
     step_frames: int
     max_burst_frames: int
     gap_ns: float | None = None
+    usual_gap_ns: float | None = None
     calibrated_gap_ns: float | None = None
     slow_bursts: int | None = None
     undecided: int = 0
     throughput_fps: float | None = None
+    forwarded_fps: float | None = None
     implied_s: float | None = None
     corrected_s: float | None = None
+    rfc9004_implied_s: float | None = None
+    rfc9004_corrected_s: float | None = None
     max_rate_fps: float | None = None
+    ring_frames: int | None = None
     capped: bool = False
     note: str = ""
     trials: tuple[int, ...] = ()
@@ -228,6 +248,14 @@ class BackToBack(Frozen):
     def is_limit(self) -> bool:
         """Whether a search came near the longest burst: how long one may be is not known then."""
         return self.capped or self.frames.maximum >= NEAR_LONGEST * self.max_burst_frames
+
+    @property
+    def is_ring(self) -> bool:
+        """Whether what the DUT held of a burst is what the ring before it holds."""
+        if self.ring_frames is None or self.corrected_s is None or not self.gap_ns:
+            return False
+        held = self.corrected_s * 1e9 / self.gap_ns
+        return abs(held - self.ring_frames) <= max(self.step_frames, _SAME_RING * self.ring_frames)
 
     @property
     def at_longest(self) -> int:
@@ -263,15 +291,23 @@ class Recovery(Frozen):
         overload_fps: Load before, aggregate frames/s: 110 % of it, or the most that can be offered.
         relaxed_fps: Load after: half of the overload.
         overload_s: Seconds of overload.
-        seconds: Time from the drop of the load to the last lost frame, seconds, of the trials that
-            were overloaded until then; None where none was, or where one did not recover.
+        seconds: Time from the drop of the load until no more frames are lost than usual at the
+            load after it, seconds, of the trials that were overloaded until then; None where none
+            was, or where one did not recover. Of an older run that measured no usual loss, until
+            0.1 s passed without any.
+        last_lost_s: The clause's own time, from the drop to the last lost frame whatever its cause,
+            seconds, of the same trials; None where `seconds` is, or `lost_at_end` names trials.
+        lost_at_end: Numbers of the trials of `seconds` of which the last frames were among the
+            lost: by the clause's own time these are "at least".
+        usual_loss: Largest loss ratio in 0.1 s at the relaxed load before the overload, worse
+            direction, 0..1; None: not measured.
         at_least_s: Where one did not recover: the mean if all of these had at their end, which it
             is not below; None otherwise.
         why: Why there is no number: "not measured: ..."; "".
         not_overloaded: Numbers of the trials whose last bins before the drop show no overload; they
             are in no number.
         disturbed: Numbers of the trials in which the tester stood still; they are in no number.
-        censored: Numbers of the trials that still lost frames at their end: "at least".
+        censored: Numbers of the trials that had not recovered at their end: "at least".
         note: What a reader must know of the number; "".
         curves: One for each trial.
     """
@@ -281,6 +317,9 @@ class Recovery(Frozen):
     relaxed_fps: float
     overload_s: float
     seconds: Spread | None = None
+    last_lost_s: Spread | None = None
+    lost_at_end: tuple[int, ...] = ()
+    usual_loss: float | None = None
     at_least_s: float | None = None
     why: str = ""
     not_overloaded: tuple[int, ...] = ()
@@ -501,19 +540,23 @@ class CpuFit(Frozen):
     """Straight line through the processors of a role over the frames that came back.
 
     Attributes:
-        ns_per_frame: What a further frame takes, nanoseconds of processor time.
-        idle: Processors that it takes without any frame.
-        error_ns: Standard error of `ns_per_frame` (least squares); None: not recorded.
+        ns_per_frame: What a further frame takes, nanoseconds of processor time; None: `why`.
+        idle: Processors that it takes without any frame; None: `why`.
+        error_ns: Standard error of the slope (least squares), nanoseconds; None: not recorded.
+        why: Why there is no time of a further frame: "not measured: ..."; "".
     """
 
-    ns_per_frame: float
-    idle: float
+    ns_per_frame: float | None
+    idle: float | None
     error_ns: float | None = None
+    why: str = ""
 
     @property
     def is_clear(self) -> bool:
         """Whether frames take anything of it that the scatter of its trials does not explain."""
-        return self.error_ns is not None and self.ns_per_frame > _CLEAR_ERRORS * self.error_ns
+        if self.error_ns is None or self.ns_per_frame is None:
+            return False
+        return self.ns_per_frame > _CLEAR_ERRORS * self.error_ns
 
 
 class CpuLoad(Frozen):

@@ -311,9 +311,11 @@ class RecoveryTest(ProcedureParameters):
     """RFC 2544 section 26.5.
 
     Attributes:
-        overload: Load before, as a share of the throughput: 1.1 by the clause.
-        relaxed: Load after, as a share of the overload: 0.5 by the clause.
+        overload: Overload, as a share of the throughput: 1.1 by the clause.
+        relaxed: Load before and after it, as a share of the overload: 0.5 by the clause.
         overload_s: Seconds of overload: at least 60 by the clause.
+        relaxed_s: Seconds at the relaxed load, before the overload and after it: before it the loss
+            is measured that is usual.
         repeats: Trials: several by the clause.
     """
 

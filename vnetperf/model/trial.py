@@ -498,12 +498,15 @@ class TrialGaps(Frozen):
             there may have been such gaps.
         catch_up_frames: Overdue frames that a transmit queue sends after a gap, at most, and at no
             more than twice its load; all others are given up and counted as unsent.
+        ring_frames: Frames that the DUT's receive rings at one of the tester's ports hold together,
+            of the smaller port; None: not known, or not recorded.
     """
 
     poll: Gaps
     send: Gaps
     queues: tuple[QueueGaps, ...] = ()
     catch_up_frames: int
+    ring_frames: int | None = None
 
     def of_direction(self, direction: int) -> tuple[QueueGaps, ...]:
         """The queues of one direction at which gaps are not bridged."""

@@ -64,7 +64,7 @@ def _estimate_back_to_back(preset: Preset, rate_fps: float) -> DurationEstimate:
 
 def _estimate_recovery(preset: Preset, _: float) -> DurationEstimate:
     test = preset.recovery
-    return _equal_trials(test.repeats, test.overload_s + test.relaxed_s)
+    return _equal_trials(test.repeats, test.overload_s + 2 * test.relaxed_s)
 
 
 def _estimate_reset(preset: Preset, _: float) -> DurationEstimate:

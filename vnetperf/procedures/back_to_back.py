@@ -3,9 +3,11 @@
 Each search is a binary search over multiples of a step (TST009 section 12.3.2), or with loss
 verification (12.3.3) where a burst that lost frames is tried again.
 
-A burst counts only if it left at the minimum gap, which a wire without a speed has from the
-generator's calibration: while a tester is kept from running, the DUT empties its buffer. Nor does
-one count that the tester did not send whole, or whose loss may be the tester's own.
+A burst that comes through counts only if it left as fast as a quarter of this test's own bursts
+did: while a tester is kept from running, the DUT empties its buffer. Nor does one count that the
+tester did not send whole, or whose loss may be the tester's own. Times are of the gap that these
+bursts had, and of what the DUT forwarded while longer ones arrived. RFC 9004 takes the medium's
+largest rate for the one, and the throughput for the other: its times stand beside them.
 
 A search that reached the longest burst has a lower limit only. Without it the mean would be that
 of the shorter bursts, so with one of them there is a limit and no mean; nor is there one near it.
@@ -17,11 +19,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
+from statistics import median
 
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import NEAR_LONGEST, BackToBack
 from vnetperf.model.parameters import BackToBackTest
 from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict
+from vnetperf.model.units import percent
 from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -32,12 +36,27 @@ _FULL_RATE = 0.999
 _MINIMUM_GAP = 0.99
 
 
-#: A burst whose mean gap is longer than this multiple of the calibrated one does not count.
+#: A burst whose mean gap is longer than this multiple of the usual one does not count.
 SLOWEST = 1.05
-#: Times that such a burst is sent, at most.
-ATTEMPTS = 5
+#: Share of the bursts whose gaps are no longer than the usual one.
+_QUICK_SHARE = 0.25
+#: Times that such a burst is sent, at most: one of four is quick. Of an older log, 5.
+ATTEMPTS, _OLDER_ATTEMPTS = 10, 5
 #: Searches without a value that end the test where none before them had one.
 _HOPELESS = 3
+#: Bursts that tell what is forwarded meanwhile take so many times as long as the shortest one that
+#: lost frames. Much longer ones see turns of the DUT that a burst of its buffer does not.
+_LEAST_LONGER, _MOST_LONGER = 2.0, 4.0
+#: Share of a burst that the wire may refuse without its gap being much too short: a frame that is
+#: refused leaves the generator faster than any other.
+_FEW_REFUSED = SLOWEST - 1
+#: Searches that make up for those without a value: as many again as are asked for, at most.
+_MOST_SEARCHES = 2
+#: Share of a burst that the DUT holds, from which on it tells of a buffer: the gaps of bursts that
+#: count differ by as much.
+_LEAST_HELD = SLOWEST - 1
+#: A DUT that forwards less of its throughput than this while bursts arrive is pointed out.
+_MUCH_LESS = 0.5
 
 
 class _Burst(Enum):
@@ -49,48 +68,142 @@ class _Burst(Enum):
     LONGEST = "would be longer than any"
 
 
+@dataclass(frozen=True)
+class _SentBurst:
+    """A burst that was sent."""
+
+    number: int  # Of the trial
+    search: int  # Number of the search, from 1
+    frames: int  # Of each stream
+    gap_s: float | None  # Mean time between its frames, slower direction; None: not timed
+    timed: tuple[int, float]  # Frames of all directions that are timed, and their seconds
+    refused: float  # Share of the frames that the wire refused, worse direction, 0..1
+    came: float  # Of `frames`, those that came back in the worse direction
+    valid: bool
+
+    @property
+    def whole(self) -> bool:
+        return self.valid and self.came >= self.frames
+
+    @property
+    def lossy(self) -> bool:
+        return self.valid and self.came < self.frames
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What one search came to."""
+
+    passed: int  # Longest burst that came through, frames of each stream
+    limit: _Burst  # What is above it
+    decisive: _SentBurst | None  # The burst that came through; None: not even the shortest did
+    sent: tuple[_SentBurst, ...]  # Its bursts
+
+
 @dataclass
 class _Bursts:
-    """What all bursts of a test came to."""
+    """All bursts of a test."""
 
-    slowest_s: float | None  # Longest mean gap that counts, seconds; None: any does
+    #: Longest gap that counts, of an older log, seconds; None: by the bursts' own.
+    limit_s: float | None = None
     per_interface: float = 1.0  # Frames of an interface for each of a stream
-    frames: float = 0.0  # Of the bursts that came through
-    seconds: float = 0.0  # What these bursts took
-    slow: int = 0  # Bursts that did not count by their gap
-    slow_gap_s: float = inf  # Shortest mean gap of these, seconds
-    disturbed: int = 0  # Bursts that did not count by their verdict
-    trials: list[int] = field(default_factory=list)  # Numbers of all
+    ring_frames: int | None = None  # Frames that the ring holds which they are sent into
+    sent: list[_SentBurst] = field(default_factory=list)
+    searches: int = 0  # Begun so far
+    #: Bursts, and the usual gap of so many.
+    _usual: tuple[int, float | None] = field(default=(0, None), init=False)
 
     def add(self, outcome: TrialOutcome) -> _Burst:
-        """Take a burst."""
-        self.trials.append(outcome.number)
+        """Take a burst; returns what it shows by what is known so far."""
         timed = [
             (counts.sent + counts.refused, counts.tx_seconds)
             for counts in outcome.result.directions
             # The gap of a single frame is none.
             if counts.intended > 1 and counts.tx_seconds > 0
         ]
+        frames = outcome.request.burst
         for counts in outcome.result.directions:
-            self.per_interface = max(self.per_interface, counts.intended / outcome.request.burst)
-        gap_s = max((seconds / frames for frames, seconds in timed if frames), default=0.0)
-        if self.slowest_s is not None and gap_s > self.slowest_s:
-            self.slow, self.slow_gap_s = self.slow + 1, min(self.slow_gap_s, gap_s)
+            self.per_interface = max(self.per_interface, counts.intended / frames)
+        if outcome.result.gaps is not None:
+            self.ring_frames = outcome.result.gaps.ring_frames
+        burst = _SentBurst(
+            number=outcome.number,
+            search=self.searches,
+            frames=frames,
+            gap_s=max((seconds / count for count, seconds in timed if count), default=None),
+            timed=(sum(count for count, _ in timed), sum(seconds for _, seconds in timed)),
+            refused=max(
+                (c.refused / c.intended for c in outcome.result.directions if c.intended),
+                default=0.0,
+            ),
+            came=round(frames * (1.0 - outcome.result.worst_loss_ratio()), 6),
+            valid=outcome.verdict is Verdict.VALID,
+        )
+        slow = self.is_slow(burst)
+        self.sent.append(burst)
+        if not burst.valid or slow:
             return _Burst.UNCOUNTED
-        if outcome.verdict is not Verdict.VALID:
-            self.disturbed += 1
-            return _Burst.UNCOUNTED
-        if outcome.result.worst_loss_ratio() > 0:
-            return _Burst.LOST
-        # A frame that the far end refuses leaves the generator faster than any other.
-        self.frames += sum(frames for frames, _ in timed)
-        self.seconds += sum(seconds for _, seconds in timed)
-        return _Burst.PASSED
+        return _Burst.PASSED if burst.whole else _Burst.LOST
+
+    @property
+    def usual_gap_s(self) -> float | None:
+        """The gap that a quarter of the bursts about as long as the result did not exceed."""
+        if self._usual[0] != len(self.sent):
+            self._usual = (len(self.sent), self._find_usual_gap())
+        return self._usual[1]
+
+    def _find_usual_gap(self) -> float | None:
+        lengths = [burst.frames for burst in self.sent if burst.whole]
+        if not lengths:
+            return None
+        middle = median(lengths)
+        # Of those that were sent again, being slow, the quickest: they would be most of all.
+        quickest: dict[tuple[int, int], float] = {}
+        for burst in self.sent:
+            if burst.gap_s and burst.refused <= _FEW_REFUSED:
+                key = burst.search, burst.frames
+                quickest[key] = min(burst.gap_s, quickest.get(key, inf))
+        gaps = sorted(
+            gap for (_, frames), gap in quickest.items() if middle <= 2 * frames <= 4 * middle
+        )
+        return gaps[int(_QUICK_SHARE * (len(gaps) - 1))] if gaps else None
+
+    def is_slow(self, burst: _SentBurst) -> bool:
+        """Whether a burst left too slowly to count: one that lost frames would lose more faster."""
+        if burst.gap_s is None:
+            return False
+        if self.limit_s is not None:
+            return burst.gap_s > self.limit_s
+        usual = self.usual_gap_s
+        return burst.whole and usual is not None and burst.gap_s > SLOWEST * usual
+
+    @property
+    def slow(self) -> list[_SentBurst]:
+        """Bursts that do not count by their gap."""
+        return [burst for burst in self.sent if self.is_slow(burst)]
+
+    def decide(self, search: _Search) -> bool:
+        """Whether a search has a value: both bursts at it count."""
+        if search.limit is _Burst.UNCOUNTED:
+            return False
+        return search.decisive is None or not self.is_slow(search.decisive)
+
+    @property
+    def disturbed(self) -> int:
+        """Bursts that do not count by their verdict."""
+        return sum(not burst.valid and not self.is_slow(burst) for burst in self.sent)
 
     @property
     def gap_s(self) -> float | None:
-        """Mean time between frames of those that came through, seconds."""
-        return self.seconds / self.frames if self.frames and self.seconds else None
+        """Mean time between frames of the bursts that came through and count, seconds.
+
+        Where only single frames came through, that of the others.
+        """
+        slow = {burst.number for burst in self.slow}
+        counted = [b.timed for b in self.sent if b.whole and b.number not in slow]
+        frames = sum(count for count, _ in counted)
+        mean = sum(seconds for _, seconds in counted) / frames if frames else None
+        return mean or self.usual_gap_s
 
 
 def back_to_back(inputs: ProcedureInputs[BackToBackTest]) -> Procedure[BackToBack]:
@@ -99,20 +212,21 @@ def back_to_back(inputs: ProcedureInputs[BackToBackTest]) -> Procedure[BackToBac
     _require_room(inputs)
     rate = _largest_rate(inputs)
     steps = max(1, int(test.max_burst_s * rate / test.step_frames))
-    calibrated_s = None if inputs.burst_gap_ns is None else inputs.burst_gap_ns / 1e9
-    bursts = _Bursts(None if calibrated_s is None else SLOWEST * calibrated_s)
-    found: list[int] = []
-    limits: list[_Burst] = []
-    for _ in range(test.searches):
-        passed, limit = yield from _search(test, steps, rate, bursts)
-        if limit is not _Burst.UNCOUNTED:
-            found.append(passed * test.step_frames)
-        limits.append(limit)
-        if not found and limits.count(_Burst.UNCOUNTED) >= _HOPELESS:
+    bursts = _Bursts()
+    if inputs.rules == 1:
+        bursts.limit_s = SLOWEST * inputs.burst_gap_ns / 1e9 if inputs.burst_gap_ns else inf
+    searches: list[_Search] = []
+    most = test.searches * (_MOST_SEARCHES if bursts.limit_s is None else 1)
+    found: list[_Search] = []
+    while len(found) < test.searches and len(searches) < most:
+        searches.append((yield from _search(test, steps, rate, bursts)))
+        # With each search more is known of what gap is usual.
+        found = [one for one in searches if bursts.decide(one)]
+        if not found and len(searches) >= _HOPELESS:
             break
     if not found:
         raise _never_sent(inputs, bursts)
-    return _outcome(inputs, found, limits, steps * test.step_frames, bursts)
+    return _outcome(inputs, found, len(searches), steps * test.step_frames, bursts)
 
 
 def _largest_rate(inputs: ProcedureInputs[BackToBackTest]) -> float:
@@ -124,10 +238,11 @@ def _largest_rate(inputs: ProcedureInputs[BackToBackTest]) -> float:
 
 def _never_sent(inputs: ProcedureInputs[BackToBackTest], bursts: _Bursts) -> NoResultError:
     whys = []
-    if bursts.slow:
+    if slow := [burst.gap_s for burst in bursts.slow if burst.gap_s is not None]:
+        limit_s = bursts.limit_s or SLOWEST * (bursts.usual_gap_s or 0.0)
         whys.append(
-            f"{bursts.slow} left at {1e9 * bursts.slow_gap_s:.4g} ns a frame or more (calibrated: "
-            f"{inputs.burst_gap_ns:g} ns), while the DUT can empty its buffer"
+            f"{len(slow)} left at {1e9 * min(slow):.4g} ns a frame or more (at most "
+            f"{1e9 * limit_s:.4g} ns count), while the DUT can empty its buffer"
         )
     if bursts.disturbed:
         whys.append(
@@ -135,7 +250,7 @@ def _never_sent(inputs: ProcedureInputs[BackToBackTest], bursts: _Bursts) -> NoR
             "lost"
         )
     return NoResultError(
-        f"too few bursts counted of {len(bursts.trials)}: {'; '.join(whys)}",
+        f"too few bursts counted of {len(bursts.sent)}: {'; '.join(whys)}",
         where=f"back-to-back frames of {inputs.frame_size} octets",
         cure="give the tester a core of its own, or set back_to_back.max_burst_s lower",
     )
@@ -157,25 +272,26 @@ def _require_room(inputs: ProcedureInputs[BackToBackTest]) -> None:
         )
 
 
-def _search(
-    test: BackToBackTest, steps: int, rate: float, bursts: _Bursts
-) -> Procedure[tuple[int, _Burst]]:
-    """One search; returns the longest burst that came through, in steps, and what is above it."""
-    passed, above, limit = 0, steps + 1, _Burst.LONGEST
+def _search(test: BackToBackTest, steps: int, rate: float, bursts: _Bursts) -> Procedure[_Search]:
+    """One search."""
+    passed, above, limit, decisive = 0, steps + 1, _Burst.LONGEST, None
+    first = len(bursts.sent)
+    bursts.searches += 1
     while above - passed > 1:
         middle = (passed + above) // 2
         shown = yield from _shown(test, middle * test.step_frames, rate, bursts)
         if shown is _Burst.PASSED:
-            passed = middle
+            passed, decisive = middle, bursts.sent[-1]
         else:
             above, limit = middle, shown
-    return passed, limit
+    return _Search(passed * test.step_frames, limit, decisive, tuple(bursts.sent[first:]))
 
 
 def _shown(test: BackToBackTest, frames: int, rate: float, bursts: _Bursts) -> Procedure[_Burst]:
     """What bursts of a length show: one that comes through decides, an uncounted is repeated."""
     lossy = uncounted = 0
-    while lossy <= test.repeats_after_loss and uncounted < ATTEMPTS:
+    attempts = ATTEMPTS if bursts.limit_s is None else _OLDER_ATTEMPTS
+    while lossy <= test.repeats_after_loss and uncounted < attempts:
         shown = bursts.add((yield _burst(test, frames, rate)))
         if shown is _Burst.PASSED:
             return shown
@@ -197,82 +313,156 @@ def _burst(test: BackToBackTest, frames: int, rate: float) -> TrialRequest:
     )
 
 
+def _forwarded_fps(searches: Sequence[_Search], times: float) -> float | None:
+    """What the DUT forwards while a burst arrives, frames/s per interface; None: nothing tells.
+
+    By bursts that lost frames: of one that took longer than the shortest of them as many more came
+    back as were forwarded in that time. The median, as some of them are interrupted.
+    """
+    found = []
+    for search in searches:
+        lossy = [
+            (times * burst.frames * burst.gap_s, times * burst.came, burst.frames)
+            for burst in search.sent
+            if burst.lossy and burst.gap_s is not None and burst.frames > search.passed
+        ]
+        least_s, least_came, _ = min(lossy, key=lambda one: one[2], default=(0.0, 0.0, 0))
+        found += [
+            (came - least_came) / (took_s - least_s)
+            for took_s, came, _ in lossy
+            if _LEAST_LONGER * least_s <= took_s <= _MOST_LONGER * least_s
+        ]
+    return max(0.0, median(found)) if found else None
+
+
 def _outcome(
     inputs: ProcedureInputs[BackToBackTest],
-    found: Sequence[int],
-    limits: Sequence[_Burst],
+    searches: Sequence[_Search],
+    attempts: int,
     longest: int,
     bursts: _Bursts,
 ) -> BackToBack:
     test, known, times = inputs.parameters, inputs.known, bursts.per_interface
-    frames = spread([n * times for n in found], resolution=test.step_frames * times)
-    rate, gap_s = _largest_rate(inputs), bursts.gap_s
-    # Without a medium and without a calibrated gap there is no rate that bursts left at.
+    frames = spread([one.passed * times for one in searches], resolution=test.step_frames * times)
+    gap_s, usual_s = bursts.gap_s, bursts.usual_gap_s
+    # Without a medium and without a calibrated gap there is no theoretical rate.
     has_rate = not inputs.nominal or inputs.burst_gap_ns is not None
-    left = 1 - known.load_fps / rate
     result = BackToBack(
         frames=frames,
         step_frames=test.step_frames,
         max_burst_frames=round(longest * times),
         gap_ns=None if gap_s is None else 1e9 * gap_s,
+        usual_gap_ns=None if usual_s is None else 1e9 * usual_s,
         calibrated_gap_ns=inputs.burst_gap_ns,
-        slow_bursts=None if bursts.slowest_s is None else bursts.slow,
-        undecided=limits.count(_Burst.UNCOUNTED),
+        slow_bursts=None if bursts.limit_s == inf else len(bursts.slow),
+        undecided=max(0, test.searches - len(searches)),
         throughput_fps=known.load_fps * inputs.in_sum,
-        max_rate_fps=rate if has_rate else None,
-        capped=_Burst.LONGEST in limits,
-        note="; ".join(_notes(inputs, frames.maximum, round(longest * times), limits, bursts)),
-        trials=tuple(bursts.trials),
+        max_rate_fps=_largest_rate(inputs) if has_rate else None,
+        ring_frames=bursts.ring_frames,
+        capped=any(one.limit is _Burst.LONGEST for one in searches),
+        trials=tuple(burst.number for burst in bursts.sent),
     )
-    if result.is_limit or not has_rate:
-        return result
-    implied = frames.mean / rate
-    corrected = implied * left if left > 0 else None
-    return result.model_copy(update={"implied_s": implied, "corrected_s": corrected})
+    if not result.is_limit:
+        result = result.model_copy(update=_times(inputs, result, searches, bursts))
+    notes = "; ".join(_notes(inputs, result, searches, attempts, bursts))
+    return result.model_copy(update={"note": notes})
+
+
+def _times(
+    inputs: ProcedureInputs[BackToBackTest],
+    result: BackToBack,
+    searches: Sequence[_Search],
+    bursts: _Bursts,
+) -> dict[str, float | None]:
+    """Buffer times by this test's own bursts, and by RFC 9004."""
+    gap_s = bursts.gap_s
+    found: dict[str, float | None] = {}
+    if not result.frames.mean:
+        found |= {"implied_s": 0.0, "corrected_s": 0.0}
+    elif gap_s is not None:
+        implied = found["implied_s"] = result.frames.mean * gap_s
+        forwarded = _forwarded_fps(searches, bursts.per_interface)
+        if forwarded is not None:
+            found["forwarded_fps"] = forwarded
+            if (held := 1.0 - forwarded * gap_s) > _LEAST_HELD:
+                found["corrected_s"] = implied * held
+    if (rate := result.max_rate_fps) is not None:
+        implied = found["rfc9004_implied_s"] = result.frames.mean / rate
+        if inputs.known.load_fps < rate:
+            found["rfc9004_corrected_s"] = implied * (1.0 - inputs.known.load_fps / rate)
+    return found
 
 
 def _notes(
     inputs: ProcedureInputs[BackToBackTest],
-    most: float,
-    longest: float,
-    limits: Sequence[_Burst],
+    result: BackToBack,
+    searches: Sequence[_Search],
+    attempts: int,
     bursts: _Bursts,
 ) -> list[str]:
-    test, known, rate, gap_s = inputs.parameters, inputs.known, _largest_rate(inputs), bursts.gap_s
+    test, known, gap_s = inputs.parameters, inputs.known, bursts.gap_s
     notes = [known.note] if known.note else []
-    if capped := limits.count(_Burst.LONGEST):
+    if capped := sum(one.limit is _Burst.LONGEST for one in searches):
         notes.append(
-            f"no result: the longest burst that is tried came through in {capped} of {len(limits)} "
-            "searches; raise max_burst_s"
+            f"no result: the longest burst that is tried came through in {capped} of "
+            f"{len(searches)} searches; raise max_burst_s"
         )
-    elif most >= NEAR_LONGEST * longest:
+    elif result.is_limit:
         notes.append(
             f"no result: bursts within {1 - NEAR_LONGEST:.0%} of the longest one that is tried "
             "came through (RFC 9004); raise max_burst_s"
         )
-    if undecided := limits.count(_Burst.UNCOUNTED):
+    if left_out := attempts - len(searches):
         notes.append(
-            f"{undecided} of {len(limits)} searches are not in it: no burst above the longest one "
-            "that came through counted"
+            f"{left_out} of {attempts} searches are not in it: the longest burst that came "
+            "through, or the one above it, did not count"
         )
-    if bursts.slow:
+    notes += _notes_of_ring(result, known.load_fps)
+    if slow := len(bursts.slow):
+        than = "calibrated" if bursts.limit_s is not None else "in a quarter of them"
         notes.append(
-            f"{bursts.slow} of {len(bursts.trials)} bursts did not count: their frames left over "
-            f"{SLOWEST - 1:.0%} further apart than calibrated"
+            f"{slow} of {len(bursts.sent)} bursts did not count: their frames left over "
+            f"{SLOWEST - 1:.0%} further apart than {than}"
         )
     if bursts.disturbed:
         notes.append(
-            f"{bursts.disturbed} of {len(bursts.trials)} bursts did not count: the tester did not "
+            f"{bursts.disturbed} of {len(bursts.sent)} bursts did not count: the tester did not "
             "send them whole, or may itself have lost what was lost"
         )
-    if inputs.burst_gap_ns is None:
+    if bursts.limit_s == inf:
         notes.append("no calibrated gap is recorded: every burst counted, however slowly it left")
-    if known.load_fps >= rate:
+    elif result.max_rate_fps is None:
+        notes.append("no calibrated gap is recorded: there is no time by RFC 9004")
+    if result.max_rate_fps is not None and known.load_fps >= result.max_rate_fps:
         notes.append(
-            "no corrected buffer time: bursts leave the generator no faster than the throughput"
+            "no corrected buffer time by RFC 9004: its theoretical rate is no larger than the "
+            "throughput"
         )
-    if not inputs.nominal and gap_s is not None and gap_s * rate * _MINIMUM_GAP > 1:
-        notes.append(f"frames left {gap_s * rate:.2f} times as far apart as the medium allows")
-    if most == 0:
+    if not inputs.nominal and gap_s is not None and gap_s * inputs.media_fps * _MINIMUM_GAP > 1:
+        times = gap_s * inputs.media_fps
+        notes.append(f"frames left {times:.2f} times as far apart as the medium allows")
+    if result.frames.maximum == 0:
         notes.append(f"even bursts of {test.step_frames} frames lost some")
+    return notes
+
+
+def _notes_of_ring(result: BackToBack, throughput_fps: float) -> list[str]:
+    """What was found, where it is a ring of the wire or nothing was forwarded meanwhile."""
+    notes = []
+    forwarded = result.forwarded_fps
+    if result.is_ring:
+        notes.append(
+            f"what is found is the ring between tester and DUT, which holds {result.ring_frames} "
+            "frames"
+        )
+    if forwarded is not None and result.corrected_s is None:
+        notes.append(
+            "no corrected buffer time: the DUT forwarded as much as bursts bring, so that nothing "
+            "tells of its buffer"
+        )
+    if forwarded is not None and forwarded < _MUCH_LESS * throughput_fps:
+        notes.append(
+            f"while a burst arrived the DUT forwarded {percent(forwarded / throughput_fps, 2)} of "
+            "its throughput: RFC 9004's correction by all of it does not apply"
+        )
     return notes

@@ -38,6 +38,11 @@ class KnownThroughput(Frozen):
 P = TypeVar("P", bound=Parameters)
 
 
+#: Rules by which tests ask for trials today. By those of 1 a recovery had no trial's beginning at
+#: the relaxed load, and bursts counted by the gap of a calibration: logs are read by their own.
+RULES = 2
+
+
 class ProcedureInputs(Frozen, Generic[P]):
     """Everything that a procedure is given; it stands in the log."""
 
@@ -63,6 +68,7 @@ class ProcedureInputs(Frozen, Generic[P]):
     # Times that a trial which is no measurement because of the tester is run before a test that
     # repeats its trials itself gives them up; four in logs that do not say it
     tries: int = 4
+    rules: int = 1  # `RULES` of the version that asked for the trials; 1 in logs without it
     timelines: bool = False  # Whether the generator counts frames over time within a trial
     sessions: int = 0  # Sessions of the traffic, where the DUT is a NAT; 0 where it is none
     # How long the NAT holds a session of which one frame came, seconds; None where time ends none

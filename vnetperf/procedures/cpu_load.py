@@ -3,7 +3,9 @@
 Where the kernel does not keep the time of interrupts apart, it is part of the time of the threads
 they come upon, of the kernel's own threads too. It is taken from them here, each processor's from
 those that last ran on it, in proportion to their time in the kernel, so that no time counts twice.
-What is left of the machine's time is other programs': below 0 it shows how far this is off.
+What is left of the machine's time is other programs'. The machine's time is known to a tick of each
+processor and the threads' to nanoseconds, so what is left may come out below 0: within ticks that
+is nothing, and beyond them the sources contradict each other and nothing is known.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from vnetperf.statistics import spread
 #: Threads whose work is among the soft interrupts that /proc/stat counts.
 _SOFTIRQ_THREAD = "ksoftirqd/"
 TESTER = "tester"
+#: Resolution of a processor's time in /proc/stat, seconds.
+_TICK_S = 0.01
 
 
 def cpu_by_role(result: TrialResult) -> tuple[RoleUse, ...]:
@@ -101,7 +105,7 @@ def _of_host(
             switches_per_s=_switches(kernel, seconds),
         )
         named = _sum([forwarding, *busy.values()], 9)
-        rest = None if named is None else used - named
+        rest = None if named is None else _rest(used - named, len(every) * _TICK_S / seconds)
         yield RoleUse(role=prefix + OTHERS, processors=whole, busy=_rounded(rest))
     names = ("user", "system", "softirq", "guest", "steal")
     yield RoleUse(
@@ -112,6 +116,11 @@ def _of_host(
         backlog_squeezed=total_if_known(one.backlog_squeezed for one in every),
         **{name: round(sum(getattr(one, name) for one in every), 3) for name in names},
     )
+
+
+def _rest(processors: float, resolution: float) -> float | None:
+    """What is left of a time; None where more was taken from it than it can be wrong by."""
+    return max(0.0, processors) if processors >= -resolution else None
 
 
 def _own_time(
@@ -261,10 +270,11 @@ def _cost(
     known = [one for one in busy if one is not None]
     if len(known) < len(trials):
         return None
+    # Other programs have no part in a frame.
     each = [
         value * one.result.watched_at(role) * 1e9 / frames
         for value, one in zip(known, trials, strict=True)
-        if (frames := one.result.received)
+        if (frames := one.result.received) and not _is_others(role)
     ]
     return RoleCost(
         processors=spread(known),
@@ -274,6 +284,10 @@ def _cost(
         cache_misses_per_frame=_events_per_frame(role, "cache misses", trials),
         tlb_misses_per_frame=_events_per_frame(role, "dTLB load misses", trials),
     )
+
+
+def _is_others(role: str) -> bool:
+    return role.rpartition(":")[2] == OTHERS
 
 
 def mean_power(result: TrialResult) -> dict[str, float]:
@@ -337,6 +351,8 @@ def _watched_s(trials: Sequence[TrialOutcome]) -> dict[str, float]:
 
 #: Trials from which on a line is laid through them: with fewer it passes through all of them.
 _LEAST_TRIALS = 3
+#: Standard errors above 0 that a slope is at least, or it is scatter and no time.
+_SURE_ERRORS = 2.0
 
 
 def _fits(trials: Sequence[TrialOutcome]) -> dict[str, CpuFit]:
@@ -348,18 +364,31 @@ def _fits(trials: Sequence[TrialOutcome]) -> dict[str, CpuFit]:
     found: dict[str, CpuFit] = {}
     for role in dict.fromkeys(role for each in uses for role in each):
         known = [value for each in uses if (value := each.get(role)) is not None]
-        if len(known) < len(trials):
+        if len(known) < len(trials) or _is_others(role):
             continue
         # Frames in the time that the role's processors are of.
         rates = [one.result.received / one.result.watched_at(role) for one in trials]
-        middle = fmean(rates)
-        width = fsum((rate - middle) ** 2 for rate in rates)
-        if not width:
-            continue
-        mean = fmean(known)
-        slope = fsum((x - middle) * (y - mean) for x, y in zip(rates, known, strict=True)) / width
-        idle = mean - slope * middle
-        beside = fsum((y - idle - slope * x) ** 2 for x, y in zip(rates, known, strict=True))
-        error = sqrt(beside / (len(rates) - 2) / width)
-        found[role] = CpuFit(ns_per_frame=slope * 1e9, idle=idle, error_ns=error * 1e9)
+        if len(set(rates)) > 1:
+            found[role] = _fit(rates, known)
     return found
+
+
+def _fit(rates: Sequence[float], processors: Sequence[float]) -> CpuFit:
+    """The line of one role. Neither a frame nor the time without any can take less than nothing."""
+    middle, mean = fmean(rates), fmean(processors)
+    pairs = list(zip(rates, processors, strict=True))
+    width = fsum((rate - middle) ** 2 for rate in rates)
+    slope = fsum((x - middle) * (y - mean) for x, y in pairs) / width
+    idle = mean - slope * middle
+    if idle < 0:
+        slope, idle = fsum(x * y for x, y in pairs) / fsum(x * x for x in rates), 0.0
+    beside = fsum((y - idle - slope * x) ** 2 for x, y in pairs)
+    error = sqrt(beside / (len(rates) - 2) / width)
+    if slope > _SURE_ERRORS * error:
+        return CpuFit(ns_per_frame=slope * 1e9, idle=idle, error_ns=error * 1e9)
+    took = "less" if slope < -_SURE_ERRORS * error else "no more"
+    why = (
+        f"not measured: it took {took} of its processor when more was forwarded, as far as the "
+        "scatter of the trials tells: a thread that polls takes all that it gets"
+    )
+    return CpuFit(ns_per_frame=None, idle=None, error_ns=error * 1e9, why=why)

@@ -1,9 +1,14 @@
-"""System recovery, RFC 2544 section 26.5: how long frames are lost after an overload has ended.
+"""System recovery, RFC 2544 section 26.5: how long an overload is felt after it has ended.
 
-Only a trial that ends its overload overloaded, and ends itself without loss, has a time. One that
+The clause ends with the last lost frame, which on most machines is one of another cause: that time
+grows with the length of the trial. Here the DUT has recovered when no more frames are lost than
+usual at the load that it has then (`usual_loss`), which is measured before the overload. Both
+times are given.
+
+Only a trial that ends its overload overloaded, and has recovered when it ends, has a time. One that
 was not overloaded had nothing to recover from; one that did not recover has a lower limit only,
 and with it the average of the others would be that of the shortest times. Where the tester stood
-still, the last loss may be its own: such a trial is left out whatever its time, since a choice by
+still, the loss may be its own: such a trial is left out whatever its time, since a choice by
 the loss after the drop would keep the short times.
 """
 
@@ -11,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from statistics import fmean
 
 from vnetperf.model import units
@@ -25,12 +31,9 @@ from vnetperf.procedures.base import (
     shortfall_note,
     stood_still,
 )
+from vnetperf.procedures.usual_loss import QUIET_S, UsualLoss
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
-
-#: Loss after so long without any is no part of a recovery, seconds.
-QUIET_S = 1.0
-
 
 #: The end of the overload, in which it must show: bins, or a share of it where that is longer.
 LAST_BINS = 10
@@ -44,11 +47,13 @@ class _TrialFinding:
     """What one trial shows."""
 
     number: int
-    seconds: float  # From the drop of the load to the last lost frame
+    seconds: float  # From the drop of the load until no more is lost than usual
+    last_lost_s: float  # From the drop to the last lost frame; 0 where none was lost after it
+    lost_at_end: bool  # A frame of the last bin was lost, whatever the reason
+    usual: float  # Largest loss ratio of `QUIET_S` before the overload
     overloaded: bool  # A direction was overloaded when the load dropped
     disturbed: bool  # The tester stood still in the trial
-    recovered: bool  # No frames were lost at the end
-    quiet_s: float  # Longest time without loss between the drop and the last lost frame
+    recovered: bool
 
     @property
     def measured(self) -> bool:
@@ -63,34 +68,42 @@ def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
     """Run the test."""
     test, known = inputs.parameters, inputs.known
     over = min(test.overload * known.load_fps, inputs.ceiling_fps)
-    steps = (
-        LoadStep(load_fps=over, duration_s=test.overload_s),
-        LoadStep(load_fps=test.relaxed * over, duration_s=test.relaxed_s),
-    )
-    total_s = test.overload_s + test.relaxed_s
+    before_s = _before_s(inputs)
+    relaxed = LoadStep(load_fps=test.relaxed * over, duration_s=test.relaxed_s)
+    steps = (LoadStep(load_fps=over, duration_s=test.overload_s), relaxed)
+    total_s = before_s + test.overload_s + test.relaxed_s
     request = TrialRequest(
         load_fps=over,
         duration_s=total_s,
-        steps=steps,
+        steps=(relaxed, *steps) if before_s else steps,
         bin_s=bin_width(test.bin_s, total_s),
         histogram_up_to_loss=-1.0,
         when_limited="count",
     )
     outcomes = yield from repeat_trial(request, test.repeats)
     found = [_judge(inputs, one) for one in outcomes]
-    times = [one.seconds for one in found if one.measured]
+    measured = [one for one in found if one.measured]
     censored = tuple(one.number for one in found if one.censored)
-    marks = [{"load drops": test.overload_s} for _ in found]
-    for mark, one in zip(marks, found, strict=True):
-        if one.overloaded and one.seconds > 0:
-            mark["last lost frame"] = test.overload_s + one.seconds
-    curves = (curve_of(one, mark) for one, mark in zip(outcomes, marks, strict=True))
+    times = [one.seconds for one in measured]
+    lost_at_end = tuple(one.number for one in measured if one.lost_at_end)
+    has_number = bool(times) and not censored
+    drop = before_s + test.overload_s
+    curves = (
+        curve_of(outcome, _marks(drop, one)) for outcome, one in zip(outcomes, found, strict=True)
+    )
     return Recovery(
         throughput_fps=known.load_fps * inputs.in_sum,
         overload_fps=over * inputs.in_sum,
         relaxed_fps=test.relaxed * over * inputs.in_sum,
         overload_s=test.overload_s,
-        seconds=spread(times) if times and not censored else None,
+        seconds=spread(times) if has_number else None,
+        last_lost_s=spread([one.last_lost_s for one in measured])
+        if has_number and not lost_at_end
+        else None,
+        lost_at_end=lost_at_end if has_number else (),
+        usual_loss=max((one.usual for one in found if one.overloaded), default=None)
+        if before_s
+        else None,
         at_least_s=fmean([*times, *[test.relaxed_s] * len(censored)]) if censored else None,
         why=_why(test, found, censored),
         not_overloaded=tuple(one.number for one in found if not one.overloaded),
@@ -101,50 +114,75 @@ def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
     )
 
 
+def _before_s(inputs: ProcedureInputs[RecoveryTest]) -> float:
+    """Seconds at the relaxed load before the overload; 0 in an older log."""
+    return inputs.parameters.relaxed_s if inputs.rules > 1 else 0.0
+
+
+def _marks(drop: float, found: _TrialFinding) -> dict[str, float]:
+    marks = {"load drops": drop}
+    if found.overloaded and found.recovered and found.seconds > 0:
+        marks["recovered"] = drop + found.seconds
+    if found.overloaded and found.last_lost_s > found.seconds:
+        marks["last lost frame"] = drop + found.last_lost_s
+    return marks
+
+
 def _judge(inputs: ProcedureInputs[RecoveryTest], outcome: TrialOutcome) -> _TrialFinding:
     test, timelines = inputs.parameters, outcome.result.timelines
-    drop = test.overload_s
-    last = max((t.last_lost_s or 0.0 for t in timelines), default=0.0)
+    begin_s = _before_s(inputs)
+    drop = begin_s + test.overload_s
     total = drop + test.relaxed_s
+    last = max((t.last_lost_s or 0.0 for t in timelines), default=0.0)
     width = timelines[0].bin_s if timelines else test.bin_s
+    usual = [
+        UsualLoss.before(t, int(begin_s / t.bin_s + 1e-9)) if begin_s else UsualLoss.none(t)
+        for t in timelines
+    ]
+    each = list(zip(timelines, usual, strict=True))
+    ends = [_end_s(timeline, own, drop, total) for timeline, own in each]
+    known = [end for end in ends if end is not None]
     return _TrialFinding(
         number=outcome.number,
-        seconds=max(0.0, last - drop),
-        overloaded=any(_is_overloaded(t, drop, inputs.known.loss_ratio) for t in timelines),
+        seconds=max((end - drop for end in known), default=0.0),
+        last_lost_s=max(0.0, last - drop),
+        lost_at_end=last >= total - width,
+        usual=max((own.most for own in usual), default=0.0),
+        overloaded=any(
+            _is_overloaded(timeline, begin_s, drop, max(inputs.known.loss_ratio, own.of_bin))
+            for timeline, own in each
+        ),
         disturbed=stood_still(outcome),
-        recovered=last < total - width,
-        quiet_s=_quiet(outcome, drop, last),
+        recovered=len(known) == len(ends),
     )
 
 
-def _is_overloaded(timeline: Timeline, drop: float, tolerated: float) -> bool:
-    """Whether a direction loses frames, more than the throughput may, bin after bin until the drop.
+def _end_s(timeline: Timeline, usual: UsualLoss, drop: float, total: float) -> float | None:
+    """When a direction has recovered, seconds after the first frame; None: not in the trial.
+
+    A bin is all that is known of it, unless nothing was lost later: then it is the last lost frame.
+    """
+    width = timeline.bin_s
+    bins = min(len(timeline.sent), ceil(total / width - 1e-9))
+    place = usual.back(timeline, range(ceil(drop / width - 1e-9), bins - usual.window + 1))
+    if place is None:
+        return None
+    return max(drop, min(place * width, timeline.last_lost_s or 0.0))
+
+
+def _is_overloaded(timeline: Timeline, begin: float, drop: float, tolerated: float) -> bool:
+    """Whether a direction loses frames, more than `tolerated`, bin after bin until the drop.
 
     The bin that holds the drop is left out, unless the drop is its end.
     """
     width = timeline.bin_s
-    end = int(drop / width + 1e-9)
-    first = max(0, end - max(LAST_BINS, round(LAST_SHARE * end)))
+    first, end = ceil(begin / width - 1e-9), int(drop / width + 1e-9)
+    first = max(first, end - max(LAST_BINS, round(LAST_SHARE * (end - first))))
     offered, received = timeline.sent[first:end], timeline.received[first:end]
     used = [(o, o - r) for o, r in zip(offered, received, strict=True) if o]
     lossy = sum(lost > tolerated * o for o, lost in used)
     every, lost = sum(o for o, _ in used), sum(lost for _, lost in used)
     return lossy > 0 and lossy >= LOSSY_SHARE * len(used) and lost > tolerated * every
-
-
-def _quiet(outcome: TrialOutcome, drop: float, last: float) -> float:
-    """Longest time without a lost frame between two moments."""
-    longest = 0.0
-    width = outcome.request.bin_s
-    curve = curve_of(outcome, {})
-    if curve is None or last <= drop:
-        return 0.0
-    first, end = int(drop / curve.bin_s), int(last / curve.bin_s)
-    clean = 0
-    for lost in curve.lost[first:end]:
-        clean = 0 if lost else clean + 1
-        longest = max(longest, clean * max(width, curve.bin_s))
-    return longest
 
 
 def _why(test: RecoveryTest, found: Sequence[_TrialFinding], censored: Sequence[int]) -> str:
@@ -164,8 +202,8 @@ def _why(test: RecoveryTest, found: Sequence[_TrialFinding], censored: Sequence[
     if not any(one.measured for one in found):
         disturbed = [one.number for one in found if one.overloaded]
         return (
-            f"not measured: the tester stood still in {_trials(disturbed)}, so that the last loss "
-            "may be its own"
+            f"not measured: the tester stood still in {_trials(disturbed)}, so that loss may be "
+            "its own"
         )
     return ""
 
@@ -192,19 +230,37 @@ def _notes(
     disturbed = [one.number for one in found if one.overloaded and one.disturbed]
     if disturbed and len(disturbed) < len(found):
         notes.append(
-            f"{_trials(disturbed)} not counted: the tester stood still, and the last loss may be "
-            "its own"
+            f"{_trials(disturbed)} not counted: the tester stood still, and loss may be its own"
         )
-    if again := [one.number for one in found if one.measured and one.quiet_s >= QUIET_S]:
-        notes.append(
-            f"{_trials(again)} lost frames again after {QUIET_S:g} s or more without loss, which "
-            "may have another cause than the overload"
-        )
+    notes += _notes_of_loss(inputs, [one for one in found if one.measured])
     if short := shortfall_note(outcomes):
         notes.append(short)
     stalled = [s.number for s in outcomes if s.verdict is Verdict.TESTER_STALLED]
     if stalled := [number for number in stalled if number not in disturbed]:
         notes.append(f"the tester stood still in {_trials(stalled)}")
+    return notes
+
+
+def _notes_of_loss(
+    inputs: ProcedureInputs[RecoveryTest], measured: Sequence[_TrialFinding]
+) -> list[str]:
+    """What is lost at the relaxed load for another reason than the overload."""
+    notes = []
+    if measured and not _before_s(inputs):
+        notes.append(
+            "the loss that is usual at the relaxed load was not measured: any loss counts, until "
+            f"there is none for {QUIET_S:g} s"
+        )
+    if usual := max((one.usual for one in measured), default=0.0):
+        notes.append(
+            f"before the overload up to {units.percent(usual, 2)} of the frames in {QUIET_S:g} s "
+            "were lost at the relaxed load: recovered is when no more are lost than that"
+        )
+    if at_end := [one.number for one in measured if one.lost_at_end]:
+        notes.append(
+            "there is no time to the last lost frame (RFC 2544 section 26.5): frames were lost "
+            f"when {_trials(at_end)} ended"
+        )
     return notes
 
 

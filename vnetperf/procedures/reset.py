@@ -7,7 +7,7 @@ the one that took longer counts.
 Where the tester stood still, the pause and the loss may be its own: the most that it may have cost
 bounds the error, and a trial where that is no small part of a time is left out. Only what was lost
 between the reset and the recovery counts. The DUT has recovered when what was reset is ready and
-for `QUIET_S` no more frames are lost than at worst in such a time before.
+no more frames are lost than usual (`usual_loss`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ from vnetperf.model.trial import (
     TrialRequest,
 )
 from vnetperf.procedures.base import ProcedureInputs, bin_width, curve_of, shortfall_note
+from vnetperf.procedures.usual_loss import UsualLoss
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
-#: Seconds without more loss than before that show a recovery; less where there were fewer before.
-QUIET_S = 0.1
 #: Of the median time, no more than this share of a trial's may be the tester's own.
 OWN_SHARE = 0.1
 
@@ -123,19 +122,11 @@ def _interruption(timeline: Timeline, event: EventTimes, duration_s: float) -> _
     sent = timeline.sent[: ceil(duration_s / width - 1e-9)]
     lost = [s - r for s, r in zip(sent, timeline.received, strict=False)]
     first, ready = int(event.began_s / width + 1e-9), ceil(event.ended_s / width - 1e-9)
-    quiet = max(1, min(round(QUIET_S / width), first))
-
-    def loss(begin: int) -> float:
-        offered = sum(sent[begin : begin + quiet])
-        return sum(lost[begin : begin + quiet]) / offered if offered else 1.0
-
-    # Where the tester stood still nothing was offered, and nothing shows what is usual.
-    before = [b for b in range(first - quiet + 1) if any(sent[b : b + quiet])]
-    usual = max(map(loss, before), default=0.0)
-    places = range(max(first, ready), len(sent) - quiet + 1)
-    until = next((begin for begin in places if loss(begin) <= usual), None)
+    usual = UsualLoss.before(timeline, first)
+    places = range(max(first, ready), len(sent) - usual.window + 1)
+    until = usual.back(timeline, places)
     offered, counted = sum(sent[first:until]), sum(lost[first:until])
-    if counted <= usual * offered:
+    if counted <= usual.most * offered:
         counted = 0
     after = sum(sent[first:])
     rest_s = duration_s - first * width

@@ -264,9 +264,24 @@ _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
         lambda e: None if e.found.is_limit else text.stdev(e.found.frames, "frames"),
     ),
     Column("corrected buffer time", lambda e: text.if_known(e.found.corrected_s, "s")),
+    Column("by RFC 9004", lambda e: text.if_known(e.found.rfc9004_corrected_s, "s")),
     Column("N", lambda e: _searches(e.found)),
     Column("step size, frames", lambda e: str(e.found.step_frames)),
     Column("implied buffer time", lambda e: text.if_known(e.found.implied_s, "s"), brief=False),
+    Column(
+        "implied, by RFC 9004",
+        lambda e: text.if_known(e.found.rfc9004_implied_s, "s"),
+        brief=False,
+    ),
+    Column("mean gap", lambda e: text.if_known(e.found.gap_ns, "ns"), brief=False),
+    Column(
+        "forwarded meanwhile, per interface",
+        lambda e: text.if_known(e.found.forwarded_fps, "fps"),
+        brief=False,
+    ),
+    Column(
+        "ring before the DUT, frames", lambda e: text.known(e.found.ring_frames, str), brief=False
+    ),
     Column(
         "throughput, aggregate", lambda e: text.if_known(e.found.throughput_fps, "fps"), brief=False
     ),
@@ -275,7 +290,7 @@ _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
         lambda e: text.if_known(e.found.max_rate_fps, "fps"),
         brief=False,
     ),
-    Column("mean gap", lambda e: text.if_known(e.found.gap_ns, "ns"), brief=False),
+    Column("usual gap", lambda e: text.if_known(e.found.usual_gap_ns, "ns"), brief=False),
     Column("calibrated gap", lambda e: text.if_known(e.found.calibrated_gap_ns, "ns"), brief=False),
     Column("slow bursts, not counted", lambda e: _slow_bursts(e.found), brief=False),
     Column("longest tried, frames", lambda e: frames(e.found.max_burst_frames), brief=False),
@@ -287,8 +302,10 @@ def _back_to_back_tables(group: Group) -> Iterator[Table]:
     decided = [e for e in known if not e.found.is_limit]
     notes = [
         text.interval_note([e.found.frames for e in decided]),
-        "Implied buffer time: mean frames / theoretical rate; corrected: implied x (1 - throughput "
-        "/ theoretical rate). Frames are those of one interface.",
+        "Implied buffer time: what the mean burst took at the mean gap of these bursts; corrected: "
+        "without the frames that the DUT forwarded meanwhile, as those show that came back of "
+        "longer bursts. By RFC 9004: mean frames / theoretical rate, and that x (1 - throughput / "
+        "theoretical rate). Frames are those of one interface.",
         *group_sentences((e.result.size_text, _capped_text(e.found)) for e in known),
         *_notes(known),
         *text.remarks_of(((e.result.size_text, e.found.frames) for e in decided), "frames"),
@@ -302,6 +319,8 @@ def _back_to_back_headline(_: Result, found: BackToBack) -> tuple[str, str]:
         near = f"within {1 - NEAR_LONGEST:.0%} of the longest burst"
         return _burst_text(found), f"no result: {reached if found.capped else near}"
     buffer = "" if found.corrected_s is None else f"buffer {units.time_s(found.corrected_s)}, "
+    if found.is_ring:
+        buffer += f"the ring of the wire ({found.ring_frames} frames), "
     return _burst_text(found), f"{buffer}N {_searches(found)}"
 
 
@@ -317,6 +336,12 @@ def _recovery_trials(found: Recovery) -> str:
 
 def _end_text(found: Spread | None, part: str) -> str | None:
     return units.time_s(getattr(found, part)) if found else None
+
+
+def _last_lost(found: Recovery) -> str | None:
+    if found.lost_at_end:
+        return "lost until the end"
+    return text.mean_interval(found.last_lost_s, "s") if found.last_lost_s else None
 
 
 def _share_of_throughput(found: Recovery) -> str:
@@ -335,6 +360,12 @@ _RECOVERY: tuple[Column[Entry[Recovery]], ...] = (
     Column("least", lambda e: _end_text(e.found.seconds, "minimum")),
     Column("largest", lambda e: _end_text(e.found.seconds, "maximum")),
     Column("trials", lambda e: _recovery_trials(e.found)),
+    Column("to the last lost frame (RFC 2544)", lambda e: _last_lost(e.found)),
+    Column(
+        "usual loss at the load after",
+        lambda e: text.known(e.found.usual_loss, percent),
+        brief=False,
+    ),
     Column("overload", lambda e: units.fps(e.found.overload_fps)),
     Column("of throughput", lambda e: _share_of_throughput(e.found), brief=False),
     Column("for", lambda e: seconds(e.found.overload_s), brief=False),
@@ -347,8 +378,10 @@ def _recovery_tables(group: Group) -> Iterator[Table]:
     timed = [(e.result.size_text, e.found.seconds) for e in known if e.found.seconds]
     notes = [
         text.interval_note([found for _, found in timed]),
-        "From the drop of the load to the last frame that was lost, of trials whose last bins "
-        "before it show an overload. Rates are sums.",
+        "Recovery time: from the drop of the load until no more frames are lost than before the "
+        "overload at the load after it, of trials whose last bins before the drop show an "
+        "overload. RFC 2544 section 26.5 ends with the last lost frame, whatever lost it. Rates "
+        "are sums.",
         *group_sentences((e.result.size_text, e.found.why) for e in known),
         *_notes(known),
         *text.remarks_of(timed, "s"),

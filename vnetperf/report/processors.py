@@ -85,9 +85,16 @@ _ENERGY_NOTE = (
 _CPU_FITS: tuple[Column[Entry[CpuFit]], ...] = (
     Column("size", lambda e: e.result.size_name, words=True),
     Column("role", lambda e: e.of, words=True),
-    Column("time of a further frame", lambda e: nanoseconds(e.found.ns_per_frame), bold=True),
+    Column(
+        "time of a further frame",
+        lambda e: text.known(e.found.ns_per_frame, nanoseconds) or "not measured",
+        bold=True,
+    ),
     Column("standard error", lambda e: text.known(e.found.error_ns, nanoseconds), brief=False),
-    Column("processors without frames", lambda e: units.significant(e.found.idle, 3)),
+    Column(
+        "processors without frames",
+        lambda e: text.known(e.found.idle, lambda value: units.significant(value, 3)),
+    ),
 )
 
 
@@ -178,8 +185,13 @@ def tables(group: Group) -> Iterator[Table]:
     ]
     yield Table.of("Energy by part of the machine", _ENERGY, metered, [_ENERGY_NOTE])
     fits = [Entry(r, fit, name) for r, found in known for name, fit in found.fits.items()]
-    note = "The straight line (least squares) of processors over frames that came back, all trials."
-    yield Table.of("What a further frame takes", _CPU_FITS, fits, [note])
+    notes = [
+        "The straight line (least squares) of processors over frames that came back, all trials.",
+        *group_sentences(
+            (f"{e.of} at {e.result.size_text}", f"{e.found.why}.") for e in fits if e.found.why
+        ),
+    ]
+    yield Table.of("What a further frame takes", _CPU_FITS, fits, notes)
 
 
 def headline(_: Result, found: CpuLoad) -> tuple[str, str]:

@@ -566,6 +566,7 @@ def _of_bursts(make: _Make, _: Result, found: BackToBack) -> Iterator[Metric]:
         of = f"{found.at_longest} of {found.frames.n} searches"
         capped = f"every burst up to the longest one tried came through in {of}"
     note = "; ".join(filter(None, (capped, found.note)))
+    rate = 1e9 / found.gap_ns if found.gap_ns else found.max_rate_fps
     about = {"qualifiers": ("at least",) if found.is_limit else (), "note": note}
     burst: dict[str, Any] = {
         "more": "burst",
@@ -573,7 +574,7 @@ def _of_bursts(make: _Make, _: Result, found: BackToBack) -> Iterator[Metric]:
         "given": {"step, frames": found.step_frames},
         "resolution": float(found.step_frames),
         # A longer gap fills a buffer later.
-        "load_fps": found.max_rate_fps,
+        "load_fps": rate,
     }
     if found.undecided:  # the mean of those that were decided is that of the shorter bursts
         why = f"not compared: {found.undecided} searches were not decided; {found.note}"
@@ -586,16 +587,20 @@ def _of_bursts(make: _Make, _: Result, found: BackToBack) -> Iterator[Metric]:
     yield make("searches_undecided", "", float(found.undecided))
     yield make("slow_bursts", "", _or_none(found.slow_bursts))
     yield make("burst_gap_calibrated", "ns", found.calibrated_gap_ns)
+    yield make("burst_gap_usual", "ns", found.usual_gap_ns)
     yield make("capped", "", found.capped)
     yield make("step", "frames", float(found.step_frames))
     yield make("longest_burst_tried", "frames", float(found.max_burst_frames))
     yield make("implied_buffer_time", "s", found.implied_s, note=note)
-    why = found.note or "no throughput to correct with"
+    why = found.note or "no burst tells what was forwarded meanwhile"
     label = "" if found.undecided else "corrected buffer time"
-    rate = found.max_rate_fps
     yield make(
         "corrected_buffer_time", "s", found.corrected_s, more=label, why=why, load_fps=rate, **about
     )
+    yield make("implied_buffer_time_rfc9004", "s", found.rfc9004_implied_s)
+    yield make("corrected_buffer_time_rfc9004", "s", found.rfc9004_corrected_s)
+    yield make("forwarded_in_bursts_per_interface", "fps", found.forwarded_fps)
+    yield make("ring", "frames", _or_none(found.ring_frames))
     yield make("throughput_used", "fps", found.throughput_fps)
     yield make("theoretical_rate_per_interface", "fps", found.max_rate_fps)
     yield make("burst_gap_mean", "ns", found.gap_ns)
@@ -610,10 +615,13 @@ def _of_recovery(make: _Make, _: Result, recovery: Recovery) -> Iterator[Metric]
     else:  # no number, but it is long: the mean of other deployments alone would be too short
         yield make("", "s", recovery.at_least_s, qualifiers=("at least",), **compared)
     yield make("recovery_time", "s", recovery.seconds, why=recovery.why, **about)
+    yield make("time_to_last_lost_frame", "s", recovery.last_lost_s, why=recovery.why)
+    yield make("usual_loss_ratio", "ratio", recovery.usual_loss)
     for name, trials in (
         ("trials_not_overloaded", recovery.not_overloaded),
         ("trials_disturbed", recovery.disturbed),
         ("trials_not_recovered", recovery.censored),
+        ("trials_with_loss_at_end", recovery.lost_at_end),
     ):
         yield make(name, "", float(len(trials)))
     yield make("throughput_used", "fps", recovery.throughput_fps)
@@ -737,16 +745,16 @@ def _of_cpu_load(make: _Make, _: Result, found: CpuLoad) -> Iterator[Metric]:
             of = (at.of, role)
             yield make("processors", "", cost.processors, *of)
             about = {"main": role == MACHINE and at.share == 1, "load_fps": at.load_fps}
-            whose = role.rpartition(":")[2]
-            # What is left for others may be around 0, and is no part of the deployment.
-            label = f"processor time per frame of {role} at {at.of}" if whose != OTHERS else ""
-            yield make("time_per_frame", "ns", cost.ns_per_frame, *of, less=label, **about)
+            if role.rpartition(":")[2] != OTHERS:  # no part of the deployment
+                label = f"processor time per frame of {role} at {at.of}"
+                yield make("time_per_frame", "ns", cost.ns_per_frame, *of, less=label, **about)
             for event in ("cycles", "instructions", "cache_misses", "tlb_misses"):
                 yield make(f"{event}_per_frame", "", getattr(cost, f"{event}_per_frame"), *of)
     for role, fit in found.fits.items():
         judged = role.rpartition(":")[2] not in ("tester", OTHERS) and fit.is_clear
         label = f"processor time of a further frame, {role}" if judged else ""
-        yield make("time_of_further_frame", "ns", fit.ns_per_frame, "", role, less=label)
+        about = {"less": label, "why": fit.why}
+        yield make("time_of_further_frame", "ns", fit.ns_per_frame, "", role, **about)
         yield make("processors_without_frames", "", fit.idle, "", role)
 
 

@@ -46,7 +46,7 @@ from vnetperf.model.result import Profile, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict, same_load
 from vnetperf.procedures import StandardTest, standard_test
-from vnetperf.procedures.base import KnownThroughput
+from vnetperf.procedures.base import RULES, KnownThroughput
 from vnetperf.procedures.rates import preferred_below
 from vnetperf.procedures.reset import ResetInputs, events_of
 from vnetperf.report.flame import top_functions, write_flame_graph
@@ -199,6 +199,7 @@ def begin_test(
         definition=generator.capabilities.latency_definition,
         burst_gap_ns=point.smallest_burst_gap_ns if point else None,
         tries=preset.trial.repeats_when_limited + 1,
+        rules=RULES,
         timelines=generator.capabilities.timelines and len(run.plan(scenario).testers) == 1,
         sessions=scenario.translated.sessions if scenario.translated is not None else 0,
         session_timeout_s=registry.load("vswitches", scenario.vswitch).session_timeout_s(scenario)

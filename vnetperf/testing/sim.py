@@ -335,8 +335,21 @@ class DutOverTime:
     stall_s: float = 0.005
     """Length of a stall, seconds."""
 
+    lingers_s: float = 0.0
+    """How long it goes on losing frames after more than its capacity was offered, seconds."""
+
+    lingering_loss: float = 0.1
+    """Share of the frames that it loses then."""
+
     buffer_frames: int = 0
     """Frames of a burst that it holds besides what it forwards meanwhile."""
+
+    forwards_in_bursts: bool = True
+    """False where it forwards nothing while a burst arrives, as one that has to wait for the
+    tester's processor."""
+
+    refuses: bool = False
+    """Whether its wire refuses the frames that it has no room for, and they are counted so."""
 
     burst_gaps_s: tuple[float, ...] = (1e-6,)
     """Times between frames of the tester's bursts, drawn anew for each: a tester that is kept from
@@ -389,29 +402,40 @@ class DutOverTime:
     def _burst(self, request: TrialRequest) -> TrialResult:
         gap_s = self._random.choice(self.burst_gaps_s)
         seconds = request.burst * gap_s
-        carried = int(self.capacity_fps * seconds) + self.buffer_frames
+        forwarded = int(self.capacity_fps * seconds) if self.forwards_in_bursts else 0
+        counts = _counts(request.burst, min(request.burst, forwarded + self.buffer_frames), seconds)
+        if self.refuses:
+            refused = counts.sent - counts.received
+            counts = counts.model_copy(update={"sent": counts.received, "refused": refused})
         self.clock_s += seconds
-        return TrialResult(
-            directions=(_counts(request.burst, min(request.burst, carried), seconds),)
-        )
+        return TrialResult(directions=(counts,))
 
     def _paced(self, request: TrialRequest) -> TrialResult:
         width = request.bin_s or request.duration_s
-        began = self.clock_s
+        began, lingers_until_s, last_lost_s = self.clock_s, 0.0, None
         sent, received = [], []
         for number in range(math.ceil(request.duration_s / width - 1e-9)):
-            seconds = min(width, request.duration_s - number * width)
-            stalled = self._stalled(began + number * width, seconds)
-            self.clock_s = began + number * width + seconds
-            sent.append(round(request.load_fps * seconds))
-            passed = self.forwards_fps(request.load_fps) * (seconds - stalled)
+            begin_s = number * width
+            seconds = min(width, request.duration_s - begin_s)
+            load_fps = _load_at(request, begin_s)
+            stalled = self._stalled(began + begin_s, seconds)
+            self.clock_s = began + begin_s + seconds
+            sent.append(round(load_fps * seconds))
+            passed = self.forwards_fps(load_fps) * (seconds - stalled)
+            if load_fps > self.capacity_fps:
+                lingers_until_s = begin_s + seconds + self.lingers_s
+            elif begin_s < lingers_until_s - 1e-9:
+                passed *= 1.0 - self.lingering_loss
             received.append(min(sent[-1], round(passed)))
+            if received[-1] < sent[-1]:
+                last_lost_s = begin_s + seconds
         timeline = Timeline(
             direction=0,
             bin_s=width,
             sent=tuple(sent),
             received=tuple(received),
             arrived=tuple(received),
+            last_lost_s=last_lost_s,
         )
         return TrialResult(
             directions=(_counts(sum(sent), sum(received), request.duration_s),),
@@ -435,6 +459,16 @@ class DutOverTime:
         if not self.stall_every_s:
             return math.inf
         return after_s + self._random.expovariate(1.0 / self.stall_every_s)
+
+
+def _load_at(request: TrialRequest, at_s: float) -> float:
+    """Load of a trial at a moment, frames/s."""
+    until_s = 0.0
+    for step in request.steps:
+        until_s += step.duration_s
+        if at_s < until_s - 1e-9:
+            return step.load_fps
+    return request.load_fps
 
 
 def _counts(sent: int, received: int, seconds: float) -> DirectionCounts:

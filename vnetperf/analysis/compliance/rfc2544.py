@@ -12,6 +12,7 @@ from math import ceil
 from vnetperf.analysis.compliance.clause import (
     WHOLE_TRIAL_S,
     ClauseContext,
+    Row,
     entry,
     least_pause_s,
     longest_s,
@@ -21,11 +22,11 @@ from vnetperf.analysis.compliance.clause import (
 )
 from vnetperf.analysis.logged_tests import Case, is_valid, outcome_of
 from vnetperf.model.frames import PLAIN, RFC2544_FRAME_SIZES
-from vnetperf.model.outcomes import NEAR_LONGEST
+from vnetperf.model.outcomes import NEAR_LONGEST, BackToBack, Recovery
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.result import GoalResult, LedgerEntry, Result
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.trial import RoundTrip, TesterTurns, Verdict
+from vnetperf.model.trial import LoadStep, RoundTrip, TesterTurns, Verdict
 from vnetperf.model.units import frames, time_s
 from vnetperf.results.records import RunRecord, ScenarioRecord, TrialRecord
 from vnetperf.results.sharing import sharing_of
@@ -495,18 +496,23 @@ def recovery(looked: ClauseContext) -> Iterator[LedgerEntry]:
         return
     trials = [t for t in looked.trials if t.number in {c.trial for c in found.curves}]
     trials = trials or [t for t in looked.trials if len(t.spec.steps) > 1]
-    seconds = min((t.spec.steps[0].duration_s for t in trials if t.spec.steps), default=0.0)
+    steps = [_overload_of(t) for t in trials if len(t.spec.steps) > 1]
+    seconds = min((over.duration_s for _, over, _ in steps), default=0.0)
     share = found.overload_fps / found.throughput_fps if found.throughput_fps else 0.0
-    whys = [looked.no_throughput, found.why, *_overload_doubts(looked, trials, seconds)]
+    whys = [looked.no_throughput, found.why, *_overload_doubts(looked, trials)]
     if not found.why and found.not_overloaded:
         numbers = ", ".join(map(str, found.not_overloaded))
         whys.append(f"the last bins show no overload in trial {numbers}")
     # In nothing that has a rate of its own there is a maximum that is less.
     most = None if looked.nominal else looked.result.media_max_fps
     whole = most is not None and found.overload_fps >= most * (1 - _ROUNDING)
-    if (share < 1.1 - _ROUNDING and not whole) or seconds < WHOLE_TRIAL_S:
-        whys.append(found.note or looked.because)
-    drops = [t.spec.steps[1].load_fps / t.spec.steps[0].load_fps for t in trials if t.spec.steps]
+    asked = looked.inputs.get("parameters", {}).get("overload", share)
+    if seconds < WHOLE_TRIAL_S or (asked < _OVERLOAD - _ROUNDING and not whole):
+        whys.append(looked.because)
+    elif share < _OVERLOAD - _ROUNDING and not whole:
+        limit = looked.inputs.get("ceiling_reason") or "the generator"
+        whys.append(f"no more can be offered: limited by {limit}")
+    drops = [after.load_fps / over.load_fps for _, over, after in steps]
     drop = max(drops, key=lambda d: abs(d - 0.5), default=0.0)
     n = 0 if found.seconds is None else found.seconds.n
     yield from looked.entries(
@@ -519,6 +525,7 @@ def recovery(looked: ClauseContext) -> Iterator[LedgerEntry]:
             "; ".join(filter(None, whys)),
         ),
         ("drop", "then half of that load", abs(drop - 0.5) <= 1e-3, f"{drop:.1%}"),
+        _recovery_end(found),
         (
             "repeats",
             "the average of several trials",
@@ -529,28 +536,54 @@ def recovery(looked: ClauseContext) -> Iterator[LedgerEntry]:
     )
 
 
+def _recovery_end(found: Recovery) -> Row:
+    """What the time ends with: the last lost frame only where that is all that is known."""
+    name, requirement = "end", "the time from the drop to the last frame lost"
+    if found.seconds is None:
+        return name, requirement, False, "none", found.why
+    until = f"{time_s(found.seconds.mean)} until no more frames are lost than usual at that load"
+    if found.last_lost_s is None:
+        numbers = ", ".join(map(str, found.lost_at_end))
+        own = f"frames were lost when trial {numbers} ended" if numbers else "not recorded"
+    else:
+        own = f"{time_s(found.last_lost_s.mean)} to the last frame lost"
+    same = found.last_lost_s is not None and found.last_lost_s.values == found.seconds.values
+    why = (
+        "the last lost frame may be one of another cause, and comes the later the longer a trial is"
+    )
+    return name, requirement, same, own if same else f"{until}; {own}", why
+
+
+def _overload_of(trial: TrialRecord) -> tuple[float, LoadStep, LoadStep]:
+    """When a trial's overload begins, seconds after the first frame; the overload, what follows."""
+    *before, over, after = trial.spec.steps
+    return sum(step.duration_s for step in before), over, after
+
+
+#: Overload of section 26.5, as a share of the throughput.
+_OVERLOAD = 1.1
 #: Share of an intended overload that must have been offered.
 _OFFERED = 0.999
 
 
-def _overload_doubts(
-    looked: ClauseContext, trials: Sequence[TrialRecord], seconds: float
-) -> Iterator[str]:
+def _overload_doubts(looked: ClauseContext, trials: Sequence[TrialRecord]) -> Iterator[str]:
     """Trials whose overload was not offered."""
     loads = looked.inputs.get("loads") or (1.0, 1.0)
     short = []
     for trial in trials:
-        wanted, every = (
-            sum(step.load_fps * step.duration_s for step in steps)
-            for steps in (trial.spec.steps[:1], trial.spec.steps)
-        )
+        if len(trial.spec.steps) < 2:
+            continue
+        begin_s, over, _ = _overload_of(trial)
+        wanted = over.load_fps * over.duration_s
+        every = sum(step.load_fps * step.duration_s for step in trial.spec.steps)
         # Frames to everybody are part of the load, and in no timeline.
         due = {d.direction: d.intended for d in trial.result.directions}
         for line in trial.result.timelines:
-            offered = sum(line.sent[: ceil(seconds / line.bin_s - 1e-9)])
+            first = int(begin_s / line.bin_s + 1e-9)
+            end = ceil((begin_s + over.duration_s) / line.bin_s - 1e-9)
             full = every * loads[line.direction]
             own = min(1.0, due[line.direction] / full) if full and line.direction in due else 1.0
-            if offered < _OFFERED * own * wanted * loads[line.direction]:
+            if sum(line.sent[first:end]) < _OFFERED * own * wanted * loads[line.direction]:
                 short.append(str(trial.number))
                 break
     if short:
@@ -693,8 +726,10 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
     at_gap = not looked.nominal and gap is not None and gap <= 1.05 * least
     why_slower = f"the medium's is {least:.4g} ns"
     if looked.nominal:
-        why_slower = "virtual wires have no rate of their own: the generator's, by its calibration"
-    corrected = "not known" if found.corrected_s is None else f"{found.corrected_s:.3g} s"
+        why_slower = (
+            "a virtual wire has no rate of its own: bursts count that left as fast as a quarter of "
+            "this test's own"
+        )
     yield from looked.entries(
         "RFC 9004",
         (
@@ -739,11 +774,36 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
             f"{how}; step {step} frames, 1 to {longest} frames; {len(bursts)} bursts",
             "the log has no bursts, or others than those of its steps",
         ),
-        (
-            "corrected buffer time",
-            "the buffer time implied, corrected by the throughput",
-            found.corrected_s is not None and not looked.no_throughput,
-            corrected,
-            found.note or looked.no_throughput or "it needs the throughput",
-        ),
+        _buffer_time(looked, found),
+    )
+
+
+def _buffer_time(looked: ClauseContext, found: BackToBack) -> Row:
+    """The buffer time of RFC 9004, beside the one of the bursts' own gap."""
+    own, rfc = found.corrected_s, found.rfc9004_corrected_s
+    value = "none" if rfc is None else time_s(rfc)
+    if own is not None:
+        value += f"; by the bursts' own gap, and what was forwarded meanwhile, {time_s(own)}"
+    whys = [looked.no_throughput]
+    if rfc is None:
+        rate = found.max_rate_fps
+        whys.append(
+            "a burst came near the longest that was tried"
+            if found.is_limit
+            else "neither a medium nor a calibration tells the theoretical rate"
+            if rate is None
+            else "the throughput is no less than the theoretical rate"
+        )
+    elif looked.nominal:
+        whys.append(
+            "a virtual wire has no theoretical rate: that of the generator's calibrated gap stands "
+            "for it"
+        )
+    return (
+        "corrected buffer time",
+        "the time that the mean burst takes at the largest theoretical rate, corrected by the "
+        "throughput",
+        not any(whys),
+        value,
+        "; ".join(filter(None, whys)),
     )

@@ -343,6 +343,14 @@ class PreparedStreams:
         """
         return min((ring.dut or CATCH_UP for ring in self.rings), default=CATCH_UP)
 
+    @property
+    def dut_ring(self) -> int | None:
+        """What the DUT's receive rings at a port that is here hold together, the smaller port's."""
+        here = [ring for port, ring in enumerate(self.rings) if port not in self.away]
+        held = [None if ring.dut is None else ring.dut * ring.tx_queues for ring in here]
+        known = [frames for frames in held if frames is not None]
+        return min(known) if known and len(known) == len(held) else None
+
     def turn_of(self, loads: Mapping[int, StreamLoad]) -> int:
         """Length of the engine's turns at certain loads, microseconds; 0: it never sleeps.
 
@@ -536,6 +544,7 @@ def _gaps(
         send=_worst_gaps(send, [one for one in queues if one.kind == "send"]),
         queues=tuple(one for one in queues if one.over_s > 0),
         catch_up_frames=prepared.catch_up,
+        ring_frames=prepared.dut_ring,
     )
 
 
