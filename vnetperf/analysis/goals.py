@@ -30,12 +30,14 @@ from vnetperf.model.trial import (
     Latency,
     TesterTurns,
     TrialOutcome,
+    TrialResult,
     TrialSpec,
     Verdict,
     VisitRole,
     same_load,
 )
 from vnetperf.procedures.base import direction_name, latencies_of
+from vnetperf.procedures.cpu_load import ran_of_switch
 from vnetperf.results.records import SearchRecord, TrialRecord
 from vnetperf.search import (
     Bound,
@@ -112,10 +114,12 @@ def turns_at(trials: Sequence[TrialRecord]) -> TesterTurns | None:
 def datapath_usage(trials: Sequence[TrialRecord]) -> tuple[DatapathUse, ...]:
     """What the vSwitch's own counters show of that trial."""
     trial = last_of_longest(trials)
-    return () if trial is None else tuple(map(_datapath_use, trial.result.datapath))
+    if trial is None:
+        return ()
+    return tuple(_datapath_use(work, trial.result) for work in trial.result.datapath)
 
 
-def _datapath_use(work: DatapathWork) -> DatapathUse:
+def _datapath_use(work: DatapathWork, result: TrialResult) -> DatapathUse:
     cycles = None if work.idle_cycles is None else work.busy_cycles + work.idle_cycles
     lookups = sum(work.lookups.values())
     nodes = sorted(work.nodes.items(), key=lambda each: -each[1].clocks)
@@ -124,6 +128,7 @@ def _datapath_use(work: DatapathWork) -> DatapathUse:
         packets=work.packets,
         cycles_per_packet=work.busy_cycles / work.packets if work.packets else None,
         busy=work.busy_cycles / cycles if cycles else None,
+        ran=ran_of_switch(work.thread, result),
         lookups={name: count / lookups for name, count in work.lookups.items() if count},
         nodes=tuple(
             NodeUse(

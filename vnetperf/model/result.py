@@ -136,9 +136,12 @@ class DatapathUse(Frozen):
         thread: Name of the thread.
         packets: Packets that it took from ports; a frame counts once for each port it came in by.
         cycles_per_packet: TSC cycles of rounds with packets, divided by packets; of a graph those
-            of its nodes but for the input nodes. None without any.
-        busy: Share of its cycles in rounds with packets, 0..1; None without any cycle, and where
-            idle ones are not told apart.
+            of its nodes but for the input nodes. They are wall time: cycles in which the thread had
+            no processor are among them. None without any.
+        busy: Share of its cycles in rounds with packets, 0..1, wall time too; None without any
+            cycle, and where idle ones are not told apart.
+        ran: Share of the trial in which the thread had a processor, 0..1, of several the mean;
+            None: not known.
         lookups: How a packet's rule was found -> share of all lookups, 0..1.
         nodes: Nodes of its graph that had packets, the most expensive first.
     """
@@ -147,6 +150,7 @@ class DatapathUse(Frozen):
     packets: int
     cycles_per_packet: float | None
     busy: float | None
+    ran: float | None = None
     lookups: dict[str, float] = Field(default_factory=dict)
     nodes: tuple[NodeUse, ...] = ()
 

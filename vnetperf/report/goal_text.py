@@ -715,14 +715,19 @@ _DATAPATH: tuple[Column[_DatapathRow], ...] = (
     _GOAL_NAME,
     Column("thread", lambda of: of[2].thread, words=True),
     Column("packets", lambda of: f"{of[2].packets:,}"),
-    Column("cycles per packet", lambda of: _or_none(of[2].cycles_per_packet, units.significant)),
-    Column("busy", lambda of: _or_none(of[2].busy, units.percent)),
+    Column(
+        "TSC cycles per packet", lambda of: _or_none(of[2].cycles_per_packet, units.significant)
+    ),
+    Column("with packets", lambda of: _or_none(of[2].busy, units.percent)),
+    Column("had a processor", lambda of: _or_none(of[2].ran, units.percent)),
     Column("rules found in", lambda of: _lookups_text(of[2].lookups), words=True),
 )
 _DATAPATH_NOTE = (
     "Counted by the vSwitch itself, over the last of the longest trials at the bound. Cycles are "
-    "those of rounds with packets, of VPP those of its graph without the input nodes; busy is "
-    "their share of all cycles. A frame counts once for each port that it came in by."
+    "those of rounds with packets, of VPP those of its graph without the input nodes; with packets "
+    "is their share of all cycles. The TSC is a clock and goes on while a thread waits for its "
+    "turn: had a processor is the share of the trial in which it had one. A frame counts once for "
+    "each port that it came in by."
 )
 
 
@@ -765,13 +770,16 @@ _NODES: tuple[Column[_NodeRow], ...] = (
     Column("thread", lambda of: of[2].thread, words=True),
     Column("node", lambda of: of[3].name, words=True),
     Column("packets", lambda of: f"{of[3].packets:,}"),
-    Column("clocks per packet", lambda of: _or_none(of[3].clocks_per_packet, units.significant)),
+    Column(
+        "TSC cycles per packet", lambda of: _or_none(of[3].clocks_per_packet, units.significant)
+    ),
     Column("vector size", lambda of: _or_none(of[3].packets_per_call, units.significant)),
     Column("kind", lambda of: "input" if of[3].input else None, words=True),
 )
 _NODES_NOTE = (
     "Over the last of the longest trials at the bound. Vector size: packets for each call of a "
-    "node. An input node's clocks have those of its polls without packets."
+    "node. An input node's cycles have those of its polls without packets; all of them are wall "
+    "time, in which the thread may have had no processor."
 )
 
 
