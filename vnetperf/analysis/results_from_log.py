@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from statistics import median
 from typing import Any, get_args
 
 from vnetperf.analysis.compliance import ledger_of
@@ -32,7 +31,6 @@ from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.outcomes import BackToBack, Service
 from vnetperf.model.parameters import TestName
 from vnetperf.model.result import (
-    Calibration,
     ComparedVariant,
     ComparisonResult,
     FrameFaults,
@@ -54,9 +52,9 @@ from vnetperf.model.scenario import (
 )
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
 from vnetperf.model.trial import TrialResult, Verdict
-from vnetperf.model.units import fps
 from vnetperf.procedures import PROCEDURES, standard_test
 from vnetperf.procedures.cpu_load import cpu_by_role, mean_power
+from vnetperf.results.calibrations import calibration_warnings, merge_calibrations
 from vnetperf.results.log import foreign_log
 from vnetperf.results.records import (
     SEALED_SINCE,
@@ -1013,7 +1011,7 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
         {n: _results_of_round(part, media, run, otherwise) for n, part in parts.items()},
         planned=planned_rounds(records),
     )
-    merged = _merge_calibrations([r for r in records if isinstance(r, CalibrationRecord)])
+    merged = merge_calibrations([r for r in records if isinstance(r, CalibrationRecord)])
     deployed = _last_deployments(r for r in records if isinstance(r, ScenarioRecord))
     transfers = merge_transfers(_transfers_in_rounds(records))
     ledger = [
@@ -1031,7 +1029,7 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
         warnings=(
             *warnings_of(run, records, list(deployed.values()), tests, left),
             *_deployment_warnings(results),
-            *drift_warnings(merged),
+            *calibration_warnings(merged),
             *version_warnings(otherwise, run),
         ),
         settings=run.settings,
@@ -1073,36 +1071,3 @@ def _order(result: Result, place: dict[str, int]) -> tuple[str, int, str, int, i
     scenario = result.scenario
     variant = (scenario.partition(",")[0], place.get(scenario, 0), scenario)
     return (*variant, _PLACE.get(result.test, len(_PLACE)), result.frame_size)
-
-
-def drift_warnings(calibrations: Sequence[Calibration]) -> list[str]:
-    """Where the generator's clean maximum was another one at the end of the run."""
-    return [
-        f"the generator's clean maximum over {one.wire} at {point.frame_size} octets was "
-        f"{fps(point.max_clean_fps)} when it was calibrated and "
-        f"{fps(median(point.checked_values))} after the run ({point.drift:+.1%}): the machine has "
-        "changed, or others use it"
-        for one in calibrations
-        for point in one.points
-        if point.drift is not None and point.has_drifted
-    ]
-
-
-def _merge_calibrations(records: Sequence[CalibrationRecord]) -> tuple[Calibration, ...]:
-    """One for each kind of wire: the newest, with the frame sizes of all (a run may be resumed)."""
-    calibrations = [r.calibration for r in records if not r.at_end]
-    ends = {
-        (r.calibration.wire, p.frame_size): p.max_clean_values
-        for r in records
-        if r.at_end
-        for p in r.calibration.points
-    }
-    merged = []
-    for wire, newest in {c.wire: c for c in calibrations}.items():
-        found = {p.frame_size: p for c in calibrations if c.wire == wire for p in c.points}
-        points = tuple(
-            found[size].model_copy(update={"checked_values": ends.get((wire, size), ())})
-            for size in sorted(found)
-        )
-        merged.append(newest.model_copy(update={"points": points}))
-    return tuple(merged)

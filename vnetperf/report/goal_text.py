@@ -22,7 +22,7 @@ from vnetperf.model.result import (
 )
 from vnetperf.model.trial import Latency, RoundTrip, TesterTurns, TrialGaps, Verdict
 from vnetperf.report.summary import Case, Group, case_of, shown_trials
-from vnetperf.report.table import NONE, Cell, Column, Table
+from vnetperf.report.table import NONE, Cell, Column, Table, group_sentences
 from vnetperf.report.text import known
 
 NO_LOAD_MET = "no load met the goal"
@@ -221,6 +221,8 @@ class RateRow:
     #: Its bounds; None of a direction of which only the latency is known.
     bound: GoalResult | DirectionBound | None
     latency: Latency | None = None
+    #: The generator's clean maximum, aggregate frames/s; None where a rate is no share of it.
+    generator_fps: float | None = None
 
     @property
     def loss(self) -> float | None:
@@ -230,10 +232,13 @@ class RateRow:
         return max((loss for loss in known if loss is not None), default=None)
 
 
-def rate_rows(result: Result) -> Iterator[RateRow]:
-    """Each goal, followed by its directions."""
+def rate_rows(result: Result, group: Group | None = None) -> Iterator[RateRow]:
+    """Each goal, followed by its directions; of a group with shares of the generator."""
+    alike = group is not None and result.frame_size not in group.unlike_generator
     for goal in result.goals:
-        yield RateRow(result, goal, "", goal)
+        yield RateRow(
+            result, goal, "", goal, generator_fps=result.generator_max_fps if alike else None
+        )
         bounds = {b.direction: b for b in goal.per_direction}
         for name in dict.fromkeys([*bounds, *goal.latency]):
             yield RateRow(result, goal, name, bounds.get(name), goal.latency.get(name))
@@ -389,7 +394,7 @@ _OF_GOALS: RateColumns = (
     _L1,
     Column("theoretical maximum, aggregate", lambda row: rate_text(row.result.media_max_fps)),
     Column("of it", lambda row: _share_cell(row, row.result.media_max_fps)),
-    Column("of the generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
+    Column("of the generator", lambda row: _share_cell(row, row.generator_fps)),
     Column("trials", lambda row: str(row.result.trial_count)),
     Column("discarded at the bounds", lambda row: discarded_text(row.goal), words=True),
     Column("regular?", lambda row: flag_with_reason(row.goal), words=True),
@@ -408,7 +413,7 @@ PAGE_COLUMNS: RateColumns = (
     *_BOUNDS,
     _L1,
     Column("of medium", lambda row: _share_cell(row, row.result.media_max_fps)),
-    Column("of generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
+    Column("of generator", lambda row: _share_cell(row, row.generator_fps)),
     Column("discarded", lambda row: _discarded_share(row.goal)),
     *_LATENCIES,
     Column("poll gap", lambda row: known(row.goal.gaps, lambda gaps: _gap(gaps.poll.max_s))),
@@ -423,7 +428,7 @@ _TERMINAL_COLUMNS: RateColumns = (
     Column("upper\nfps", _upper_cell),
     Column("cond.\nfps", _conditional_cell),
     Column("L1\nGb/s", _l1_cell),
-    Column("% of\ngen.", lambda row: _share_cell(row, row.result.generator_max_fps)),
+    Column("% of\ngen.", lambda row: _share_cell(row, row.generator_fps)),
     Column("p50\nµs", lambda row: _percentile_cell(row, "50")),
     Column("p99\nµs", lambda row: _percentile_cell(row, "99")),
     Column("max\nµs", _largest_cell),
@@ -450,7 +455,7 @@ def rate_table(group: Group) -> Table:
         trials = Cell(f"{result.trial_count} trials{discarded}", role="faint")
         rest = [Cell("")] * (len(_TERMINAL_COLUMNS) - 1)
         rows.append((Cell(result.size_short, role="head"), trials, *rest))
-        for row in rate_rows(result):
+        for row in rate_rows(result, group):
             name = Cell(
                 f" {row.direction or row.goal.name}", role="faint" if row.direction else "strong"
             )
@@ -463,8 +468,8 @@ def rate_table(group: Group) -> Table:
 
 def goal_table(group: Group) -> Table:
     """What was found of each goal."""
-    rows = (row for r in group.measured for row in rate_rows(r) if not row.direction)
-    return Table.of("", _OF_GOALS, rows)
+    rows = (row for r in group.measured for row in rate_rows(r, group) if not row.direction)
+    return Table.of("", _OF_GOALS, rows, _unlike_generator(group))
 
 
 def direction_table(group: Group) -> Table:
@@ -821,8 +826,18 @@ def _latency_notes(result: Result, goal: GoalResult) -> Iterator[str]:
             yield f"{about} {direction}: {untimed}"
 
 
+def _unlike_generator(group: Group) -> Iterator[str]:
+    """Why rates are no shares of the generator's maximum."""
+    return group_sentences(
+        (r.size_text, f"no share of the generator's maximum: {why}")
+        for r in group.measured
+        if r.goals and (why := group.unlike_generator.get(r.frame_size))
+    )
+
+
 def group_notes(group: Group) -> Iterator[str]:
     """Every note of a group."""
+    yield from _unlike_generator(group)
     irregular: dict[str, list[str]] = defaultdict(list)
     for result in group.results:
         if result.status == "not measured":
