@@ -77,7 +77,7 @@ from vnetperf.results.records import (
     TransfersRecord,
     TrialRecord,
 )
-from vnetperf.results.sharing import refused_priorities, sharing_of
+from vnetperf.results.sharing import joined, refused_priorities, sharing_of
 from vnetperf.search import ReplayMismatchError, replay, search_inputs
 
 #: Algorithms whose bounds are no classification of single loads by their trials.
@@ -260,6 +260,7 @@ def warnings_of(
         for record in scenarios
         for text in look(record)
     )
+    warnings += _each_once(_taken_cores(scenarios, tests))
     warnings += run.preset.warnings
     if run.testbed.media.nominal and scenarios:
         warnings.append(
@@ -481,6 +482,45 @@ def _placement_warnings(record: ScenarioRecord) -> list[str]:
     warnings = [found.warning] if found is not None and found.shared else []
     refused = refused_priorities(record.facts.facts)
     return warnings + [_refused_text(role, words) for role, words in refused.items()]
+
+
+#: Share of its time for which a poller waits for a processor of its own, from which on that is
+#: told: as much as the widths of most searches.
+_NOTABLE_WAIT = 0.05
+
+
+def _taken_cores(
+    scenarios: Sequence[ScenarioRecord], tests: Sequence[LoggedTest]
+) -> Iterator[tuple[str, str]]:
+    """Scenarios, and what kept pollers from processors that the plan gives to them alone."""
+    for record in scenarios:
+        name, sharing = record.facts.scenario, sharing_of(record.facts)
+        trials = [t.result for test in tests if test.begin.scenario == name for t in test.trials]
+        waits = _waits(trials)
+        for machine in sharing.machines if sharing is not None else ():
+            for role, cpus in machine.placement.cores.items():
+                # In a trial the roles of the tester's host have no name of a host before them.
+                share = waits.get(role, waits.get(role.rpartition(":")[2], 0.0))
+                if share > _NOTABLE_WAIT and role not in machine.sharing:
+                    yield (
+                        name,
+                        f"{role} has processor{'s' * (len(cpus) > 1)} {joined(cpus)} to itself by "
+                        f"plan alone: for {share:.0%} of the time of its trials it could run and "
+                        "had no processor, since other programs or the kernel's threads ran there",
+                    )
+
+
+def _waits(trials: Sequence[TrialResult]) -> dict[str, float]:
+    """Role -> share of the time in which its threads could run and had no processor."""
+    waited: dict[str, float] = {}
+    watched: dict[str, float] = {}
+    for result in trials:
+        for load in result.threads:
+            if load.wait_s is not None:
+                waited[load.role] = waited.get(load.role, 0.0) + load.wait_s
+                seconds = load.watched_s or result.watched_at(load.role)
+                watched[load.role] = watched.get(load.role, 0.0) + seconds
+    return {role: waited[role] / seconds for role, seconds in watched.items() if seconds > 0}
 
 
 #: What it costs that a thread which wakes does not run at once, and what may be done about it.
