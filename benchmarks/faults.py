@@ -77,8 +77,8 @@ from vnetperf.agent.client import AgentClient
 from vnetperf.deployment.planner import make_plan
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_for
+from vnetperf.model.calibration import Calibration
 from vnetperf.model.errors import HostError, VnetperfError
-from vnetperf.model.result import Calibration
 from vnetperf.model.scenario import Plan
 from vnetperf.model.trial import TrialSpec
 from vnetperf.results.folder import read_up_to_damage

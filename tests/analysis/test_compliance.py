@@ -781,6 +781,61 @@ def test_delay_variation_of_one_direction_is_not_that_of_both(test: str) -> None
         assert (entry.status, entry.value) == ("deviated", "not of each direction"), clause
 
 
+@pytest.mark.parametrize(
+    ("load_fps", "ipdv", "status", "said"),
+    [
+        (1e5, (-900.0, 0.0, 60e3, 300.0), "met", ""),
+        (
+            6e5,
+            (-80e3, -924.0, 1e6, 33.9e3),
+            "deviated",
+            "33.90 µs apart (mean of a trial), while a",
+        ),
+        (1e3, (-19e3, 0.0, 21e3, 20e3), "deviated", "no difference is larger"),
+        (1e3, (-19e3, 0.0, 90e3, 20e3), "met", ""),
+    ],
+)
+def test_delay_variation_of_frames_is_held_to_arrivals_as_to_departures(
+    load_fps: float, ipdv: tuple[float, ...], status: str, said: str
+) -> None:
+    preset = shipped("rfc2544")
+    log = WrittenLog(preset)
+    result = log.measured("latency", 64)
+    names = ("min", "median", "max", "resolution")
+    told = dict(zip(names, ipdv, strict=True)) | {"shared": 0.0}
+    trials = log.tests[-1].trials
+    for place, trial in enumerate(trials):
+        directions = tuple(
+            counts.model_copy(
+                update={
+                    "latency": counts.latency and counts.latency.model_copy(update={"ipdv": told})
+                }
+            )
+            for counts in trial.result.directions
+        )
+        trials[place] = trial.model_copy(
+            update={
+                "spec": trial.spec.model_copy(update={"load_fps": load_fps}),
+                "result": trial.result.model_copy(update={"directions": directions}),
+            }
+        )
+    least, middle, most, resolution = ipdv
+    variation = DelayVariation(
+        pdv_ns=1,
+        ipdv_min_ns=least,
+        ipdv_median_ns=middle,
+        ipdv_max_ns=most,
+        ipdv_resolution_ns=resolution,
+    )
+    (at,) = result.latency_at
+    at = at.model_copy(update={"variation": dict.fromkeys(SIDES, variation)})
+    result = result.model_copy(update={"latency_at": (at,)})
+    clause = "RFC 8219, inter packet delay variation"
+    (entry,) = (e for e in ledger(preset, [result], log) if e.clause == clause)
+    assert (entry.status, said in entry.reason) == (status, True)
+    assert entry.value.startswith("reported, at a resolution of ")
+
+
 def test_sizes_are_those_that_each_test_measured() -> None:
     preset = shipped("rfc2544")
     log = WrittenLog(preset)

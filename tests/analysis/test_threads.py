@@ -129,8 +129,33 @@ def test_own_counters_of_the_vswitch_become_costs_and_shares() -> None:
     first, second = datapath_usage([record.model_copy(update={"result": counted})])
     assert (first.packets, first.cycles_per_packet, first.busy) == (1000, 400.0, 0.8)
     assert first.lookups == {"exact match cache": 0.9, "megaflow": 0.1}
+    assert (first.ran, second.ran) == (None, None)  # no thread's time is known
     assert (second.cycles_per_packet, second.busy, second.lookups) == (None, None, {})
     assert datapath_usage([]) == ()
+
+
+def test_wall_cycles_stand_beside_the_share_of_time_that_the_thread_ran() -> None:
+    def ran(role: str, thread: str, cpu: int, seconds: float) -> ThreadLoad:
+        known = {"run_s": seconds, "watched_s": 2.0, "user": 0.1, "system": 0.0}
+        return ThreadLoad.model_validate({"role": role, "thread": thread, "cpu": cpu} | known)
+
+    def shares(*names: str) -> list[float | None]:
+        work = (DatapathWork(thread=n, packets=1, busy_cycles=9, idle_cycles=0) for n in names)
+        record = trial(1.0)
+        update = {"threads": threads, "datapath": tuple(work)}
+        counted = record.result.model_copy(update=update)
+        return [use.ran for use in datapath_usage([record.model_copy(update={"result": counted})])]
+
+    threads = (
+        ran("tester", "loadgen", 1, 2.0),
+        ran("vnf0", "vloop", 1, 2.0),
+        ran("pmd", "pmd-c01/id:8", 1, 1.34),
+        ran("pmd", "pmd-c02/id:9", 2, 0.4),
+        ran("west:pmd", "west: pmd-c01/id:8", 1, 0.2),
+    )
+    assert shares("core 1", "core 2", "west: core 1") == [0.67, 0.2, 0.1]  # OVS
+    assert shares("pmd-c02/id:9") == [0.2]  # VPP: as the kernel calls it
+    assert shares("forwarding threads") == [pytest.approx(0.435)]  # testpmd: all of them
 
 
 def _load(role: str, cpu: int, guest: float | None = 0.0) -> ThreadLoad:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes import machine
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
 from vnetperf.analysis.results_from_log import cases_left, derive, warnings_of
@@ -23,8 +24,10 @@ from vnetperf.model.trial import (
     TrialGaps,
     TrialResult,
 )
+from vnetperf.report.goal_text import rate_rows
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
+from vnetperf.report.summary import groups
 from vnetperf.report.terminal import terminal_text
 from vnetperf.results.metrics import metrics_of
 from vnetperf.results.records import (
@@ -267,6 +270,41 @@ def in_turns(tmp_path: Path, **turns: Any) -> tuple[str, str]:
     results = bench.derived()
     assert {goal.turns for goal in goals} == {one}
     return "\n".join(results.warnings), markdown_report(results).replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    ("cores", "waited", "said"), [(8, 0.54, True), (8, 0.04, False), (2, 0.54, False)]
+)
+def test_a_core_that_is_dedicated_by_plan_alone_is_said_to_be_used_by_others(
+    tmp_path: Path, cores: int, waited: float, said: bool
+) -> None:
+    def taken(_: int, result: TrialResult) -> TrialResult:
+        load = {"role": "tester", "thread": "loadgen", "cpu": 1, "user": 0.4, "system": 0.1}
+        times = {"run_s": 1 - waited, "wait_s": waited, "watched_s": 1.0}
+        return result.model_copy(update={"threads": (ThreadLoad.model_validate(load | times),)})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=taken, facts=machine.facts(cores)))
+    bench.throughput()
+    found = [text for text in bench.derived().warnings if "by plan alone" in text]
+    assert bool(found) is said
+    for text in found:
+        assert text.startswith("pvp_dpdk: tester has processor")
+        assert "for 54% of the time of its trials it could run and had no processor" in text
+
+
+@pytest.mark.parametrize(("cores", "shares"), [(8, True), (2, False)])
+def test_only_a_tester_with_a_processor_of_its_own_has_a_share_of_its_maximum(
+    tmp_path: Path, cores: int, shares: bool
+) -> None:
+    bench = Bench(tmp_path, FakeAgent(facts=machine.facts(cores)))
+    assert bench.throughput().generator_max_fps
+    why = "no share of the generator's maximum: the tester shares its processor here"
+    results = bench.derived()
+    for report in (markdown_report(results), html_report(results), terminal_text(results)):
+        assert (why in " ".join(report.replace("&#39;", "'").split())) is not shares
+    (group,) = groups(results)
+    for row in rate_rows(group.results[0], group):
+        assert (row.generator_fps is not None) == (shares and not row.direction)
 
 
 def test_what_a_kernel_refuses_the_tester_is_marked_with_its_cure(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from vnetperf.deployment import calibrate
 from vnetperf.deployment.calibrate import LONG_S, REPEATS, find_clean_maximum, unclean
+from vnetperf.model.calibration import agree
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.trial import DirectionCounts, Gaps, TrialGaps, TrialResult
 
@@ -85,6 +86,25 @@ def test_the_maximum_is_found_by_several_trials_of_a_second(
     assert LONG_S >= 1.0
     for rate in found.rates:
         assert (rate, LONG_S) in loop.trials
+
+
+@pytest.mark.parametrize(
+    ("values", "looked", "certain"),
+    [
+        ((7.5, 7.6, 7.7), 3, True),
+        ((7.5, 2.4, 7.6, 7.7, 7.6, 7.5, 7.6, 7.7, 7.6), 9, True),  # one stray
+        ((7.5, 2.4, 7.6, 7.7, 7.6, 7.5, 3.1, 7.7, 7.6), 7, False),  # two, both on one side
+        ((2.4, 9.4, 7.6, 8.8, 5.0), 5, False),  # no further four could make them agree
+    ],
+)
+def test_values_that_disagree_ask_for_more(
+    values: tuple[float, ...], looked: int, certain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter(values)
+    monkeypatch.setattr(calibrate, "_edge", lambda *_, **__: (next(left), "loss"))
+    found = find_clean_maximum(Loop(), 64)
+    assert found.rates == values[:looked]
+    assert agree(found.rates) is certain
 
 
 def test_stalls_of_the_tester_do_not_lower_what_it_can_do() -> None:

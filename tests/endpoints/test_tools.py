@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from vnetperf import registry
+from vnetperf.deployment.transfers import sum_figures
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import Kind, TransferSpec
@@ -90,6 +91,22 @@ def test_iperf3_whose_summary_is_another_one_is_no_result(
     told["end"][part] = held
     with pytest.raises(UnreadableError, match=rf"its output lacks {part}\."):
         tool("iperf3").read(ToolOutput(json.dumps(told), "", ""), spec(kind))
+
+
+def test_iperf3_looks_at_round_trips_often_and_tells_how_often() -> None:
+    """By itself it does so each second: of a stream of one second that is no mean."""
+    told = json.loads((RECORDED / "iperf3_3.22_tcp.json").read_text())
+    sender = {"min_rtt": 120, "mean_rtt": 300, "max_rtt": 900}
+    told["end"]["streams"] = [{"sender": sender}]
+    told["intervals"] = [{}] * 7
+    found = tool("iperf3").read(ToolOutput(json.dumps(told), "", ""), spec("TCP_STREAM"))
+    times = {"min": 120.0, "mean": 300.0, "max": 900.0}
+    assert found.tcp_round_trip_us == times | {"samples": 7.0}
+    assert sum_figures([found, found]).tcp_round_trip_us == times | {"samples": 14.0}
+    for seconds, apart in ((1, "0.1"), (10, "0.5"), (60, "1")):
+        line = tool("iperf3").client(AT, TransferSpec(kind="TCP_STREAM", duration_s=seconds))
+        assert line[line.index("--interval") + 1] == apart
+    assert "--interval" not in tool("iperf3").client(AT, spec("UDP_STREAM"))
 
 
 def test_iperf3_that_tells_no_processors_is_a_result() -> None:

@@ -17,9 +17,10 @@ from typing import Any
 from tests.fakes.machine import PROGRAMS
 from tests.fakes.machine import facts as machine_facts
 from vnetperf.host.wait import wait_for
+from vnetperf.model.calibration import Calibration, CalibrationPoint
 from vnetperf.model.deployment import PHY_PORTS, Deployment
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.result import Calibration, CalibrationPoint, ScenarioFacts
+from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
 from vnetperf.model.transfer import Figures, Flow, Transfer, TransferSpec

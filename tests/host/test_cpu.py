@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import pytest
 from pydantic import ValidationError
@@ -18,7 +20,7 @@ from vnetperf.host.linux import cgroup_root
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 from vnetperf.model.options import GuestOptions
-from vnetperf.model.scenario import Pollers
+from vnetperf.model.scenario import Placement, Pollers
 
 THREADED = """
 import threading, time
@@ -197,6 +199,23 @@ def test_without_the_right_to_niceness_the_slice_is_still_taken(
     taken = deploy.set_slices_and_nice(pollers, 200)["pmd"]
     assert "nice -10 not taken: Permission denied" in taken
     assert threads.why_no_slices() or taken.startswith("200 us on 6 threads")
+
+
+@pytest.mark.parametrize("mode", ["dedicated", "shared"])
+def test_pollers_have_one_priority_when_calibrated_and_when_they_measure(
+    threaded: subprocess.Popen[str], mode: Literal["dedicated", "shared"]
+) -> None:
+    """A core is dedicated by plan alone: other programs do not know of it."""
+    pollers = (Pollers(role="tester", pid=threaded.pid, thread_prefix=""),)
+    slice_us = 200 if mode == "shared" else 0
+    placement = Placement(
+        mode=mode, reason="", cores={"tester": (1,)}, housekeeping=(0,), slice_us=slice_us
+    )
+    plan = SimpleNamespace(placement=placement, follows="")
+    deployed: Any = SimpleNamespace(plan=plan, pollers=lambda: pollers)
+    taken = deploy.LiveDeployment._prefer_pollers(deployed)
+    assert taken == deploy.set_slices_and_nice(pollers, slice_us)  # as the calibration does
+    assert "nice -10" in taken["tester"]
 
 
 def test_the_session_of_the_caller_is_never_preferred(threaded: subprocess.Popen[str]) -> None:

@@ -129,7 +129,12 @@ def _threads(load: float, *, counted: bool) -> Iterator[ThreadUse]:
 def _datapath(load: float) -> DatapathUse:
     shares = {"exact match cache": 0.75, "megaflow": 0.25}
     return DatapathUse(
-        thread="core 0", packets=int(load), cycles_per_packet=412.4, busy=0.981, lookups=shares
+        thread="core 0",
+        packets=int(load),
+        cycles_per_packet=412.4,
+        busy=0.981,
+        ran=0.67,
+        lookups=shares,
     )
 
 

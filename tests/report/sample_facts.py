@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from vnetperf.model.calibration import Calibration, CalibrationPoint
 from vnetperf.model.frames import RFC2544_FRAME_SIZES, LinkSpeed
-from vnetperf.model.result import Calibration, CalibrationPoint, LedgerEntry, ScenarioFacts
+from vnetperf.model.result import LedgerEntry, ScenarioFacts
 
 
 def settings() -> dict[str, dict[str, Any]]:

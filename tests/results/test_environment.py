@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vnetperf.model.calibration import Calibration, CalibrationPoint
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.nat import Nat
 from vnetperf.model.profile import TrafficProfile
@@ -132,6 +133,51 @@ def test_what_is_volatile_is_so_on_every_testbed() -> None:
         "environment.lab.1.other hosts.east.firmware.serial",
         "environment.lab2.other hosts.east.firmware.serial",
     ]
+
+
+def test_another_build_of_the_tester_begins_a_new_series() -> None:
+    def build(digest: str, *, sockets: bool = False) -> str | None:
+        scenario = Scenario(
+            deployment=make_deployment("pvp"),
+            vswitch="dpdk",
+            traffic=TrafficProfile(),
+            sockets=sockets,
+        )
+        plan = {"scenario": scenario.model_dump(mode="json")}
+        built = {"runs as root": {"built here with versions": {"loadgen": digest}}}
+        results = run(built, scenarios=[ScenarioFacts(scenario="pvp_dpdk", plan=plan)])
+        return comparability(results, "pvp_dpdk").get("tester's build")
+
+    assert build("DPDK 22.11, abc") != build("DPDK 22.11, def")
+    assert build("DPDK 22.11, abc", sockets=True) is None
+    hosts = of_hosts("A", "B")
+    east = {"runs as root": {"built here with versions": {"loadgen": "abc"}}}
+    plan = {**hosts.scenarios[0].plan, "scenario": {"generator": "loadgen"}}
+    both = hosts.environment | {"other hosts": {"east": east}}
+    told = run(both, scenarios=[hosts.scenarios[0].model_copy(update={"plan": plan})])
+    assert comparability(told, "pvp_dpdk")["tester's build"] == "abc"
+
+
+def test_a_faster_tester_is_named_and_one_whose_values_scatter_is_not() -> None:
+    def calibrated(*values: float) -> RunResults:
+        point = CalibrationPoint(
+            frame_size=64,
+            max_clean_fps=sorted(values)[1],
+            max_clean_values=values,
+            latency_ns=1,
+            latency_min_ns=1,
+            pacing_error=0,
+            max_burst=1,
+        )
+        one = Calibration(generator="g", wire="memif", cores=(1,), when="", points=(point,))
+        return run(calibrations=[one])
+
+    slow, fast = calibrated(7.5e6, 7.6e6, 7.7e6), calibrated(9.5e6, 9.6e6, 9.7e6)
+    assert environment_differences(slow, fast) == (
+        FactDifference("calibrations.memif.64 octets.max_clean_fps", 7.6e6, 9.6e6),
+    )
+    assert environment_differences(slow, calibrated(7.4e6, 7.7e6, 7.8e6)) == ()
+    assert environment_differences(slow, calibrated(2.4e6, 9.6e6, 9.7e6)) == ()
 
 
 def test_settings_count_and_where_results_go_does_not() -> None:

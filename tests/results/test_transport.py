@@ -75,7 +75,7 @@ STREAM: dict[str, Any] = {
     "sent_octets": 1_000_000.0,
     "segment_octets": 1000,
     "retransmits": 100,
-    "tcp_round_trip_us": {"min": 120.0, "mean": 300.0, "max": 900.0},
+    "tcp_round_trip_us": {"min": 120.0, "mean": 300.0, "max": 900.0, "samples": 20.0},
 }
 
 
@@ -103,6 +103,26 @@ def test_what_is_not_known_is_no_number() -> None:
     assert tcp_quality(stream, (stream, lossy)).time_ratio is None
 
 
+@pytest.mark.parametrize(
+    "trips",
+    [
+        {"min": 458.0, "mean": 458.0, "max": 458.0, "samples": 1.0},
+        {"min": 458.0, "mean": 458.0, "max": 458.0},  # of an older log
+    ],
+)
+@pytest.mark.parametrize("messages", [{}, {"min": 260.0}])
+def test_one_sample_of_the_round_trip_is_no_delay(
+    trips: dict[str, float], messages: dict[str, float]
+) -> None:
+    """Without messages beside it is its own baseline: 0 % by construction; with them no mean."""
+    stream = other("TCP_STREAM", **STREAM | {"tcp_round_trip_us": trips})
+    found = tcp_quality(stream, (stream, other("TCP_RR", round_trip_us=messages)))
+    assert found.buffer_delay is None
+    assert found.why == "the tool took one sample of the round trip"
+    known = STREAM | {"tcp_round_trip_us": trips | {"samples": 2.0}}
+    assert tcp_quality(other("TCP_STREAM", **known), (stream,)).buffer_delay == 0
+
+
 def test_a_round_trip_below_the_baseline_is_no_delay_of_zero() -> None:
     """A least round trip of messages above that of the stream is no baseline of it."""
     slow = other("TCP_RR", round_trip_us={"min": 200.0})
@@ -125,7 +145,7 @@ def test_efficiency_is_a_share_and_a_delay_no_gain(
         "sent_octets": octets,
         "retransmits": again,
         "segment_octets": segment,
-        "tcp_round_trip_us": {"min": 1.0, "mean": mean, "max": mean},
+        "tcp_round_trip_us": {"min": 1.0, "mean": mean, "max": mean, "samples": 2.0},
     }
     stream = other("TCP_STREAM", **figures)
     found = tcp_quality(stream, (stream,))

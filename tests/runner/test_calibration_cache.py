@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.fakes.machine import facts
+from vnetperf.model.calibration import Calibration, CalibrationPoint
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.result import Calibration, CalibrationPoint
 from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
@@ -49,6 +49,21 @@ def test_a_calibration_of_every_size_is_as_old_as_itself(tmp_path: Path) -> None
     store.add("key", calibration(EARLIER, s64=1e6))
     held = store.add("key", calibration(LATER, s64=9e5, s512=5e5))
     assert ([p.max_clean_fps for p in held.points], held.when) == ([9e5, 5e5], LATER)
+
+
+def test_an_uncertain_calibration_is_told_and_not_stored(tmp_path: Path) -> None:
+    store = CalibrationCache(tmp_path)
+    found = calibration(LATER, s64=7.6e6, s1518=2e5)
+    first, second = found.points
+    doubtful = first.model_copy(update={"max_clean_values": (2.4e6, 7.6e6, 9.4e6)})
+    found = found.model_copy(update={"points": (doubtful, second)})
+    assert store.add("key", found) == found
+    stored = store.load("key")
+    assert stored is not None
+    assert [p.frame_size for p in stored.points] == [1518]
+    again = store.add("key", calibration(LATER, s64=7.5e6))
+    assert store.load("key") == again
+    assert [p.frame_size for p in again.points] == [64, 1518]
 
 
 def key(**testbed: Any) -> str:

@@ -22,6 +22,7 @@ from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
 from vnetperf.analysis.goals import answer_goal
 from vnetperf.analysis.logged_tests import searches_of
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.model.calibration import Calibration
 from vnetperf.model.errors import (
     CapabilityError,
     DutError,
@@ -32,7 +33,7 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.machine_load import MachineLoad
 from vnetperf.model.parameters import SearchGoal
-from vnetperf.model.result import Calibration, GoalResult, Result, ScenarioFacts
+from vnetperf.model.result import GoalResult, Result, ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import AgentConfig
 from vnetperf.model.trial import DirectionCounts, Gaps, TrialGaps, TrialResult, Verdict
@@ -1031,12 +1032,21 @@ def test_a_generator_that_drifts_over_a_run_is_reported(
     assert [drift in w for w in warnings] == ([True] if drift else [])
 
 
-@pytest.mark.parametrize(("speed", "reported"), [(0.9, False), (0.7, False), (0.5, True)])
-def test_a_drift_is_more_than_one_calibration_differs_from_the_next_by(
-    tmp_path: Path, speed: float, *, reported: bool
+@pytest.mark.parametrize(
+    ("spread", "speed", "verdict", "said"),
+    [
+        (0.04, 0.9, "cannot tell", "whether the generator's clean maximum over"),
+        (0.04, 0.85, "drifted", "(-15.0%)"),
+        (0.1, 1.0, "cannot tell", "whether the generator's clean maximum over"),
+        (0.1, 0.66, "drifted", "(-34.0%)"),
+        (0.1, 0.1, "drifted", "(-90.0%)"),
+    ],
+)
+def test_a_drift_is_judged_or_cannot_be_told(
+    tmp_path: Path, spread: float, speed: float, verdict: str, said: str
 ) -> None:
     bench = Bench(tmp_path)
-    bench.agent.tester_spread = 0.1
+    bench.agent.tester_spread = spread
     bench.throughput()
     bench.agent.tester_speed = speed
     bench.run.close()
@@ -1044,12 +1054,30 @@ def test_a_drift_is_more_than_one_calibration_differs_from_the_next_by(
     point = found.calibrations[0].at(64)
     assert point is not None
     assert point.drift == pytest.approx(speed - 1)
-    assert point.has_drifted is reported
-    assert any("clean maximum over" in w for w in found.warnings) is reported
+    assert point.drift_verdict == verdict
+    assert any(said in w for w in found.warnings)
+    assert f"{point.drift:+.1%}: {verdict}" in " ".join(markdown_report(found).split())
     second = Bench(tmp_path, name="second.jsonl")
     second.throughput()
     calibrated = [c for c in second.agent.calls if c.startswith("calibrate")]
-    assert calibrated == (["calibrate 64,1518"] if reported else [])
+    assert calibrated == ["calibrate 64,1518"]
+
+
+def test_an_uncertain_calibration_is_said_and_is_of_its_run_alone(tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    first.agent.tester_spread = 0.1
+    for scenario in ("pvp_dpdk", "phy2phy_bridge", "phy2phy_dpdk"):  # over memif, veth, memif
+        first.throughput(64, scenario)
+    calibrated = [c for c in first.agent.calls if c.startswith("calibrate")]
+    assert calibrated == ["calibrate 64,1518"] * 2  # one for each wire
+    (warning, *_) = (w for w in first.derived().warnings if "is uncertain" in w)
+    assert "3.600 Mfps to 4.400 Mfps (n 3) at 64 octets" in warning
+    assert "no share of the generator's maximum" in terminal_text(first.derived())
+    assert list((tmp_path / "calibrations").glob("*.json")) == []
+    second = Bench(tmp_path, name="second.jsonl")
+    second.throughput()
+    assert [c for c in second.agent.calls if c.startswith("calibrate")] == ["calibrate 64,1518"]
+    assert not [w for w in second.derived().warnings if "is uncertain" in w]
 
 
 def test_a_benchmark_takes_no_brief_calibration(tmp_path: Path) -> None:

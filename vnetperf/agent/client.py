@@ -24,7 +24,8 @@ from vnetperf.host.log import replay_record
 from vnetperf.host.trust import why_untrusted
 from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model import errors
-from vnetperf.model.result import Calibration, ScenarioFacts
+from vnetperf.model.calibration import Calibration
+from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import ClockOffset, ClockSync, MachineFacts, Testbed
 from vnetperf.model.trial import PartResult, TrialResult, TrialSpec, TrialWindow

@@ -35,6 +35,7 @@ from vnetperf.deployment.path_check import (
 from vnetperf.deployment.transfers import Exchange
 from vnetperf.deployment.trial import LEARNED_SHARE
 from vnetperf.host.links import LinkStatistics
+from vnetperf.model.calibration import Calibration
 from vnetperf.model.errors import (
     CapabilityError,
     DutError,
@@ -42,7 +43,7 @@ from vnetperf.model.errors import (
     HostError,
     VnetperfError,
 )
-from vnetperf.model.result import Calibration, ScenarioFacts
+from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import NETNS, ClockOffset, MachineFacts, Testbed
 from vnetperf.model.transfer import Transfer, TransferSpec

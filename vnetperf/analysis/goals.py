@@ -29,9 +29,11 @@ from vnetperf.model.trial import (
     Latency,
     TesterTurns,
     TrialOutcome,
+    TrialResult,
     same_load,
 )
 from vnetperf.procedures.base import direction_name, latencies_of
+from vnetperf.procedures.cpu_load import ran_of_switch
 from vnetperf.results.records import SearchRecord, TrialRecord
 from vnetperf.search import (
     Bound,
@@ -130,14 +132,14 @@ def datapath_usage(trials: Sequence[TrialRecord]) -> tuple[DatapathUse, ...]:
             if work.packets:
                 cycles[work.thread].append(work.busy_cycles / work.packets)
     found = []
-    for use in map(_datapath_use, trial.result.datapath):
+    for use in (_datapath_use(work, trial.result) for work in trial.result.datapath):
         every = cycles[use.thread]
         ends = (min(every), max(every)) if len(every) > 1 else None
         found.append(use.model_copy(update={"cycles_range": ends}))
     return tuple(found)
 
 
-def _datapath_use(work: DatapathWork) -> DatapathUse:
+def _datapath_use(work: DatapathWork, result: TrialResult) -> DatapathUse:
     cycles = None if work.idle_cycles is None else work.busy_cycles + work.idle_cycles
     lookups = sum(work.lookups.values())
     nodes = sorted(work.nodes.items(), key=lambda each: -each[1].clocks)
@@ -146,6 +148,7 @@ def _datapath_use(work: DatapathWork) -> DatapathUse:
         packets=work.packets,
         cycles_per_packet=work.busy_cycles / work.packets if work.packets else None,
         busy=work.busy_cycles / cycles if cycles else None,
+        ran=ran_of_switch(work.thread, result),
         lookups={name: count / lookups for name, count in work.lookups.items() if count},
         nodes=tuple(
             NodeUse(

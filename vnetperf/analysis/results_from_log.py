@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from statistics import median
 from typing import Any, get_args
 
 from vnetperf.analysis.compliance import ledger_of
@@ -35,7 +34,6 @@ from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.outcomes import BackToBack, Service
 from vnetperf.model.parameters import TestName
 from vnetperf.model.result import (
-    Calibration,
     ComparedVariant,
     ComparisonResult,
     FrameFaults,
@@ -58,9 +56,9 @@ from vnetperf.model.scenario import (
 )
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
 from vnetperf.model.trial import TrialResult, Verdict, same_load
-from vnetperf.model.units import fps
 from vnetperf.procedures import PROCEDURES, standard_test
 from vnetperf.procedures.cpu_load import cpu_by_role, mean_power
+from vnetperf.results.calibrations import calibration_warnings, merge_calibrations
 from vnetperf.results.log import foreign_log
 from vnetperf.results.records import (
     SEALED_SINCE,
@@ -83,7 +81,7 @@ from vnetperf.results.records import (
     TransfersRecord,
     TrialRecord,
 )
-from vnetperf.results.sharing import refused_priorities, sharing_of
+from vnetperf.results.sharing import joined, refused_priorities, sharing_of
 from vnetperf.search import ReplayMismatchError, replay, search_inputs
 
 #: Algorithms whose bounds are no classification of single loads by their trials.
@@ -266,6 +264,7 @@ def warnings_of(
         for record in scenarios
         for text in look(record)
     )
+    warnings += _each_once(_taken_cores(scenarios, tests))
     warnings += run.preset.warnings
     if run.testbed.media.nominal and scenarios:
         warnings.append(
@@ -487,6 +486,45 @@ def _placement_warnings(record: ScenarioRecord) -> list[str]:
     warnings = [found.warning] if found is not None and found.shared else []
     refused = refused_priorities(record.facts.facts)
     return warnings + [_refused_text(role, words) for role, words in refused.items()]
+
+
+#: Share of its time for which a poller waits for a processor of its own, from which on that is
+#: told: as much as the widths of most searches.
+_NOTABLE_WAIT = 0.05
+
+
+def _taken_cores(
+    scenarios: Sequence[ScenarioRecord], tests: Sequence[LoggedTest]
+) -> Iterator[tuple[str, str]]:
+    """Scenarios, and what kept pollers from processors that the plan gives to them alone."""
+    for record in scenarios:
+        name, sharing = record.facts.scenario, sharing_of(record.facts)
+        trials = [t.result for test in tests if test.begin.scenario == name for t in test.trials]
+        waits = _waits(trials)
+        for machine in sharing.machines if sharing is not None else ():
+            for role, cpus in machine.placement.cores.items():
+                # In a trial the roles of the tester's host have no name of a host before them.
+                share = waits.get(role, waits.get(role.rpartition(":")[2], 0.0))
+                if share > _NOTABLE_WAIT and role not in machine.sharing:
+                    yield (
+                        name,
+                        f"{role} has processor{'s' * (len(cpus) > 1)} {joined(cpus)} to itself by "
+                        f"plan alone: for {share:.0%} of the time of its trials it could run and "
+                        "had no processor, since other programs or the kernel's threads ran there",
+                    )
+
+
+def _waits(trials: Sequence[TrialResult]) -> dict[str, float]:
+    """Role -> share of the time in which its threads could run and had no processor."""
+    waited: dict[str, float] = {}
+    watched: dict[str, float] = {}
+    for result in trials:
+        for load in result.threads:
+            if load.wait_s is not None:
+                waited[load.role] = waited.get(load.role, 0.0) + load.wait_s
+                seconds = load.watched_s or result.watched_at(load.role)
+                watched[load.role] = watched.get(load.role, 0.0) + seconds
+    return {role: waited[role] / seconds for role, seconds in watched.items() if seconds > 0}
 
 
 #: What it costs that a thread which wakes does not run at once, and what may be done about it.
@@ -1069,7 +1107,7 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
         {n: _results_of_round(part, media, run, otherwise) for n, part in parts.items()},
         planned=planned_rounds(records),
     )
-    merged = _merge_calibrations([r for r in records if isinstance(r, CalibrationRecord)])
+    merged = merge_calibrations([r for r in records if isinstance(r, CalibrationRecord)])
     deployed = _last_deployments(r for r in records if isinstance(r, ScenarioRecord))
     transfers = merge_transfers(_transfers_in_rounds(records))
     ledger = [
@@ -1087,7 +1125,7 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
         warnings=(
             *warnings_of(run, records, list(deployed.values()), tests, left),
             *_deployment_warnings(results),
-            *drift_warnings(merged),
+            *calibration_warnings(merged),
             *version_warnings(otherwise, run),
         ),
         settings=run.settings,
@@ -1129,36 +1167,3 @@ def _order(result: Result, place: dict[str, int]) -> tuple[str, int, str, int, i
     scenario = result.scenario
     variant = (scenario.partition(",")[0], place.get(scenario, 0), scenario)
     return (*variant, _PLACE.get(result.test, len(_PLACE)), result.frame_size)
-
-
-def drift_warnings(calibrations: Sequence[Calibration]) -> list[str]:
-    """Where the generator's clean maximum was another one at the end of the run."""
-    return [
-        f"the generator's clean maximum over {one.wire} at {point.frame_size} octets was "
-        f"{fps(point.max_clean_fps)} when it was calibrated and "
-        f"{fps(median(point.checked_values))} after the run ({point.drift:+.1%}): the machine has "
-        "changed, or others use it"
-        for one in calibrations
-        for point in one.points
-        if point.drift is not None and point.has_drifted
-    ]
-
-
-def _merge_calibrations(records: Sequence[CalibrationRecord]) -> tuple[Calibration, ...]:
-    """One for each kind of wire: the newest, with the frame sizes of all (a run may be resumed)."""
-    calibrations = [r.calibration for r in records if not r.at_end]
-    ends = {
-        (r.calibration.wire, p.frame_size): p.max_clean_values
-        for r in records
-        if r.at_end
-        for p in r.calibration.points
-    }
-    merged = []
-    for wire, newest in {c.wire: c for c in calibrations}.items():
-        found = {p.frame_size: p for c in calibrations if c.wire == wire for p in c.points}
-        points = tuple(
-            found[size].model_copy(update={"checked_values": ends.get((wire, size), ())})
-            for size in sorted(found)
-        )
-        merged.append(newest.model_copy(update={"points": points}))
-    return tuple(merged)

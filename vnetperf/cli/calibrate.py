@@ -10,7 +10,7 @@ from vnetperf.cli import print_event
 from vnetperf.config.settings import add_options, given
 
 if TYPE_CHECKING:
-    from vnetperf.model.result import Calibration
+    from vnetperf.model.calibration import Calibration
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.model.deployment import make_deployment
     from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
     from vnetperf.report import run_tables
+    from vnetperf.results.calibrations import calibration_warnings
     from vnetperf.runner.calibration_cache import CalibrationCache
     from vnetperf.runner.scenarios import check_backends
 
@@ -65,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
         out = Out()
         out.line(about)
         out.show(table)
+        for warning in calibration_warnings([calibration]):
+            out.line(f"Warning: {warning}")
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,9 +13,15 @@ from vnetperf import registry
 from vnetperf.deployment import deploy
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import wait_for
+from vnetperf.model.calibration import (
+    MOST_VALUES,
+    Calibration,
+    CalibrationPoint,
+    EndedBy,
+    agree,
+)
 from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.result import Calibration, CalibrationPoint, EndedBy
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile, make_streams
@@ -26,8 +32,10 @@ from vnetperf.traffic.base import TrafficGenerator
 FLOOD_FPS = 40e6
 #: Trials that only look for the maximum, and those that it is found by; seconds.
 TRIAL_S, LONG_S = 0.15, 1.0
-#: How often the maximum is found anew.
+#: How often the maximum is found anew, where the values agree; else up to `MOST_VALUES`.
 REPEATS = 3
+#: From so many values on no more are looked for where none could make them agree.
+FEWEST_GIVEN_UP = 5
 #: The first step away from a rate, relative; each further one is twice as wide.
 FIRST_STEP = 0.04
 #: Rates looked at: from this share of what short trials show.
@@ -164,11 +172,11 @@ class CleanMaximum:
 def find_clean_maximum(
     run: Callable[..., TrialResult], frame_size: int, *, brief: bool = False
 ) -> CleanMaximum:
-    """Look for the maximum by short trials, then find it anew several times by long ones.
+    """Look for the maximum by short trials, then find it anew by long ones, until it is known.
 
     Brief: once, and by short trials.
     """
-    repeats, trial_s = (1, TRIAL_S) if brief else (REPEATS, LONG_S)
+    trial_s = TRIAL_S if brief else LONG_S
 
     def long_run(load_fps: float) -> TrialResult:
         return run(load_fps, trial_s)
@@ -176,7 +184,7 @@ def find_clean_maximum(
     rate = _scout(run, frame_size)
     rates: list[float] = []
     ended: EndedBy = ""
-    for number in range(repeats):
+    while not (rates if brief else _is_settled(rates)):
         # The first time it may be far from what short trials showed, afterwards not.
         halvings = STEPS if not rates else 1
         found, why = _edge(long_run, rates[-1] if rates else rate, halvings, floor=LEAST * rate)
@@ -184,12 +192,25 @@ def find_clean_maximum(
             raise GeneratorError(
                 f"frames of {frame_size} octets do not come back whole in trials of {trial_s:g} s "
                 f"at any rate tried, though they did in trials of {TRIAL_S:g} s: {why}",
-                where=f"calibration, {number + 1} of {repeats}",
+                where=f"calibration, value {len(rates) + 1}",
                 cure="see the generator's log; another program may be using its core",
             )
         rates.append(found)
         ended = why or ended
     return CleanMaximum(tuple(rates), ended)
+
+
+def _is_settled(rates: Sequence[float]) -> bool:
+    """Whether no further value is of use: they agree, or are so many, or cannot agree any more.
+
+    Of nine the least and the largest may be far off: what others between them are apart already,
+    they stay apart.
+    """
+    if len(rates) < REPEATS:
+        return False
+    if len(rates) >= FEWEST_GIVEN_UP and not agree(sorted(rates)[1:-1]):
+        return True
+    return agree(rates) or len(rates) >= MOST_VALUES
 
 
 def _scout(run: Callable[..., TrialResult], frame_size: int) -> float:

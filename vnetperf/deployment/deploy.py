@@ -45,9 +45,10 @@ from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
 from vnetperf.vswitches.base import VSwitch
 
 log = logging.getLogger(__name__)
-#: Niceness of pollers on shared cores: they go before whatever else the machine does. The tester
-#: comes last where time is short, by its share: that shows as a load that was not offered.
-SHARED_NICE = -10
+#: Niceness of pollers: they go before whatever else the machine does, also on cores of their own,
+#: for other programs know of no plan. The tester comes last where time is short, by its share: that
+#: shows as a load that was not offered.
+POLLER_NICE = -10
 
 
 def _for_a_guest(offer: Attachment) -> Attachment:
@@ -63,13 +64,13 @@ def set_slices_and_nice(pollers: tuple[Pollers, ...], slice_us: int) -> dict[str
     taken = {}
     for poller in (one for one in pollers if not one.sleeps):
         # Apart from each other: who may not be preferred can still have short turns.
-        preferred = threads.set_nice(poller.pid, SHARED_NICE)
+        preferred = threads.set_nice(poller.pid, POLLER_NICE)
         described = (
             threads.set_slice(poller.pid, slice_us * 1000)
             if slice_us
             else "the kernel's own slices"
         )
-        group = threads.set_autogroup_nice(poller.pid, SHARED_NICE)
+        group = threads.set_autogroup_nice(poller.pid, POLLER_NICE)
         taken[poller.role] = f"{described}, {preferred} (session: {group})"
     return taken
 
@@ -348,7 +349,7 @@ class LiveDeployment:
             self._launch(self._offers, [n for n, listens in enumerate(listening) if not listens])
             self._connect()
         elif self.plan.has_tester:
-            self.slices = self._cut_slices()
+            self.slices = self._prefer_pollers()
 
     def _connect_tester(self) -> None:
         if self.plan.sends_frames:
@@ -403,7 +404,7 @@ class LiveDeployment:
         log.info("connecting the ports of %s", self.plan.scenario.vswitch)
         self.vswitch.connect(self.plan.scenario.streams)
         self._wait_vnfs()
-        self.slices = self._cut_slices()
+        self.slices = self._prefer_pollers()
 
     def _mobile_cores(self) -> list[UserPlane]:
         return [vnf for vnf in self.vnfs if isinstance(vnf, UserPlane)]
@@ -490,7 +491,7 @@ class LiveDeployment:
         self.vnfs[place].stop()
         self._launch(self._offers, [place])
         self.vnfs[place].wait_ready(VNF_READY_S)
-        self.slices = self._cut_slices()
+        self.slices = self._prefer_pollers()
 
     def dut_netdev(self, port: str) -> str:
         """The kernel's interface at a physical port."""
@@ -499,14 +500,15 @@ class LiveDeployment:
                 return end.netdev
         raise CapabilityError("no interface of the kernel is there", where=port)
 
-    def _cut_slices(self) -> dict[str, str]:
-        """Give threads on shared cores short slices, and read back whether they took them."""
+    def _prefer_pollers(self) -> dict[str, str]:
+        """Let pollers go before others, as the tester does when it is calibrated.
+
+        On shared cores they have short slices besides. What they took is read back.
+        """
         placement = self.plan.placement
-        if not placement.shared:
-            return {}
         # Of several hosts within one machine one alone moves threads: two journals of one thread's
         # processors would have to be undone in one order.
-        if placement.dut_alone and not self.plan.follows:
+        if placement.shared and placement.dut_alone and not self.plan.follows:
             self._free_dut_processors()
         return set_slices_and_nice(self.pollers(), placement.slice_us)
 
@@ -615,7 +617,7 @@ class LiveDeployment:
             raise self.cause(error) from None
         finally:
             self._connect_tester()
-            self.slices = self._cut_slices()
+            self.slices = self._prefer_pollers()
 
     def cause(self, error: VnetperfError) -> VnetperfError:
         """The error of a part that has died, rather than of the call that found it gone.

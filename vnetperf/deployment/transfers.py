@@ -71,7 +71,12 @@ def sum_figures(found: Sequence[Figures], *, of_machine: bool = False) -> Figure
         summed["loss_ratio"] = _mean(values["loss_ratio"], weights)
     trips = [one.tcp_round_trip_us for one in found]
     same = set.intersection(*map(set, trips)) if trips else set()
-    of: dict[str, Reduction] = {"min": min, "mean": lambda t: sum(t) / len(t), "max": max}
+    of: dict[str, Reduction] = {
+        "min": min,
+        "mean": lambda t: sum(t) / len(t),
+        "max": max,
+        "samples": sum,
+    }
     return Figures(
         **summed,
         round_trip_us=_round_trips(found),

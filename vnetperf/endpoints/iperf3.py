@@ -12,6 +12,8 @@ from vnetperf.model.transfer import Figures, Kind, SubInterval, TransferSpec
 
 #: Longest wait for the server's answer, milliseconds. That nothing arrives is seen before.
 CONNECT_MS = 10_000
+#: Samples of TCP's round-trip time that a stream is to have, as far as iperf3 looks so often.
+SAMPLES = 20
 
 
 class Iperf3(EndpointTool):
@@ -43,6 +45,8 @@ class Iperf3(EndpointTool):
         argv += ["--json", "--time", str(spec.duration_s), "--connect-timeout", str(CONNECT_MS)]
         if spec.is_udp:  # the receiver alone knows what arrived in each second
             argv += ["--get-server-output"]
+        else:
+            argv += ["--interval", f"{_interval_s(spec.duration_s):g}"]
         if spec.message_size is not None:
             argv += ["--length", str(spec.message_size)]
         if spec.is_udp:  # its own rate would be 1 Mbit/s; 0 is as fast as it can
@@ -83,7 +87,7 @@ class Iperf3(EndpointTool):
                 retransmits=None if retransmits is None else int(retransmits),
                 sent_octets=optional("sum_sent", "bytes"),
                 segment_octets=(report.get("start") or {}).get("tcp_mss_default"),
-                tcp_round_trip_us=_round_trips(end),
+                tcp_round_trip_us=_round_trips(end, len(report.get("intervals") or ())),
             )
         if not figures.bits_per_second:  # not every version fails when the server has gone
             raise self.unreadable(output, "its receiver counted nothing")
@@ -110,14 +114,22 @@ def _json(output: ToolOutput) -> Any:
     return json.loads(text[text.find("{") : text.rfind("}") + 1])
 
 
-def _round_trips(end: dict[str, Any]) -> dict[str, float]:
+def _interval_s(duration_s: float) -> float:
+    """How often the round trip of TCP is looked at, seconds: by itself iperf3 does so each second.
+
+    It takes 0.1 to 60 s.
+    """
+    return min(1.0, max(0.1, round(duration_s / SAMPLES, 1)))
+
+
+def _round_trips(end: dict[str, Any], samples: int) -> dict[str, float]:
     """The sender's round-trip time, of the only stream; versions without it say 0."""
     try:
         sender = end["streams"][0]["sender"]
         found = {name: float(sender[f"{name}_rtt"]) for name in ("min", "mean", "max")}
     except (KeyError, IndexError, TypeError, ValueError):
         return {}
-    return found if found["min"] > 0 else {}
+    return found | {"samples": float(samples)} if found["min"] > 0 else {}
 
 
 def _intervals(report: dict[str, Any]) -> tuple[SubInterval, ...]:

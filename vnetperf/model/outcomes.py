@@ -504,8 +504,8 @@ class CpuAt(Frozen):
         forwarded_fps: Frames forwarded, aggregate frames/s, one value for each trial.
         loss_ratio: Largest loss ratio of a trial, worse direction.
         roles: Role -> what it took; "machine" for everything. Empty: not recorded.
-        in_work: Share of the cycles of the vSwitch's threads in rounds with packets, as it counts
-            them itself; None: it does not.
+        in_work: Share of the TSC cycles of the vSwitch's threads in rounds with packets, as it
+            counts them itself: wall time, waits for a processor included; None: it does not.
         empty_polls: Share of their rounds without packets; None likewise.
         watched_share: Processors that the watching itself took; None: not recorded.
         watched_s: Host -> time in which its threads were watched, mean of the trials, seconds: what

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from statistics import median
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
 from vnetperf.model.base import Frozen
+from vnetperf.model.calibration import Calibration
 from vnetperf.model.outcomes import (
     MOST_DISCARDED,
     AddressTable,
@@ -142,9 +142,12 @@ class DatapathUse(Frozen):
         cycles_range: Least and largest `cycles_per_packet` of all full-length trials at the bound;
             None where there is one trial, or none tells.
         cycles_per_packet: TSC cycles of rounds with packets, divided by packets; of a graph those
-            of its nodes but for the input nodes. None without any.
-        busy: Share of its cycles in rounds with packets, 0..1; None without any cycle, and where
-            idle ones are not told apart.
+            of its nodes but for the input nodes. They are wall time: cycles in which the thread had
+            no processor are among them. None without any.
+        busy: Share of its cycles in rounds with packets, 0..1, wall time too; None without any
+            cycle, and where idle ones are not told apart.
+        ran: Share of the trial in which the thread had a processor, 0..1, of several the mean;
+            None: not known.
         lookups: How a packet's rule was found -> share of all lookups, 0..1.
         nodes: Nodes of its graph that had packets, the most expensive first.
     """
@@ -154,6 +157,7 @@ class DatapathUse(Frozen):
     cycles_per_packet: float | None
     busy: float | None
     cycles_range: tuple[float, float] | None = None
+    ran: float | None = None
     lookups: dict[str, float] = Field(default_factory=dict)
     nodes: tuple[NodeUse, ...] = ()
 
@@ -815,96 +819,6 @@ class LedgerEntry(Frozen):
         """What it holds for, in words: "latency, pvp_dpdk, 64 octets"; "" for the whole run."""
         size = f"{self.frame_size} octets" if self.frame_size else ""
         return ", ".join(part for part in (self.test, self.scenario, size) if part)
-
-
-#: What ended the rates at which a generator sent and received every frame: frames that did not come
-#: back, that the wire did not take, or that the generator was late with. "": nothing did.
-EndedBy = Literal["", "loss", "refusal", "own stall"]
-
-
-#: A change of the generator's clean maximum over a run that is reported, where chance does not
-#: explain it.
-DRIFT = 0.05
-
-
-class CalibrationPoint(Frozen):
-    """The generator looped to itself over one kind of wire, at one frame size.
-
-    Attributes:
-        frame_size: Octets including FCS.
-        max_clean_fps: Highest rate with every frame sent and received, both ports, frames/s; the
-            median of `max_clean_values`.
-        max_clean_values: That rate as often as it was found, by trials of 1 s; one by short trials
-            where the calibration was brief; empty in older logs.
-        ended_by: What the trials just above it met; "" where that was not recorded.
-        checked_values: The same found again when the run had ended; empty where it was not.
-        brief: Found once, by trials of 0.15 s, as for a preset that is no benchmark; None: not
-            recorded.
-        latency_ns: Median latency at 1 % of that rate, nanoseconds.
-        latency_min_ns: Smallest latency, nanoseconds.
-        pacing_error: Largest relative difference of offered to intended rate over the rates tried.
-        max_burst: Most frames handed over in one call at 10 % of the maximum.
-        smallest_burst_gap_ns: Mean gap of an exact-count burst at full rate, nanoseconds; the
-            median of three bursts, where it is not brief.
-    """
-
-    frame_size: int
-    max_clean_fps: float
-    latency_ns: float
-    latency_min_ns: float
-    pacing_error: float
-    max_burst: int
-    smallest_burst_gap_ns: float | None = None
-    max_clean_values: tuple[float, ...] = ()
-    ended_by: EndedBy = ""
-    checked_values: tuple[float, ...] = ()
-    brief: bool | None = None
-
-    @property
-    def drift(self) -> float | None:
-        """Relative change of the clean maximum over the run; None where it was not checked."""
-        if not self.checked_values:
-            return None
-        return median(self.checked_values) / self.max_clean_fps - 1.0
-
-    @property
-    def has_drifted(self) -> bool:
-        """Whether it changed over the run: by enough, and farther than chance takes it.
-
-        The gap between the values of both calibrations is wider than both spread together. Values
-        of one calibration depend on each other: benchmarks/false_alarms.py prints how often an
-        unchanged generator shows that. How a calibration of one value (a brief one, or of an older
-        log) spreads is not known.
-        """
-        first, again = self.max_clean_values, self.checked_values
-        if self.drift is None or abs(self.drift) <= DRIFT or min(len(first), len(again)) < 2:
-            return False
-        gap = max(min(first) - max(again), min(again) - max(first))
-        return gap > max(first) - min(first) + max(again) - min(again)
-
-
-class Calibration(Frozen):
-    """A calibration of the generator on a testbed.
-
-    Attributes:
-        generator: Name and version.
-        wire: Kind of wire.
-        cores: Processors the generator used.
-        when: UTC time, ISO 8601.
-        points: One for each frame size.
-        testbed: Name of the testbed, of a run on several; else "".
-    """
-
-    generator: str
-    wire: str
-    testbed: str = ""
-    cores: tuple[int, ...]
-    when: str
-    points: tuple[CalibrationPoint, ...]
-
-    def at(self, frame_size: int) -> CalibrationPoint | None:
-        """The point of a frame size; None when that size was not calibrated."""
-        return next((p for p in self.points if p.frame_size == frame_size), None)
 
 
 class ScenarioFacts(Frozen):

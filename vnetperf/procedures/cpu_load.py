@@ -142,6 +142,34 @@ def _own_time(
     return found
 
 
+def ran_of_switch(thread: str, result: TrialResult) -> float | None:
+    """Share of a trial in which a thread of the vSwitch had a processor, 0..1; None: not known.
+
+    Args:
+        thread: Its name as the vSwitch has it: the kernel's, or "core 1". Of a name that stands for
+            all of them the share is their mean.
+        result: The trial.
+    """
+    host, _, name = thread.rpartition(": ")
+    of_switch = []
+    for load in result.threads:
+        at, _, role = load.role.rpartition(":")
+        if at == host and role not in (TESTER, KERNEL) and not role.startswith("vnf"):
+            of_switch.append(load)
+    named = [
+        load
+        for load in of_switch
+        if load.thread.rpartition(": ")[2] == name or name == f"core {load.cpu}"
+    ]
+    shares = []
+    for load in named or of_switch:
+        seconds = load.watched_s or result.watched_at(load.role)
+        if load.run_s is None or seconds <= 0:
+            return None
+        shares.append(min(1.0, load.run_s / seconds))
+    return fmean(shares) if shares else None
+
+
 def _is_recorded(loads: Sequence[ThreadLoad], machine: MachineLoad | None, seconds: float) -> bool:
     """Whether the time of all threads that matter is known."""
     if machine is None or not machine.by_processor or seconds <= 0:

@@ -22,7 +22,7 @@ from vnetperf.model.result import (
 )
 from vnetperf.model.trial import Latency, RoundTrip, TesterTurns, TrialGaps, Verdict
 from vnetperf.report.summary import Case, Group, case_of, shown_trials
-from vnetperf.report.table import NONE, Cell, Column, Table
+from vnetperf.report.table import NONE, Cell, Column, Table, group_sentences
 from vnetperf.report.text import known
 
 NO_LOAD_MET = "no load met the goal"
@@ -214,6 +214,8 @@ class RateRow:
     #: Its bounds; None of a direction of which only the latency is known.
     bound: GoalResult | DirectionBound | None
     latency: Latency | None = None
+    #: The generator's clean maximum, aggregate frames/s; None where a rate is no share of it.
+    generator_fps: float | None = None
 
     @property
     def loss(self) -> float | None:
@@ -225,10 +227,13 @@ class RateRow:
         return max((loss for loss in known if loss is not None), default=None)
 
 
-def rate_rows(result: Result) -> Iterator[RateRow]:
-    """Each goal, followed by its directions."""
+def rate_rows(result: Result, group: Group | None = None) -> Iterator[RateRow]:
+    """Each goal, followed by its directions; of a group with shares of the generator."""
+    alike = group is not None and result.frame_size not in group.unlike_generator
     for goal in result.goals:
-        yield RateRow(result, goal, "", goal)
+        yield RateRow(
+            result, goal, "", goal, generator_fps=result.generator_max_fps if alike else None
+        )
         bounds = {b.direction: b for b in goal.per_direction}
         for name in dict.fromkeys([*bounds, *goal.latency]):
             yield RateRow(result, goal, name, bounds.get(name), goal.latency.get(name))
@@ -391,7 +396,7 @@ _OF_GOALS: RateColumns = (
     _L1,
     Column("theoretical maximum, aggregate", lambda row: rate_text(row.result.media_max_fps)),
     Column("of it", lambda row: _share_cell(row, row.result.media_max_fps)),
-    Column("of the generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
+    Column("of the generator", lambda row: _share_cell(row, row.generator_fps)),
     Column("trials", lambda row: str(row.result.trial_count)),
     Column("discarded at the bounds", lambda row: discarded_text(row.goal), words=True),
     Column("regular?", lambda row: flag_with_reason(row.goal), words=True),
@@ -411,7 +416,7 @@ PAGE_COLUMNS: RateColumns = (
     _FREE,
     _L1,
     Column("of medium", lambda row: _share_cell(row, row.result.media_max_fps)),
-    Column("of generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
+    Column("of generator", lambda row: _share_cell(row, row.generator_fps)),
     Column("discarded", lambda row: _discarded_share(row.goal)),
     *_LATENCIES,
     Column("poll gap", lambda row: known(row.goal.gaps, lambda gaps: _gap(gaps.poll.max_s))),
@@ -426,7 +431,7 @@ _TERMINAL_COLUMNS: RateColumns = (
     Column("upper\nfps", _upper_cell),
     Column("cond.\nfps", _conditional_cell),
     Column("L1\nGb/s", _l1_cell),
-    Column("% of\ngen.", lambda row: _share_cell(row, row.result.generator_max_fps)),
+    Column("% of\ngen.", lambda row: _share_cell(row, row.generator_fps)),
     Column("p50\nµs", lambda row: _percentile_cell(row, "50")),
     Column("p99\nµs", lambda row: _percentile_cell(row, "99")),
     Column("max\nµs", _largest_cell),
@@ -453,7 +458,7 @@ def rate_table(group: Group) -> Table:
         trials = Cell(f"{result.trial_count} trials{discarded}", role="faint")
         rest = [Cell("")] * (len(_TERMINAL_COLUMNS) - 1)
         rows.append((Cell(result.size_short, role="head"), trials, *rest))
-        for row in rate_rows(result):
+        for row in rate_rows(result, group):
             name = Cell(
                 f" {row.direction or row.goal.name}", role="faint" if row.direction else "strong"
             )
@@ -466,8 +471,8 @@ def rate_table(group: Group) -> Table:
 
 def goal_table(group: Group) -> Table:
     """What was found of each goal."""
-    rows = (row for r in group.measured for row in rate_rows(r) if not row.direction)
-    return Table.of("", _OF_GOALS, rows)
+    rows = (row for r in group.measured for row in rate_rows(r, group) if not row.direction)
+    return Table.of("", _OF_GOALS, rows, _unlike_generator(group))
 
 
 def direction_table(group: Group) -> Table:
@@ -716,15 +721,17 @@ _DATAPATH: tuple[Column[_DatapathRow], ...] = (
     _GOAL_NAME,
     Column("thread", lambda of: of[2].thread, words=True),
     Column("packets", lambda of: f"{of[2].packets:,}"),
-    Column("cycles per packet", lambda of: _cycles_text(of[2])),
-    Column("busy", lambda of: _or_none(of[2].busy, units.percent)),
+    Column("TSC cycles per packet", lambda of: _cycles_text(of[2])),
+    Column("with packets", lambda of: _or_none(of[2].busy, units.percent)),
+    Column("had a processor", lambda of: _or_none(of[2].ran, units.percent)),
     Column("rules found in", lambda of: _lookups_text(of[2].lookups), words=True),
 )
 _DATAPATH_NOTE = (
     "Counted by the vSwitch itself, in the trial with the middle latency of the longest at the "
     "bound; in parentheses the range over all of them. Cycles are those of rounds with packets, of "
-    "VPP those of its graph without the input nodes; busy is their share of all cycles. A frame "
-    "counts once for each port that it came in by."
+    "VPP those of its graph without the input nodes; with packets is their share of all cycles. The TSC is a clock and goes on while a thread waits for its "
+    "turn: had a processor is the share of the trial in which it had one. A frame counts once for "
+    "each port that it came in by."
 )
 
 
@@ -777,13 +784,16 @@ _NODES: tuple[Column[_NodeRow], ...] = (
     Column("thread", lambda of: of[2].thread, words=True),
     Column("node", lambda of: of[3].name, words=True),
     Column("packets", lambda of: f"{of[3].packets:,}"),
-    Column("clocks per packet", lambda of: _or_none(of[3].clocks_per_packet, units.significant)),
+    Column(
+        "TSC cycles per packet", lambda of: _or_none(of[3].clocks_per_packet, units.significant)
+    ),
     Column("vector size", lambda of: _or_none(of[3].packets_per_call, units.significant)),
     Column("kind", lambda of: "input" if of[3].input else None, words=True),
 )
 _NODES_NOTE = (
     "Of the trial with the middle latency at the bound. Vector size: packets for each call of a "
-    "node. An input node's clocks have those of its polls without packets."
+    "node. An input node's cycles have those of its polls without packets; all of them are wall "
+    "time, in which the thread may have had no processor."
 )
 
 
@@ -831,8 +841,18 @@ def _latency_notes(result: Result, goal: GoalResult) -> Iterator[str]:
             yield f"{about} {direction}: {untimed}"
 
 
+def _unlike_generator(group: Group) -> Iterator[str]:
+    """Why rates are no shares of the generator's maximum."""
+    return group_sentences(
+        (r.size_text, f"no share of the generator's maximum: {why}")
+        for r in group.measured
+        if r.goals and (why := group.unlike_generator.get(r.frame_size))
+    )
+
+
 def group_notes(group: Group) -> Iterator[str]:
     """Every note of a group."""
+    yield from _unlike_generator(group)
     irregular: dict[str, list[str]] = defaultdict(list)
     for result in group.results:
         if result.status == "not measured":

@@ -159,7 +159,8 @@ def polls_text(at: CpuAt) -> str:
     found = []
     if at.in_work is not None:
         found.append(
-            f"{percent(at.in_work, 3)} of the vSwitch's cycles were in rounds with packets"
+            f"{percent(at.in_work, 3)} of the vSwitch's TSC cycles, which are wall time, were in "
+            "rounds with packets"
         )
     if at.empty_polls is not None:
         found.append(f"{percent(at.empty_polls, 3)} of its polls found none")

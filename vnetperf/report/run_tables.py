@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from vnetperf.model import units
-from vnetperf.model.result import Calibration, CalibrationPoint, LedgerEntry, Result, RunResults
+from vnetperf.model.calibration import Calibration, CalibrationPoint
+from vnetperf.model.result import LedgerEntry, Result, RunResults
 from vnetperf.model.transfer import TransferSpec
 from vnetperf.model.trial import Verdict
 from vnetperf.report import goal_text, mpi, outcomes, summary, transfers
 from vnetperf.report.summary import Group, MissingValue, flatten_facts, scalar_text, size_names
 from vnetperf.report.table import Cell, Column, Table
 from vnetperf.report.text import known
+from vnetperf.results.calibrations import range_text
 
 Fact: TypeAlias = tuple[str, Cell | str]
 
@@ -222,29 +224,26 @@ def headlines(found: Sequence[Group]) -> Table:
     return Table.of("Tests besides throughput", _HEADLINES, [one for one in every if one[2][0]])
 
 
-def _range_text(values: tuple[float, ...]) -> str:
-    """Smallest to largest of a few values."""
-    if not values:
-        return goal_text.NOT_RECORDED
-    return f"{units.fps(min(values))} to {units.fps(max(values))} (n {len(values)})"
-
-
 def _found_text(point: CalibrationPoint) -> str:
     """The clean maximum as often as it was found."""
     if point.brief and point.max_clean_values:
         return f"{units.fps(point.max_clean_values[0])}, once, by trials of 0.15 s"
-    return _range_text(point.max_clean_values)
+    return range_text(point.max_clean_values) if point.max_clean_values else goal_text.NOT_RECORDED
 
 
 def _checked_text(point: CalibrationPoint) -> str:
     if point.drift is None:
         return "not checked"
-    return f"{_range_text(point.checked_values)}, {point.drift:+.1%}"
+    return f"{range_text(point.checked_values)}, {point.drift:+.1%}: {point.drift_verdict}"
+
+
+def _maximum_text(point: CalibrationPoint) -> str:
+    return units.fps(point.max_clean_fps) + ", uncertain" * point.is_uncertain
 
 
 _CALIBRATION: tuple[Column[CalibrationPoint], ...] = (
     Column("octets", lambda p: str(p.frame_size), words=True),
-    Column("clean maximum, both ports", lambda p: units.fps(p.max_clean_fps)),
+    Column("clean maximum, both ports", _maximum_text),
     Column("found by 1 s trials", _found_text, words=True, brief=False),
     Column("ended by", lambda p: p.ended_by or goal_text.NOT_RECORDED, words=True),
     Column("again after the run", _checked_text, words=True, brief=False),

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +21,7 @@ from vnetperf.model.result import (
 )
 from vnetperf.model.units import percent
 from vnetperf.results.checklist import missing_items
+from vnetperf.results.sharing import TESTER, sharing_of
 
 #: Scenario, test and frame size: what one search is about.
 Case = tuple[str, str, int]
@@ -43,6 +44,9 @@ class Group:
     scenario: str
     test: str
     results: tuple[Result, ...]  # By rising frame size
+    #: Frame size -> why its rates are no share of the generator's clean maximum; those that are
+    #: one are not in it.
+    unlike_generator: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -86,9 +90,29 @@ def groups(results: RunResults) -> tuple[Group, ...]:
     for result in results.results:
         found[result.scenario, result.test].append(result)
     return tuple(
-        Group(scenario, test, tuple(sorted(members, key=lambda r: r.frame_size)))
+        Group(
+            scenario,
+            test,
+            tuple(sorted(members, key=lambda r: r.frame_size)),
+            {r.frame_size: why for r in members if (why := _why_unlike(r, results))},
+        )
         for (scenario, test), members in found.items()
     )
+
+
+def _why_unlike(result: Result, results: RunResults) -> str:
+    """Why a rate is no share of what the generator does alone; "" where it is one."""
+    facts = next((one for one in results.scenarios if one.scenario == result.scenario), None)
+    sharing = None if facts is None else sharing_of(facts)
+    if facts is None or sharing is None or result.generator_max_fps is None:
+        return ""
+    if TESTER in sharing.kinds_sharing:
+        return "the tester shares its processor here, and was calibrated alone on one"
+    wire = facts.plan.get("wire")
+    points = (c.at(result.frame_size) for c in results.calibrations if c.wire == wire)
+    if any(point is not None and point.is_uncertain for point in points):
+        return "the generator's clean maximum is uncertain"
+    return ""
 
 
 def size_names(found: Sequence[Group]) -> dict[int, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
+from vnetperf.model.calibration import change_of
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, make_deployment
 from vnetperf.model.result import RunResults, ScenarioFacts
 from vnetperf.model.transfer import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
@@ -88,7 +89,20 @@ def environment_differences(a: RunResults, b: RunResults) -> tuple[FactDifferenc
     for tree in (one, other):
         tree["scenarios"] = {k: v for k, v in tree["scenarios"].items() if k in shared}
     found = tree_differences(one, other, (*a.testbeds, *b.testbeds))
-    return tuple(d for d in found if not _is_meaningless(d))
+    return (*(d for d in found if not _is_meaningless(d)), *_faster_testers(a, b))
+
+
+def _faster_testers(a: RunResults, b: RunResults) -> Iterator[FactDifference]:
+    """Clean maxima of the generator that differ by more than their values spread."""
+    theirs = {(c.testbed, c.wire, p.frame_size): p for c in b.calibrations for p in c.points}
+    for one in a.calibrations:
+        where = f"{one.testbed} {one.wire}".strip()
+        for point in one.points:
+            other = theirs.get((one.testbed, one.wire, point.frame_size))
+            after = () if other is None else other.max_clean_values
+            if other is not None and change_of(point.max_clean_values, after) == "drifted":
+                path = f"calibrations.{where}.{point.frame_size} octets.max_clean_fps"
+                yield FactDifference(path, point.max_clean_fps, other.max_clean_fps)
 
 
 def comparability(results: RunResults, scenario: str) -> dict[str, str]:
@@ -106,6 +120,7 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
                 sorted({part["wire"] for part in plan.get("hosts", ()) if "wire" in part})
             )
             or str(plan.get("wire", ABSENT)),
+            **_tester_build(results.machine_of(scenario), plan),
             **_processors(plan),
             "VNFs": _vnf_count(asked.get("deployment") or {}),
             **{name: str(asked.get(key, ABSENT)) for name, key in _ASKED.items()},
@@ -138,6 +153,20 @@ _ASKED: Final = {
 }
 _OPTIONS: Final = {"options": "options", "guest": "guest", "core": "core", "stack": "stack"}
 _WORDS: Final = ("name", "description")
+
+
+def _tester_build(environment: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, str]:
+    """The build of the generator's engine: with a faster one a series begins anew."""
+    asked = plan["scenario"]
+    if asked.get("sockets"):  # programs are in its place
+        return {}
+    hosts = (one.get("host") for one in plan.get("hosts", ()) if "tester" in one.get("parts", ()))
+    others = environment.get(OTHER_HOSTS)
+    there = others if isinstance(others, Mapping) else {}
+    software = there.get(next(hosts, ""), environment).get("runs as root")
+    built = software.get("built here with versions") if isinstance(software, Mapping) else None
+    found = built.get(asked.get("generator")) if isinstance(built, Mapping) else None
+    return {"tester's build": str(found or ABSENT)}
 
 
 def _processors(plan: Mapping[str, Any]) -> dict[str, str]:

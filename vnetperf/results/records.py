@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from vnetperf.model.base import Frozen
+from vnetperf.model.calibration import Calibration
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.model.preset import Preset
-from vnetperf.model.result import Calibration, Profile, Redaction, RunIdentity, ScenarioFacts
+from vnetperf.model.result import Profile, Redaction, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Comparison, Scenario
 from vnetperf.model.testbed import ClockOffset, Testbed
 from vnetperf.model.transfer import Transfers, TransferSpec

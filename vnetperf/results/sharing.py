@@ -142,6 +142,11 @@ class Sharing:
         return tuple(role for one in self.machines for role in one.sharing)
 
     @property
+    def kinds_sharing(self) -> frozenset[str]:
+        """Kinds of those that have to share a processor: "tester", "VNF", a vSwitch's own."""
+        return frozenset(map(kind_of, self._sharing))
+
+    @property
     def label(self) -> str:
         """Who shares, in a few words: "shared: tester and VNF"; "shared" where it is not known."""
         duts = {role for one in self.machines for role in one.placement.dut}

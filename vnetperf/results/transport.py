@@ -5,7 +5,7 @@ Both are given from secondary sources: the RFCs' own texts were not at hand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vnetperf.model.transfer import OneWay, Transfer
@@ -109,7 +109,9 @@ def tcp_quality(transfer: Transfer, beside: Sequence[Transfer]) -> TcpQuality:
     """What a TCP stream shows; all transfers of its scenario give baseline and capacity."""
     baseline, of = _baseline(transfer, beside)
     mean, delay, why = transfer.tcp_round_trip_us.get("mean"), None, ""
-    if mean is not None and baseline:
+    if mean is not None and _is_one_sample(transfer.tcp_round_trip_us):
+        why = "the tool took one sample of the round trip"
+    elif mean is not None and baseline:
         delay = mean / baseline - 1
         if delay < 0:
             why = f"its mean round trip, {mean:.3g} us, is below the baseline, {baseline:.3g} us"
@@ -122,6 +124,17 @@ def tcp_quality(transfer: Transfer, beside: Sequence[Transfer]) -> TcpQuality:
         baseline_of=of,
         time_ratio=_time_ratio(transfer, beside),
     )
+
+
+def _is_one_sample(trips: Mapping[str, float]) -> bool:
+    """Whether a mean of round trips is of one: it has no spread, and may be its own baseline.
+
+    Older logs do not tell how many there were, and several are hardly ever all alike.
+    """
+    samples = trips.get("samples")
+    if samples is not None:
+        return samples <= 1
+    return "min" in trips and trips["min"] == trips.get("max")
 
 
 def _efficiency(transfer: Transfer) -> float | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vnetperf import registry
 from vnetperf.host.paths import cache_directory
-from vnetperf.model.result import Calibration
+from vnetperf.model.calibration import Calibration
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
 
@@ -20,7 +20,7 @@ MAX_AGE = timedelta(hours=12)
 #: it has its time from, may be this much before the controller's.
 CLOCKS_DIFFER = timedelta(minutes=5)
 #: Counted up when a calibration is made in another way, so that older ones are not used.
-_METHOD = 6
+_METHOD = 7
 
 
 class CalibrationCache:
@@ -76,19 +76,19 @@ class CalibrationCache:
         return held if -CLOCKS_DIFFER < age < MAX_AGE else None
 
     def add(self, key: str, calibration: Calibration) -> Calibration:
-        """Store a calibration; frame sizes held already are kept unless measured anew."""
+        """Store a calibration; frame sizes held already are kept unless measured anew.
+
+        An uncertain one is not stored, so that the next run measures it anew.
+
+        Returns:
+            What is stored now, and the uncertain.
+        """
         held = self.load(key)
-        points = {p.frame_size: p for c in (held, calibration) if c for p in c.points}
-        kept = held if held and len(points) > len(calibration.points) else calibration
-        merged = calibration.model_copy(
-            update={
-                "points": tuple(points[size] for size in sorted(points)),
-                # As old as its oldest point, so that none of them is kept for ever.
-                "when": min(kept.when, calibration.when),
-            }
-        )
-        self._write(key, merged)
-        return merged
+        known = calibration if held is None else held.joined(calibration)
+        certain = tuple(point for point in known.points if not point.is_uncertain)
+        if certain:
+            self._write(key, known.model_copy(update={"points": certain}))
+        return known
 
     def drop(self, key: str) -> None:
         """Forget a calibration, so that it is measured anew."""

@@ -28,6 +28,7 @@ from vnetperf.deployment.capability_check import require_size
 from vnetperf.deployment.planner import largest_frame, make_loop_plan, make_plan
 from vnetperf.deployment.pods import require_frames
 from vnetperf.host.log import RunLog
+from vnetperf.model.calibration import Calibration, CalibrationPoint, change_of
 from vnetperf.model.errors import (
     ConfigError,
     HostError,
@@ -36,7 +37,7 @@ from vnetperf.model.errors import (
     full_text,
 )
 from vnetperf.model.frames import LinkSpeed, overhead
-from vnetperf.model.result import Calibration, CalibrationPoint, Result, RunIdentity, ScenarioFacts
+from vnetperf.model.result import Result, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Comparison, Plan, Scenario
 from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import LiveCounts, TrialSpec
@@ -212,13 +213,6 @@ def _named(configuration: Configuration) -> str:
     return typed[0] if len(typed) == 1 else next((t for t in typed if Path(t).stem == name), name)
 
 
-def _has_drifted(then: CalibrationPoint | None, now: CalibrationPoint | None) -> bool:
-    """Whether a clean maximum has changed."""
-    if then is None or now is None:
-        return False
-    return then.model_copy(update={"checked_values": now.max_clean_values}).has_drifted
-
-
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Where a test of this run that has a result is found again: nothing of it stays in memory.
@@ -268,7 +262,8 @@ class Run:
         self._failed: dict[str, VnetperfError] = {}
         self._tried: set[str] = set()  # scenarios that failed to be deployed once
         self._calibration: Calibration | None = None
-        self._calibrated = ""  # what the calibration depends on
+        #: This run's calibrations by what they depend on: not all of them are stored.
+        self._calibrations: dict[str, Calibration] = {}
         #: Loops of this run's calibrations, and the last one of each: by wire.
         self._loops: dict[str, tuple[Plan, Calibration]] = {}
         self.max_loads = MaxLoads(configuration.testbed)
@@ -470,10 +465,11 @@ class Run:
         sizes = {size for size in wanted if least <= size <= largest}
         plan = make_loop_plan(scenario, self.configuration.testbed, self.facts())
         brief = not self.configuration.preset.benchmark
-        current, key = self._calibration, self.store.key(plan, self.facts(), brief=brief)
-        if current is not None and self._calibrated == key and all(map(current.at, sizes)):
-            return current
-        held = self.store.load(key)
+        key = self.store.key(plan, self.facts(), brief=brief)
+        held = self._calibrations.get(key)
+        if held is not None and held is self._calibration and all(map(held.at, sizes)):
+            return held
+        held = held or self.store.load(key)
         missing = sorted(s for s in sizes if held is None or held.at(s) is None)
         if missing:
             self._say(
@@ -481,10 +477,11 @@ class Run:
             )
             began = time.monotonic()
             self._deployed = None  # the generator cannot be in a loop and in a deployment
-            held = self.store.add(key, self.client.calibrate(plan, missing, brief=brief))
+            found = self.store.add(key, self.client.calibrate(plan, missing, brief=brief))
+            held = found if held is None else held.joined(found)
             self.spend("calibrate", time.monotonic() - began)
         assert held is not None  # noqa: S101 - for the type checker: missing was not empty
-        self._calibration, self._calibrated = held, key
+        self._calibration = self._calibrations[key] = held
         self._loops[plan.wire] = plan, held
         self.log.append(CalibrationRecord(calibration=held))
         return held
@@ -493,8 +490,8 @@ class Run:
         """Calibrate the smallest frame size of each wire again: what limits a run may drift.
 
         It shows whether the calibration held, and replaces none: what a run leaves behind may
-        disturb it. One that did not hold is not used again, at no frame size: what has changed is
-        the machine.
+        disturb it. One that is not seen to hold is not used again, at no frame size: what has
+        changed is the machine.
         """
         if not self.configuration.preset.benchmark or not self.done:
             return
@@ -510,7 +507,10 @@ class Run:
             finally:
                 self.spend("calibrate", time.monotonic() - began)
             self.log.append(CalibrationRecord(calibration=found, at_end=True))
-            if _has_drifted(calibration.at(size), found.at(size)):
+            then, now = calibration.at(size), found.at(size)
+            if then is None or now is None:
+                continue
+            if change_of(then.max_clean_values, now.max_clean_values) != "held":
                 self.store.drop(self.store.key(plan, self.facts()))
 
     def calibrated(self, frame_size: int) -> CalibrationPoint | None:

@@ -11,6 +11,7 @@ from vnetperf.analysis.compliance.clause import ClauseContext, entry, waits_for_
 from vnetperf.model.outcomes import DelayVariation, ServiceStep
 from vnetperf.model.result import LedgerEntry
 from vnetperf.model.transfer import Transfers
+from vnetperf.model.units import nanoseconds
 from vnetperf.results.records import TrialRecord
 from vnetperf.results.transport import ip_capacity, tcp_quality
 
@@ -91,12 +92,43 @@ def _variation(
     )
     successive = bool(found) and all(one.ipdv_median_ns is not None for one in found)
     why = next((one.why for one in found if one.why), "nothing was timed")
+    coarsest = max((one.ipdv_resolution_ns or 0.0 for one in found), default=0.0)
+    reported = f"reported, at a resolution of {nanoseconds(coarsest)}" if coarsest else "reported"
+    coarse = _why_coarse(trials)
     yield entry(
         "RFC 8219, inter packet delay variation",
         "smallest, median and largest difference of successive delays",
-        successive and whole,
-        "not measured" if not successive else "reported" if whole else _NOT_OF_EACH,
-        _BOTH_WAYS if both_ways else why if not successive else _SILENT,
+        successive and whole and not coarse,
+        "not measured" if not successive else reported if whole else _NOT_OF_EACH,
+        _BOTH_WAYS if both_ways else why if not successive else coarse if whole else _SILENT,
+    )
+
+
+def _why_coarse(trials: Sequence[TrialRecord]) -> str:
+    """Why arrivals are known too badly for differences of successive ones; "" where they are not.
+
+    All frames that one receive call finds have its time. Where calls that find some are further
+    apart than frames, most differences are those of departures alone; and where no difference is
+    larger than what two such times are wrong by, all that is seen is the polling.
+    """
+    found: dict[float, str] = {}
+    for trial in trials:
+        for counts in trial.result.directions:
+            known = counts.latency.ipdv if counts.latency is not None else {}
+            apart_ns = known.get("resolution", 0.0)
+            if not apart_ns or "median" not in known:
+                continue
+            interval_ns = 1e9 / trial.spec.load_fps
+            if apart_ns > interval_ns:
+                found[apart_ns] = f"while a frame comes every {nanoseconds(interval_ns)}"
+            elif max(abs(known["min"]), abs(known["max"])) <= 2 * apart_ns:
+                found[apart_ns] = "and no difference is larger than that may make it"
+    if not found:
+        return ""
+    apart_ns, why = max(found.items())
+    return (
+        "arrivals are stamped per receive call, and calls that found frames were up to "
+        f"{nanoseconds(apart_ns)} apart (mean of a trial), {why}"
     )
 
 

@@ -66,8 +66,8 @@ log = logging.getLogger(__name__)
 LINK_S, LINK_POLL_S, WAKE_S = 4.0, 0.02, 10.0
 #: Starts until links are up.
 STARTS = 3
-#: On shared cores, as that of the DUT's pollers and VNFs.
-SHARED_NICE = -10
+#: As that of the DUT's pollers and VNFs.
+POLLER_NICE = -10
 LARGEST = 1518
 #: Rate at which the clock's speed is read off, frames/s.
 SLOW_FPS = 1000
@@ -209,9 +209,7 @@ class Pktgen(ExternalGenerator):
         self._lua_client = self._started.connect()
         self._lua_client.call("pktgen.screen('off')")
         placement = self.plan.placement  # who deployed it does this once, and it starts often
-        self._started.set_slices_and_nice(
-            SHARED_NICE, placement.slice_us if placement.shared else 0
-        )
+        self._started.set_slices_and_nice(POLLER_NICE, placement.slice_us)
         self._started.deprioritise_helper_threads()
 
     def _check_server(self) -> None:

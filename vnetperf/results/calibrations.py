@@ -1,0 +1,68 @@
+"""The generator's calibrations of a run, put together, and what a reader must know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
+
+from vnetperf.model.calibration import MOST_SPREAD, Calibration, CalibrationPoint
+from vnetperf.model.units import fps
+from vnetperf.results.records import CalibrationRecord
+
+
+def merge_calibrations(records: Sequence[CalibrationRecord]) -> tuple[Calibration, ...]:
+    """One for each kind of wire: the newest, with the frame sizes of all (a run may be resumed)."""
+    calibrations = [r.calibration for r in records if not r.at_end]
+    ends = {
+        (r.calibration.wire, p.frame_size): p.max_clean_values
+        for r in records
+        if r.at_end
+        for p in r.calibration.points
+    }
+    merged = []
+    for wire, newest in {c.wire: c for c in calibrations}.items():
+        found = {p.frame_size: p for c in calibrations if c.wire == wire for p in c.points}
+        points = tuple(
+            found[size].model_copy(update={"checked_values": ends.get((wire, size), ())})
+            for size in sorted(found)
+        )
+        merged.append(newest.model_copy(update={"points": points}))
+    return tuple(merged)
+
+
+def calibration_warnings(calibrations: Iterable[Calibration]) -> Iterator[str]:
+    """Where the clean maximum is not known, has changed over the run, or may have."""
+    for one in calibrations:
+        if doubtful := [point for point in one.points if point.is_uncertain]:
+            yield _uncertain_text(one.wire, doubtful)
+        for point in one.points:
+            where = f"the generator's clean maximum over {one.wire} at {point.frame_size} octets"
+            if point.drift_verdict == "drifted":
+                yield (
+                    f"{where} was {fps(point.max_clean_fps)} when it was calibrated and "
+                    f"{fps(median(point.checked_values))} after the run ({point.drift:+.1%}): the "
+                    "machine has changed, or others use it"
+                )
+            elif point.drift_verdict == "cannot tell":
+                first = point.max_clean_values or (point.max_clean_fps,)
+                yield (
+                    f"whether {where} changed over the run cannot be told: it was "
+                    f"{range_text(first)} when it was calibrated and "
+                    f"{range_text(point.checked_values)} after the run"
+                )
+
+
+def _uncertain_text(wire: str, points: Sequence[CalibrationPoint]) -> str:
+    found = ", ".join(f"{range_text(p.max_clean_values)} at {p.frame_size} octets" for p in points)
+    return (
+        f"the generator's clean maximum over {wire} is uncertain, since it was found more than "
+        f"{MOST_SPREAD - 1:.0%} apart: {found}. The median limits the loads, no rate is given as a "
+        "share of it, and it is not kept for the next run"
+    )
+
+
+def range_text(values: Sequence[float]) -> str:
+    """Smallest to largest of a few values."""
+    if len(values) == 1:
+        return fps(values[0])
+    return f"{fps(min(values))} to {fps(max(values))} (n {len(values)})"
