@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import statistics
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,8 @@ from vnetperf.traffic.loadgen.telemetry import EngineResult
 from vnetperf.traffic.loadgen.trials import parts_of
 
 pytestmark = pytest.mark.real
+
+OpenVeth = Callable[..., Engine]
 
 
 def send(engine: Engine, count: int, *streams: StreamSpec, **settings: Any) -> EngineResult:
@@ -357,17 +361,38 @@ def test_time_stamps_of_a_driver_without_a_clock_are_not_taken(
     assert result.ports[0].nic_timed == 0
 
 
-def test_frames_that_find_the_ring_of_a_kernel_interface_full_are_counted(
-    executable: Path, run_dir: Path
-) -> None:
-    """DPDK's driver and the kernel's interface count none of them."""
+@pytest.fixture
+def veth(executable: Path, run_dir: Path) -> Iterator[tuple[OpenVeth, Path]]:
+    """Engines on packet sockets of a pair of kernel interfaces, ring0 and ring1; its namespace."""
     journal = Journal.create(HostRoots(run_dir / "state", run_dir / "run"), f"w{os.getpid()}")
-    processes, netns, ring, sent = Processes(journal, run_dir), run_dir / "netns", 512, 3000
+    processes, netns = Processes(journal, run_dir), run_dir / "netns"
     links.create_netns(journal, netns)
     links.create_veth(journal, ("ring0", "ring1"), netns=(netns, netns), mtu=1500)
 
     def spawn(argv: list[str], env: dict[str, str]) -> ManagedProcess:
         return processes.spawn("loadgen", argv, env=env, netns=netns)
+
+    def opened(*names: str, frames: int = 512, **settings: Any) -> Engine:
+        devices = (
+            f"--vdev=net_af_packet{n},iface={name},blocksz=4096,framesz=2048,framecnt={frames},qpairs=1"
+            for n, name in enumerate(names)
+        )
+        config = EngineConfig(devices=tuple(devices), hugepages=False, memory_mb=256, **settings)
+        return Engine.open(config, run_dir=run_dir, executable=executable, spawn=spawn)
+
+    try:
+        yield opened, netns
+    finally:
+        processes.stop_all(0.5)
+        assert journal.undo().complete
+
+
+def test_frames_that_find_the_ring_of_a_kernel_interface_full_are_counted(
+    veth: tuple[OpenVeth, Path],
+) -> None:
+    """DPDK's driver and the kernel's interface count none of them."""
+    opened, netns = veth
+    ring, sent = 512, 3000
 
     def flood() -> None:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
@@ -375,21 +400,35 @@ def test_frames_that_find_the_ring_of_a_kernel_interface_full_are_counted(
             for _ in range(sent):
                 raw.send(bytes(60))
 
-    config = EngineConfig(
-        devices=(
-            f"--vdev=net_af_packet0,iface=ring0,blocksz=4096,framesz=2048,framecnt={ring},qpairs=1",
-        ),
-        hugepages=False,
-        memory_mb=256,
-    )
-    try:
-        with Engine.open(config, run_dir=run_dir, executable=executable, spawn=spawn) as engine:
-            assert engine.ports(1)[0].rx_missed == 0
-            os.kill(engine.pid, signal.SIGSTOP)
-            run_in(netns, flood)
-            os.kill(engine.pid, signal.SIGCONT)
-            missed = [engine.ports(1)[0].rx_missed for _ in range(2)]
-    finally:
-        processes.stop_all(0.5)
-        assert journal.undo().complete
+    with opened("ring0", frames=ring) as engine:
+        assert engine.ports(1)[0].rx_missed == 0
+        os.kill(engine.pid, signal.SIGSTOP)
+        run_in(netns, flood)
+        os.kill(engine.pid, signal.SIGCONT)
+        missed = [engine.ports(1)[0].rx_missed for _ in range(2)]
     assert missed == [sent - ring] * 2
+
+
+@pytest.mark.parametrize("turn_us", [0, 100], ids=["polls", "takes-turns"])
+@pytest.mark.parametrize("load_fps", [1000.0, 10_000.0])
+def test_no_direction_waits_for_what_the_other_sends(
+    veth: tuple[OpenVeth, Path], turn_us: int, load_fps: float
+) -> None:
+    """The kernel delivers a frame within the call that sends it."""
+    opened, _ = veth
+    ratios = []
+    with opened("ring0", "ring1", turn_us=turn_us) as engine:
+        engine.wait_links()
+        engine.set_streams((stream(0), stream(1, 1, 0)))
+        loads = {0: StreamLoad(load_fps), 1: StreamLoad(load_fps)}
+        for _ in range(7):  # other work makes one of them longer, now this one and now that
+            engine.start(EngineTrial(loads=loads, duration_s=0.2))
+            assert min(engine.wait(30).stream(n).counts.received for n in loads) > 0
+            there, back = (middle(pairs) for pairs in engine.histograms([0, 1]).values())
+            ratios.append(there / back)
+    assert statistics.median(ratios) == pytest.approx(1.0, rel=0.4), ratios
+
+
+def middle(pairs: Sequence[tuple[int, int]]) -> int:
+    """The median of a histogram's values."""
+    return statistics.median_low(value for value, count in pairs for _ in range(count))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -54,6 +55,17 @@ def test_every_port_counts_what_the_tester_sent(
             assert (bridge["stp"], bridge["multicast snooping"]) == (0, 0)
             assert {port["learning"] for port in bridge["ports"].values()} == {int(learns)}
     assert unchanged() == ()
+
+
+def test_no_direction_is_slower_for_what_the_tester_sends_the_other_way() -> None:
+    """The bridge forwards within the tester's own call."""
+    ratios = []
+    with deployed("phy2phy_bridge") as deployment:
+        for _ in range(7):  # other work makes one of them longer, now this one and now that
+            result = deployment.run_trial(SLOW)
+            there, back = (d.latency.percentiles["50"] for d in result.directions if d.latency)
+            ratios.append(there / back)
+    assert statistics.median(ratios) == pytest.approx(1.0, rel=0.4), ratios
 
 
 def test_jumbo_frames_cross(unchanged: Unchanged) -> None:

@@ -108,7 +108,8 @@ struct tx_queue {
 	bool has_udp; /* some stream's UDP checksum follows the timestamp */
 	bool single;  /* frames leave one by one, unless they are overdue */
 	bool watched;
-	bool away; /* its port is not plugged in: everything is refused */
+	bool away;     /* its port is not plugged in: everything is refused */
+	uint32_t look; /* ports at which its worker looks after it, as bits */
 	uint64_t max_lag, pending_since, starved_since;
 	uint64_t latest;  /* cycles behind schedule of the latest frame just chosen */
 	uint64_t turn;	  /* in which frames left last */
@@ -159,6 +160,9 @@ struct worker {
 	bool nic_time;	    /* some queue has it */
 	uint64_t polled;    /* TSC of the last look at its queues in the trial, or of its start */
 	unsigned int found; /* frames, in that look */
+	uint32_t others;    /* ports to which none of its queues sends, as bits */
+	uint16_t first;	    /* of txq[], in this round */
+	bool woke;	    /* from the sleep between two turns */
 	struct turns turns;
 	struct turns before;	   /* as they were when the trial began */
 	uint64_t began;		   /* TSC then */
@@ -230,6 +234,11 @@ struct engine {
 };
 
 extern struct engine engine;
+
+/* A port in a set of ports. */
+#define PORT_BIT(port) (UINT32_C(1) << (port))
+#define ALL_PORTS      UINT32_MAX
+_Static_assert(LG_MAX_PORTS <= 32, "a set of ports has 32 bits");
 
 static inline uint64_t cycles_to_ns(uint64_t cycles)
 {

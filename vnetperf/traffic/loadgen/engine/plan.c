@@ -112,7 +112,11 @@ static uint64_t share_of_queue(const struct plan *plan, unsigned int id, uint16_
 	return share;
 }
 
-/* What a queue sends of its streams in one step. */
+/*
+ * What a queue sends of its streams in one step.  Frames of a port's queues are due one after the
+ * other, and so are those of the ports: of two frames that are due at once the first would always
+ * be the same port's, and find colder caches than the second.
+ */
 static void step_loads(const struct tx_queue *q, const struct plan *plan, unsigned int step,
 		       struct pace_load *loads)
 {
@@ -123,7 +127,7 @@ static void step_loads(const struct tx_queue *q, const struct plan *plan, unsign
 
 		loads[i].rate = plan->rate[s->id] / (s->queue < 0 ? queues : 1);
 		loads[i].rate *= plan->steps ? plan->steps->step[step].share : 1;
-		loads[i].phase = (double)q->queue / queues;
+		loads[i].phase = (q->queue + (double)q->port / engine.n_ports) / queues;
 		loads[i].count = queue_share(s, step_count(plan, s->id, step), q->queue);
 	}
 }

@@ -1,4 +1,4 @@
-/* The loop that every lcore runs: receive from all its queues, send what is due, follow orders. */
+/* The loop that every lcore runs: send what is due, receive from all its queues, follow orders. */
 #include "answer.h"
 #include "engine.h"
 
@@ -26,8 +26,34 @@ static void rx_arm(struct worker *w)
 	hdr_reset(w->gaps);
 }
 
+/*
+ * A kernel that forwards in the sender's own call has delivered the frames of a port before the
+ * next port sends.  So a round looks for them at once, and neither direction's latency has the
+ * other's send in it.  Each queue is still looked at once in a round, unless several ports send to
+ * one.
+ */
+static void plan_looks(struct worker *w)
+{
+	uint32_t ports = 0; /* to which the queue's port sends */
+
+	w->others = ALL_PORTS;
+	for (uint16_t i = 0; i < w->n_txq; i++) {
+		struct tx_queue *q = w->txq[i];
+
+		for (uint16_t s = 0; s < q->n_streams; s++)
+			ports |= PORT_BIT(q->streams[s].spec->rx_port);
+		q->look = 0;
+		if (i + 1 < w->n_txq && w->txq[i + 1]->port == q->port)
+			continue; /* a port's queues send one after the other */
+		q->look = ports;
+		w->others &= ~ports;
+		ports = 0;
+	}
+}
+
 static void tx_arm(struct worker *w)
 {
+	plan_looks(w);
 	for (uint16_t i = 0; i < w->n_txq; i++) {
 		memset(&w->txq[i]->totals, 0, sizeof(w->txq[i]->totals));
 		w->txq[i]->notes_gaps = !engine.trial.learning;
@@ -222,7 +248,8 @@ static bool may_be_over(struct worker *w, unsigned int work)
 	return work == 0 || ++w->rounds % 64 == 0;
 }
 
-/* One look at the receive queues, of a trial that has begun: when, and the frames it found. */
+/* A round of looks at the receive queues, of a trial that has begun: from when on, and the frames
+ * it found. */
 static inline void note_poll(struct worker *w, uint64_t now, unsigned int found)
 {
 	const bool sending =
@@ -237,18 +264,52 @@ static inline void note_poll(struct worker *w, uint64_t now, unsigned int found)
 	w->found = found;
 }
 
-static unsigned int send_due(struct worker *w, uint64_t turn)
+/* Receive from the queues of these ports; returns the frames found. */
+static inline unsigned int look(struct worker *w, uint32_t ports)
 {
-	unsigned int work = 0;
+	unsigned int found = 0;
+
+	for (uint16_t i = 0; i < w->n_polled; i++) {
+		if (ports & PORT_BIT(w->rxq[i]->port))
+			found += rx_poll(w, w->rxq[i]);
+	}
+	return found;
+}
+
+/* The first send of a round finds colder caches than the others, so another port is to be first in
+ * the next one. */
+static void pass_on(struct worker *w)
+{
+	const uint16_t port = w->txq[w->first]->port;
+	uint16_t i = w->first;
+
+	while (i < w->n_txq && w->txq[i]->port == port)
+		i++;
+	w->first = i < w->n_txq ? i : 0;
+}
+
+/* Send what is due, and look at each port's frames before the next port sends; returns the frames
+ * sent, and adds those found to *found. */
+static unsigned int send_and_look(struct worker *w, uint64_t turn, unsigned int *found)
+{
+	unsigned int sent = 0;
 	bool done = true;
 
-	for (uint16_t i = 0; i < w->n_txq; i++) {
-		work += tx_poll(w->txq[i], turn);
-		done = done && w->txq[i]->done;
+	for (uint16_t k = 0, i = w->first; k < w->n_txq; k++) {
+		struct tx_queue *q = w->txq[i];
+
+		sent += tx_poll(q, turn);
+		done = done && q->done;
+		if (q->look)
+			*found += look(w, q->look);
+		i = i + 1 < w->n_txq ? (uint16_t)(i + 1) : 0;
 	}
+	*found += look(w, w->others);
+	if (sent)
+		pass_on(w);
 	if (LG_UNLIKELY(done))
 		atomic_store(&w->tx_done, true);
-	return work;
+	return sent;
 }
 
 /* Mostly nobody has asked: then it costs one look at a ring for each port. */
@@ -273,6 +334,7 @@ static void end_turn(struct worker *w, unsigned int work)
 		return;
 	turns_wait(&w->turns);
 	turns_woke(&w->turns, now, rte_rdtsc(), work > 0);
+	w->woke = true;
 }
 
 /* The main thread has the program's name; DPDK's own names differ between versions. */
@@ -304,7 +366,7 @@ int worker_main(void *unused)
 		const uint32_t plugs = atomic_load_explicit(&engine.plugs, memory_order_acquire);
 		const uint64_t looked = rte_rdtsc();
 		const uint64_t turn = turns_begin(&w->turns, looked, rte_rdtsc);
-		unsigned int work = 0;
+		unsigned int found = 0, sent = 0;
 		bool running;
 
 		if (LG_UNLIKELY(order != w->order))
@@ -312,20 +374,21 @@ int worker_main(void *unused)
 		if (LG_UNLIKELY(plugs != w->plugs))
 			plugs_look(w, plugs);
 		running = order_phase(order) == PHASE_RUN;
-		for (uint16_t i = 0; i < w->n_polled; i++)
-			work += rx_poll(w, w->rxq[i]);
-		if (running)
-			note_poll(w, looked, work);
+		/* What came during a sleep waits for no send. */
+		if (!running || w->woke)
+			found = look(w, ALL_PORTS);
+		w->woke = false;
+		if (running) {
+			sent = send_and_look(w, turn, &found);
+			note_poll(w, looked, found);
+		}
 		answer_neighbours(w);
 		for (uint16_t i = 0; LG_UNLIKELY(w->nic_time) && i < w->n_polled; i++)
 			rx_read_clock(w->rxq[i]);
-		if (running) {
-			work += send_due(w, turn);
-			if (w->index == 0 && may_be_over(w, work))
-				lead(w);
-		}
+		if (running && w->index == 0 && may_be_over(w, found + sent))
+			lead(w);
 		if (engine.turn)
-			end_turn(w, work);
+			end_turn(w, found + sent);
 	}
 	return 0;
 }
