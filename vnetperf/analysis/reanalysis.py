@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from vnetperf.analysis.disturbance import disturbing_share, marked
 from vnetperf.analysis.goals import MissingTrials, answer_goal
 from vnetperf.analysis.logged_tests import (
     Case,
@@ -111,7 +112,7 @@ def _with_goals(
                 cure="name yours: --goals mine=0.001",
             )
         one = answer_goal(logged.begin, logged, goal)
-        found.append(one.result)
+        found += marked([one.result], logged.trials, disturbing_share([goal]))
         if one.missing is not None:
             missing[goal.name] = one.missing
     return result.model_copy(update={"goals": tuple(found)}), missing

@@ -55,6 +55,7 @@ from vnetperf.results.records import (
     SearchRecord,
     TrialRecord,
 )
+from vnetperf.runner.calm import await_calm
 from vnetperf.runner.run import Measured, Run, utc_now
 from vnetperf.runner.transfers import Planning
 from vnetperf.runner.verdict import (
@@ -396,6 +397,8 @@ class Conductor:
         lowered: tuple[float, str] | None = None
         why = ""
         self._from = self.run.log.octets
+        if test == THROUGHPUT:
+            await_calm(self.run)
         for _ in range(MAX_RESTARTS):
             begin = begin_test(self.run, self.scenario, test, frame_size, known, lowered=lowered)
             logged = Logged(begin)
