@@ -33,6 +33,8 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
 from vnetperf.model.errors import HostError
 from vnetperf.model.machine_load import (
+    KERNEL,
+    SOFTIRQ_THREAD,
     EnergyUse,
     MachineLoad,
     ProcessorLoad,
@@ -40,7 +42,6 @@ from vnetperf.model.machine_load import (
     ThreadLoad,
     counted_since,
 )
-from vnetperf.model.result import KERNEL
 from vnetperf.model.scenario import Pollers
 
 #: What it measures of a thread, or of the machine.
@@ -88,8 +89,8 @@ def busy_threads(pollers: tuple[Pollers, ...]) -> Iterator[tuple[Pollers, Thread
 
 
 #: Beginnings of the names of the kernel's threads that do its work for frames.
-_SOFTIRQ_THREAD, _NAPI_THREAD, _VHOST_THREAD = "ksoftirqd/", "napi/", "vhost-"
-_KERNEL_THREADS = (_SOFTIRQ_THREAD, _NAPI_THREAD, _VHOST_THREAD)
+_NAPI_THREAD, _VHOST_THREAD = "napi/", "vhost-"
+_KERNEL_THREADS = (SOFTIRQ_THREAD, _NAPI_THREAD, _VHOST_THREAD)
 #: Flag of a thread that the kernel has started, of stat's field 9 (linux/sched.h).
 _PF_KTHREAD = 0x00200000
 #: Numbers of all threads that kthreadd, which is process 2, has started, where the kernel lists it.
@@ -322,6 +323,7 @@ class MachineSampler:
         self._threads: list[int] = []
         self._busy = 0
         self._before = _MachineCounters()
+        self._end: tuple[_MachineCounters, float] | None = None
         self._mhz: float | None = None
         self._clock_source = ""
         self._began = 0.0
@@ -329,8 +331,8 @@ class MachineSampler:
         self._ends: tuple[int, int] | None = None
         self._line_ns: float | None = None
 
-    def start(self) -> None:
-        """Take the first sample."""
+    def prepare(self) -> None:
+        """Find the threads, and look at what takes a while."""
         found = tuple(busy_threads(self._pollers))
         self._threads = [_last_processor(poller.pid, thread.tid) for poller, thread in found]
         roles = [poller.role for poller, _ in found]
@@ -341,12 +343,28 @@ class MachineSampler:
         # Kernels before 5.19 sleep 10 ms over the frequency of each processor.
         self._mhz = self._frequency()
         self._clock_source = self._text(_CLOCK_SOURCE).strip()
+
+    def start(self) -> None:
+        """Take the first sample."""
+        self.prepare()
+        self.begin()
+
+    def begin(self) -> None:
+        """Take the first sample of the processors' times."""
+        self._end = None
         self._before, self._began = self._counters(), time.monotonic()
 
+    def end(self) -> None:
+        """Take the second sample of these."""
+        self._end = self._counters(), time.monotonic()
+
     def stop(self) -> MachineLoad:
-        """Take the second sample."""
-        now, before = self._counters(), self._before
-        wall = max(time.monotonic() - self._began, 1e-9)
+        """Take the second sample of all."""
+        if self._end is None:
+            self.end()
+        assert self._end is not None  # noqa: S101 - for the type checker
+        (now, ended), before = self._end, self._before
+        wall = max(ended - self._began, 1e-9)
         mhz = self._frequency()
         lines = (self._line_ns, line_ns(*self._ends) if self._ends else None)
         ticks = wall * os.sysconf("SC_CLK_TCK")
@@ -373,6 +391,7 @@ class MachineSampler:
             ),
             by_processor=by_processor,
             interrupts_apart=interrupts_apart(self._root),
+            boot=self._text(_BOOT_ID)[:_BOOT_DIGITS],
         )
 
     def _counters(self) -> _MachineCounters:
@@ -429,6 +448,8 @@ class _MachineCounters:
     quota_us: int | None = None
 
 
+#: As much of the boot id as tells the machines of a testbed apart.
+_BOOT_ID, _BOOT_DIGITS = "proc/sys/kernel/random/boot_id", 8
 _CLOCK_SOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 #: Places of times among the values of a line of /proc/stat, proc(5); later kernels have more.
 _USER, _NICE, _SYSTEM, _IDLE, _IOWAIT, _IRQ, _SOFTIRQ, _STEAL, _GUEST, _GUEST_NICE = range(10)

@@ -964,7 +964,7 @@ def test_no_way_through_after_a_reset_is_its_failure(what: str, hosts: HostsClie
 def test_each_host_has_its_machine_and_its_meters() -> None:
     def of(steal: float) -> TrialResult:
         load = ProcessorLoad(
-            cpu=1, user=0.5, system=0.1, irq=0.0, softirq=steal, guest=0.0, steal=0.0
+            cpu=1, user=0.5, system=0.1, irq=0.0, softirq=steal, guest=0.0, steal=steal
         )
         machine = MachineLoad(steal=steal, by_processor=(load,))
         meter = EnergyUse(part="package-0", joules=5.0, source="RAPL")
@@ -974,13 +974,13 @@ def test_each_host_has_its_machine_and_its_meters() -> None:
     merged = merge_counts(of(0.0), {"west": of(0.5)})
     assert [one.part for one in merged.energy] == ["package-0", "west: package-0"]
     assert merged.watched_cpu_s == 1.0
-    assert merged.disturbances == ("host west: a hypervisor took 50.0% of a processor",)
+    assert merged.disturbed_by(0.05) == ("host west: a hypervisor took 50.0% of a processor",)
     softirq = {use.role: use.softirq for use in cpu_by_role(merged)}
     assert softirq == {"pmd": 0.0, "machine": 0.0, "west:pmd": 0.5, "west:machine": 0.5}
     # Of a tester on several hosts one machine is the trial's own as well: it is told once.
     east = of(0.5).model_copy(update={"threads": ()})
     both = merge_counts(east, {"east": of(0.5)})
-    assert both.disturbances == ("a hypervisor took 50.0% of a processor",)
+    assert both.disturbed_by(0.05) == ("a hypervisor took 50.0% of a processor",)
     assert [use.role for use in cpu_by_role(both)] == ["east:pmd", "east:machine"]
 
 

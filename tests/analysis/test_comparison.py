@@ -15,7 +15,8 @@ from tests.fakes.agent import FakeAgent
 from tests.fakes.machine import facts as machine_facts
 from tests.runner.support import NDR, PDR, PRESET, Bench, Fading, configuration
 from vnetperf.analysis.comparison import (
-    NO_DIFFERENCE,
+    CANNOT_TELL,
+    NOT_IN_TURN,
     NOT_KNOWN,
     ComparisonRow,
     Side,
@@ -526,7 +527,7 @@ def test_repeats_show_what_single_runs_would_not(tmp_path: Path) -> None:
     a = measured(tmp_path / "a", 600e3, rounds=noise)
     near = measured(tmp_path / "b", 606e3, rounds=noise[::-1])
     far = measured(tmp_path / "c", 800e3, rounds=noise[::-1])
-    assert verdicts(compare(side(a), side(near)))["ndr"] == NO_DIFFERENCE
+    assert verdicts(compare(side(a), side(near)))["ndr"] == CANNOT_TELL
     found = compare(side(a), side(far))
     assert verdicts(found)["ndr"] == "B has more (better)"
     (ndr,) = (row for row in found.rows if row.metric.label == "ndr")
@@ -578,6 +579,59 @@ def test_scenarios_of_one_run_are_paired_by_round(tmp_path: Path) -> None:
     assert found.rows[0].scenario == "pvp_dpdk / phy2phy_dpdk"
     back = compare(side(tmp_path, scenario="phy2phy_dpdk"), side(tmp_path, scenario="pvp_dpdk"))
     assert (back.one_run_each, back.gated, back.fails_gate) == ("", True, True)
+
+
+#: Pollers share its processors.
+FEW_CORES = machine_facts(2)
+
+
+@pytest.mark.parametrize("single_run", [False, True])
+def test_sides_on_shared_processors_that_took_no_turns_are_not_judged(
+    tmp_path: Path, single_run: bool
+) -> None:
+    """What the machine does lasts from one deployment to the next, whatever its spread says."""
+    noise = (1.0, 1.01, 0.99)
+    a = measured(tmp_path / "a", 900e3, rounds=noise, facts=FEW_CORES)
+    b = measured(tmp_path / "b", 300e3, rounds=noise, facts=FEW_CORES)
+    for found in (
+        compare(side(a), side(b), single_run=single_run),
+        compare(side(b), side(a), single_run=single_run),
+    ):
+        assert set(verdicts(found).values()) == {NOT_IN_TURN}
+        assert not any(row.is_worse or row.differs for row in found.rows)
+        assert found.out_of_turn == ("pvp_dpdk",)
+        assert (found.gated, found.fails_gate) == (False, True)
+
+
+def test_runs_in_turn_are_pairs_in_the_order_they_were_run(tmp_path: Path) -> None:
+    drift, change = (1.0, 0.6, 1.3, 0.8), 0.85
+    old, new = [], []
+    for n, factor in enumerate(drift):
+        old.append(measured(tmp_path / f"old{n}", 600e3 * factor, facts=FEW_CORES))
+        new.append(measured(tmp_path / f"new{n}", 600e3 * factor * change, facts=FEW_CORES))
+    found = compare(side(*old), side(*reversed(new)))
+    assert (found.turns, found.out_of_turn) == ("runs", ())
+    assert row_of(found).found.method == "paired"
+    assert row_of(found).verdict == "B has less (worse)"  # though drift is larger than it
+    assert (found.gated, found.fails_gate) == (True, True)
+    # Runs that are missing are no turns, nor are all of one side before the other.
+    for a, b in ((old, new[1:]), ([old[0], *new[:2]], [new[2], *old[2:]])):
+        assert compare(side(*a), side(*b)).turns == ""
+
+
+def test_rounds_in_turn_are_judged_on_shared_processors(tmp_path: Path) -> None:
+    agent = FakeAgent(facts=FEW_CORES)
+    bench = Bench(tmp_path, agent)
+    for number, drift in enumerate((1.0, 0.8, 1.3), 1):
+        bench.run.begin_round(number, 3)
+        for scenario, capacity in (("pvp_dpdk", 600e3), ("phy2phy_dpdk", 400e3)):
+            agent.duts = (SimulatedDut(capacity * drift),) * 2
+            bench.throughput(64, scenario)
+    bench.run.close()
+    sides = (side(tmp_path, scenario=name) for name in ("pvp_dpdk", "phy2phy_dpdk"))
+    found = compare(*sides, across=True)  # one of them shares its processors
+    assert (found.turns, found.out_of_turn) == ("rounds", ())
+    assert (found.gated, found.fails_gate) == (True, True)
 
 
 def test_other_sizes_and_scenarios_are_listed_and_not_compared(tmp_path: Path) -> None:

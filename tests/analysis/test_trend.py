@@ -227,6 +227,16 @@ def test_noise_is_no_change(tmp_path: Path) -> None:
     assert all(t.changes == () for t in trends(read_runs(tmp_path)[0]))
 
 
+def test_runs_that_wander_are_no_change(tmp_path: Path) -> None:
+    """A slow fall looks like two levels, and shuffled series would hardly show it."""
+    for n in range(12):
+        run_at(tmp_path / f"run{n:02d}", 600e3 * (1.0 - 0.03 * n))
+    (ndr,) = (t for t in trends(read_runs(tmp_path)[0]) if t.name == "ndr")
+    assert ndr.changes == ()
+    assert ndr.wandering is not None
+    assert worse_for_sure([ndr]) == []
+
+
 def test_other_presets_are_a_series_of_their_own(tmp_path: Path) -> None:
     for n, preset in enumerate(("one", "other", "one")):
         run_at(tmp_path / f"run{n}", 600e3, preset)

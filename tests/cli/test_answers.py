@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.agent import FakeAgent
+from tests.fakes.machine import facts
 from tests.runner.support import PRESET, Bench, Fading, configuration
 from vnetperf.cli import main
 from vnetperf.testing.sim import SimulatedDut
@@ -19,6 +20,7 @@ def a_run(
     *,
     rounds: tuple[float, ...] = (),
     fades: bool = False,
+    cores: int = 8,
     **update: object,
 ) -> None:
     """A run; of a DUT that fades a search finds half of what the first one found."""
@@ -27,7 +29,7 @@ def a_run(
     if fades:
         update |= {"rounds": 2, "most_rounds": 2, "round_gap_s": 0}
     settings = configuration(PRESET.model_copy(update=update))
-    bench = Bench(folder, FakeAgent(duts=(dut, dut)), settings)
+    bench = Bench(folder, FakeAgent(duts=(dut, dut), facts=facts(cores)), settings)
     if fades:
         bench.run.progress = Fading(bench.agent, (SimulatedDut(capacity / 2),) * 2)
     for number, factor in enumerate(rounds or (1.0,), 1):
@@ -46,7 +48,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         a_run(folder / "results" / name, capacity)
     for name, capacity in (("fast5", 600e3), ("slow5", 400e3)):
         a_run(folder / "repeated" / name, capacity, rounds=(1.0, 1.01, 0.99, 1.02, 0.98))
-    a_run(folder / "repeated" / "broken3", 600e3, rounds=(1.0, 1.01, 0.99), fades=True)
+    three = (1.0, 1.01, 0.99)
+    for name, capacity in (("shared", 600e3), ("shared-too", 599e3)):
+        a_run(folder / "repeated" / name, capacity, rounds=three, cores=2)
+    a_run(folder / "repeated" / "broken3", 600e3, rounds=three, fades=True)
     (folder / "results" / "latest").symlink_to("same")
     return folder
 
@@ -121,6 +126,18 @@ def test_a_gate_over_single_deployments_says_that_it_judges_nothing(
     assert "judges nothing here" in capsys.readouterr().err
 
 
+def test_a_gate_on_shared_processors_needs_turns(capsys: pytest.CaptureFixture[str]) -> None:
+    sides = ("compare", "shared", "shared-too", *FIVE)
+    assert "cannot tell: not measured in turn" in told(capsys, *sides)
+    assert main([*sides, "--fail-if-worse", "--single-run"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "does not judge pvp_dpdk, and fails" in line
+    assert "--repeat 5" in line
+    assert "old, new, old, new" in line
+    found = json.loads(told(capsys, *sides, "--json"))
+    assert (found["out_of_turn"], found["fails_gate"]) == (["pvp_dpdk"], True)
+
+
 def test_a_gate_fails_where_a_number_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "fast5", "broken3", "--fail-if-worse", *FIVE]) == 1
     error = capsys.readouterr().err
@@ -186,6 +203,17 @@ def test_trend_shows_each_run_in_order(capsys: pytest.CaptureFixture[str]) -> No
     assert "pvp_dpdk, throughput, 64 octets, ndr\n" in text
     found = json.loads(told(capsys, "trend", "--json"))
     assert [len(series["points"]) for series in found] == [3, 3]
+
+
+def test_trend_says_where_runs_may_only_wander(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for n in range(12):
+        a_run(tmp_path / "falls" / f"run{n:02d}", 600e3 * (1.0 - 0.03 * n))
+    text = told(capsys, "trend", str(tmp_path / "falls"), "--fail-if-worse")
+    assert "cannot tell: runs are like those before them (autocorrelation 0." in text
+    found = json.loads(told(capsys, "trend", str(tmp_path / "falls"), "--json"))
+    assert all(one["wandering"]["share"] > 0.05 for one in found)
 
 
 def test_trend_fails_where_the_newest_runs_have_no_stable_number(

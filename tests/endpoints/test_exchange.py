@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.endpoints.fakes import FakePlace, FakeProgram, ends
-from vnetperf.collectors import MachineSampler
 from vnetperf.deployment import endpoints, transfers
 from vnetperf.deployment.endpoints import listening_ports
+from vnetperf.deployment.others import MachineWatch
 from vnetperf.deployment.transfers import Exchange, offered_rate
 from vnetperf.model.errors import CapabilityError, DutError, GeneratorError, HostError
 from vnetperf.model.transfer import Transfer, TransferSpec, Way
@@ -40,7 +40,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(client: FakePlace, server: FakePlace, spec: TransferSpec = TCP) -> Transfer:
-    (found,) = Exchange(ends(client, server), lambda: None, MachineSampler(())).run([spec])
+    (found,) = Exchange(ends(client, server), lambda: None, MachineWatch()).run([spec])
     left = [p for place in (client, server) for _, _, p in place.started if p.ended() is None]
     assert left == []
     return found
@@ -69,6 +69,9 @@ def test_each_instance_has_a_server_and_a_client_of_its_own_each_way() -> None:
     assert found.machine_busy_s is not None
     assert found.machine_interrupts_s is not None
     assert 0 <= found.machine_interrupts_s <= found.machine_busy_s
+    assert found.others is not None
+    assert 0 <= found.others <= 1
+    assert found.stolen is not None
     # Three clients at 0.25 + 0.5 s; of servers what they took during the transfer.
     assert (found.client.user_s, found.client.system_s) == (0.75, 1.5)
     assert (found.server.place, found.server.address, found.server.cpus) == (

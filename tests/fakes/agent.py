@@ -20,6 +20,7 @@ from vnetperf.host.wait import wait_for
 from vnetperf.model.calibration import Calibration, CalibrationPoint
 from vnetperf.model.deployment import PHY_PORTS, Deployment
 from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.machine_load import MachineLoad, ProcessorLoad, ThreadLoad
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
@@ -36,6 +37,24 @@ from vnetperf.model.trial import (
 from vnetperf.testing.sim import SimulatedDut
 
 GENERATOR_FPS = 2e6
+
+
+def machine_with_others(taken: float, *, seconds: float = 1.0) -> dict[str, Any]:
+    """Fields of a trial's result: a tester polls on processor 0, and others take a share of it."""
+    load = ProcessorLoad(
+        cpu=0, user=1.0, system=0.0, irq=0.0, softirq=0.0, guest=0.0, steal=0.0, idle=0.0
+    )
+    thread = ThreadLoad(
+        role="tester",
+        thread="worker",
+        cpu=0,
+        user=1.0 - taken,
+        system=0.0,
+        run_s=(1.0 - taken) * seconds,
+        watched_s=seconds,
+    )
+    machine = MachineLoad(by_processor=(load,), interrupts_apart=True)
+    return {"machine": machine, "threads": (thread,), "collected_s": seconds}
 
 
 class FakeAgent:
@@ -75,6 +94,8 @@ class FakeAgent:
         self.tester_speed = 1.0
         self.stacks: dict[str, int] = {}
         self.tester_spread = 0.01
+        #: Shares of the tester's processor that others take whenever the machine is looked at.
+        self.others: list[float] = []
 
     def _note(self, call: str) -> None:
         self.calls.append(call)
@@ -146,6 +167,12 @@ class FakeAgent:
             why = {} if self.stacks else {"profile": "not measured: perf is not permitted"}
             result = result.model_copy(update={"stacks": self.stacks, "uncollected": why})
         return self.spoil(len(self.trials), result) if self.spoil else result
+
+    def watch(self, seconds: float) -> TrialResult:
+        """What `others` take next; nobody else is there when that has come to its end."""
+        del seconds
+        taken = self.others.pop(0) if self.others else 0.0
+        return TrialResult(directions=(), **machine_with_others(taken))
 
     def _direction(self, direction: int, spec: TrialSpec) -> DirectionCounts:
         load_fps = spec.load_fps

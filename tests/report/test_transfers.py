@@ -16,7 +16,9 @@ from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics
 from vnetperf.report.terminal import terminal_text
+from vnetperf.results.run_metrics import compared_metrics
 
+WHY = "others took 12.0% of the processors that its programs and the pollers run on"
 UE = EndFacts(place="UE", address="198.18.0.2", cpus="1", user_s=0.25, system_s=0.5)
 SERVER = EndFacts(place="server", address="198.19.0.1", cpus="1", user_s=0.0, system_s=0.125)
 USERS = (
@@ -252,3 +254,20 @@ def test_transfers_of_several_sizes_and_clients_are_drawn_by_both() -> None:
     compared = results(**apart, **{"v2v_xdp,endpoints": (stream(64, 1, 1),)})
     (plot,) = transfers.transfer_plots(transfers.transfers_by_scenario(compared))
     assert [(s.name, len(s.points)) for s in plot.series] == [("v2v_bridge", 2), ("v2v_xdp", 1)]
+
+
+def test_what_others_disturbed_is_irregular_and_says_by_how_much() -> None:
+    """In the table, on the terminal, and beside the number wherever it is compared."""
+    disturbed = ENDPOINTS[0].model_copy(update={"disturbed": (WHY,)})
+    both = Transfers(scenario="p,endpoints", transfers=(disturbed,), earlier=(ENDPOINTS[0],))
+    identity = RunIdentity(tool="", git="", command="", started="")
+    run = RunResults(run=identity, preset="", transfers=(both,))
+    assert any(f"irregular, {WHY}." in note for note in transfers.transfers_table(run).notes)
+    (line, *_) = transfers.transfer_sentences(run)
+    assert line.endswith("irregular")
+    (main, *_) = compared_metrics(run)
+    assert main.marks == ("irregular",)
+    calm = run.model_copy(
+        update={"transfers": (both.model_copy(update={"transfers": ENDPOINTS[:1]}),)}
+    )
+    assert not any("irregular" in note for note in transfers.transfers_table(calm).notes)

@@ -7,6 +7,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from tests.fakes.agent import machine_with_others
 from tests.fakes.machine import facts as machine
 from vnetperf import config
 from vnetperf.analysis.results_from_log import merge_transfers
@@ -15,6 +16,7 @@ from vnetperf.model.errors import CapabilityError, ConfigError, DutError
 from vnetperf.model.scenario import Plan, Scenario, Variant
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import EndFacts, Kind, Transfer, Transfers, TransferSpec
+from vnetperf.model.trial import TrialResult
 from vnetperf.results.transport import CpuPerGigabit, cpu_per_gigabit
 from vnetperf.runner import transfers
 from vnetperf.runner.bench import Bench
@@ -30,6 +32,7 @@ def run_of(scenario: Scenario, wire: str = "veth") -> MagicMock:
     run = MagicMock()
     run.resumed = ResumedRun(Path())
     run.configuration = config.load({}, environment={})
+    run.spent = {}
     run.plan.return_value = Plan.model_construct(scenario=scenario, wire=wire)
     programs = {"iperf3": "/usr/bin/iperf3", "sgsnemu": "/usr/bin/sgsnemu"}
     run.facts.return_value = MachineFacts.model_construct(programs=programs, program_troubles={})
@@ -45,6 +48,20 @@ def test_a_core_whose_sessions_end_is_deployed_again(vnf: str, ends: bool) -> No
     assert transfers.measure_users_traffic(run, wanted).transfers[0].bits_per_second == 1e6
     assert run.forget_deployment.called == ends
     run.log.append.assert_called_once()
+
+
+def test_a_transfer_begins_once_others_are_gone() -> None:
+    wanted = scenario()
+    run = run_of(wanted)
+    run.spend = lambda what, seconds: run.spent.update({what: seconds})
+    looks = [TrialResult(directions=(), **machine_with_others(taken)) for taken in (0.4, 0.0)]
+    run.client.watch.side_effect = looks
+    run.client.call.side_effect = lambda *_, **__: (
+        [(Transfer(spec=TransferSpec(kind="TCP_STREAM", duration_s=1)).model_dump())]
+        * (run.client.watch.call_count == 2)
+    )
+    assert len(transfers.measure_users_traffic(run, wanted).transfers) == 1
+    assert "calm" in run.spent
 
 
 def test_what_failed_is_deployed_again_and_told_in_the_log() -> None:

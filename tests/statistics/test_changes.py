@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vnetperf.statistics.changes import levels
+from vnetperf.statistics.changes import (
+    SIGNIFICANCE,
+    WANDERING,
+    levels,
+    share_of_shuffled,
+    wandering,
+)
 
 
 def change_points(values: Sequence[float], *, least: float = 0.0) -> tuple[int, ...]:
@@ -62,6 +68,53 @@ def test_a_change_of_three_deviations_is_found_in_most_series() -> None:
         places = change_points(values)
         found += len(places) == 1 and abs(places[0] - 10) <= 1
     assert found / runs >= 0.8
+
+
+def wandering_series(draw: random.Random, alike: float, n: int) -> list[float]:
+    """Values that are like those before them: AR(1), of deviation 1."""
+    values = [draw.gauss(0, 1)]
+    while len(values) < n:
+        values.append(alike * values[-1] + (1 - alike**2) ** 0.5 * draw.gauss(0, 1))
+    return values
+
+
+@pytest.mark.parametrize("n", [10, 20, 40])
+def test_a_series_that_wanders_is_rarely_taken_for_a_change(n: int) -> None:
+    """Of shuffled ones, by which alone it would be judged, none is so."""
+    draw, series = random.Random(n), 60
+    for alike in (0.3, 0.5, 0.8):
+        found = [wandering_series(draw, alike, n) for _ in range(series)]
+        assert sum(bool(change_points(values)) for values in found) <= 0.07 * series + 2
+    assert sum(share_of_shuffled(values) <= SIGNIFICANCE for values in found) > 0.1 * series
+
+
+def test_a_step_in_a_series_that_wanders_is_found() -> None:
+    draw, found = random.Random(8), 0
+    for _ in range(40):
+        values = wandering_series(draw, 0.8, 20)
+        found += change_points([v + 5.0 * (n >= 10) for n, v in enumerate(values)]) == (10,)
+    assert found >= 32
+
+
+def test_it_is_told_that_a_series_may_only_wander() -> None:
+    draw = random.Random(1)
+    ramp = [0.1 * n + draw.gauss(0, 0.1) for n in range(20)]
+    assert change_points(ramp) == ()
+    why = wandering(ramp)
+    assert why is not None
+    assert why.share > WANDERING
+    assert why.autocorrelation > 0.6
+    assert wandering([draw.gauss(0, 1) for _ in range(20)]) is None
+    assert wandering([float(n >= 10) for n in range(20)]) is None
+
+
+def test_steps_of_a_search_are_no_certainty() -> None:
+    """Rounded to steps of half their deviation, series have less noise than they seem to have."""
+    draw, series, found = random.Random(5), 60, 0
+    for _ in range(series):
+        values = [round(2 * v) / 2 for v in wandering_series(draw, 0.8, 10)]
+        found += bool(change_points(values, least=0.5))
+    assert found <= 0.07 * series + 2
 
 
 def test_outliers_make_no_level() -> None:

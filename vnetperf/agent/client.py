@@ -503,6 +503,13 @@ class AgentClient:
             answer = self.call("run_trial", length_s=length, follow=follow, **sent)
         return TrialResult.model_validate(answer)
 
+    def watch(self, seconds: float) -> TrialResult:
+        """What threads and machine of a deployment do while nothing is sent."""
+        if why := self.call("begin_watch"):
+            return TrialResult(directions=(), failed="dut", failure=why)
+        time.sleep(seconds)
+        return TrialResult.model_validate(self.call("end_watch"))
+
     def run_part(self, spec: TrialSpec, window: TrialWindow, on_event: Event) -> PartResult:
         """Send and count at the tester's port there; only `on_event` hears of it meanwhile."""
         length = spec.duration_s + spec.drain_s + 2 * window.lead_s

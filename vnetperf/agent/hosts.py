@@ -20,10 +20,10 @@ from vnetperf import registry
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient, Event
 from vnetperf.agent.counts import merge_counts, merge_parts
-from vnetperf.collectors import MachineSampler
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
 from vnetperf.deployment.events import check_event, event_place
+from vnetperf.deployment.others import MachineWatch
 from vnetperf.deployment.path_check import (
     PATH_FRAMES,
     PATH_TIMEOUT_S,
@@ -322,6 +322,17 @@ class HostsClient:
         # Learning frames, and a try that was repeated, are of the trial too: what follows its end
         # is the DUT's pause.
         return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
+
+    def watch(self, seconds: float) -> TrialResult:
+        """What threads and machines of a deployment do while nothing is sent."""
+        hosts = [part.host for part in self._plan.hosts] if self._plan is not None else []
+        with self._cleaned_up():
+            if why := self._begin_watch(hosts, 0.0):
+                return TrialResult(directions=(), failed="dut", failure=why)
+            time.sleep(seconds)
+            ended = self._call_at(hosts, "end_watch")
+        counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
+        return merge_counts(TrialResult(directions=()), counted)
 
     def _trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         if len(plan.testers) > 1:
@@ -642,7 +653,7 @@ class HostsClient:
                 )
                 hosts = [self.testbed.hosts[host_of[number]] for number in (0, 1)]
                 here = all(host.transport in (NETNS, "local") for host in hosts)
-                machine = MachineSampler(()) if here else None
+                machine = MachineWatch(cpus=None) if here else None
                 return Exchange(EndpointPair(first, second), watch, machine).run(specs)
         finally:
             for client in self.clients.values():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from statistics import fmean
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from vnetperf.analysis.runs import StoredRun
 from vnetperf.model.errors import ConfigError, did_you_mean
@@ -24,6 +24,7 @@ from vnetperf.results.environment import (
 )
 from vnetperf.results.metrics import TRANSFERS_TEST, Key, Metric
 from vnetperf.results.run_metrics import compared_metrics
+from vnetperf.results.sharing import sharing_of
 from vnetperf.statistics.difference import (
     FEW,
     FEWEST_TO_GATE,
@@ -136,7 +137,8 @@ def _level(confidence: float) -> float:
     return 1.0 - confidence + _ROUNDING
 
 
-NO_DIFFERENCE = "no difference seen"
+CANNOT_TELL = "cannot tell"
+NOT_IN_TURN = f"{CANNOT_TELL}: not measured in turn"
 NOT_KNOWN = "not known how it repeats"
 TOO_FEW = "too few to tell"
 
@@ -181,12 +183,16 @@ class ComparisonRow:
     p: float | None = None
     least: float = 0.0  # Least effect that counts, as a share
     confidence: float = 0.95  # Level of the verdict
+    #: Whether the pollers of a side share processors, and the sides did not take turns. What else
+    #: such a machine does lasts from one deployment to the next, so that sides measured one after
+    #: the other differ by it.
+    out_of_turn: bool = False
     marks: tuple[str, ...] = ()  # What a reader must see beside it, each with the side's letter
 
     @property
     def differs(self) -> bool:
         """Whether a difference is seen that counts, all compared numbers considered."""
-        seen = self.p is not None and self.p <= _level(self.confidence)
+        seen = self.p is not None and self.p <= _level(self.confidence) and not self.out_of_turn
         return seen and self._is_large and min(self.found.n) > FEW
 
     @property
@@ -196,11 +202,20 @@ class ComparisonRow:
         return ratio is None or abs(ratio[0]) >= self.least
 
     @property
+    def _why_not_judged(self) -> str:
+        """Why nothing is said of what the interval holds; ""."""
+        if self.found.method == "none" or min(self.found.n) < FEW:
+            return f"n = 1: {NOT_KNOWN}"
+        if min(self.found.n) == FEW:
+            return f"n = {FEW}: {TOO_FEW}"
+        return NOT_IN_TURN if self.out_of_turn else ""
+
+    @property
     def verdict(self) -> str:
         """The difference in words: no more than its interval bears out."""
         found, ratio = self.found, self.found.ratio
-        if found.method == "none" or min(found.n) <= FEW:
-            return f"n = {FEW}: {TOO_FEW}" if min(found.n) == FEW else f"n = 1: {NOT_KNOWN}"
+        if why := self._why_not_judged:
+            return why
         judged = f"B has {found.towards}"
         if self.metric.better and found.towards:
             judged += f" ({'better' if found.towards == self.metric.better else 'worse'})"
@@ -213,7 +228,7 @@ class ComparisonRow:
             return f"{judged}, not sure among all numbers (Holm, p {self.p:.2g})"
         if self.least and ratio is not None and max(abs(ratio[1]), abs(ratio[2])) < self.least:
             return f"no difference of {least} or more"
-        return NO_DIFFERENCE
+        return CANNOT_TELL
 
     @property
     def is_enough(self) -> bool:
@@ -242,14 +257,19 @@ class UngatedNumber:
     needed: int | None = None
 
 
+#: What of two sides took turns.
+Turns: TypeAlias = Literal["rounds", "runs", ""]
+
+
 @dataclass(frozen=True)
 class SideComparison:
     """What a comparison found."""
 
     a: Side
     b: Side
-    #: Whether the rounds of both were measured right after each other, number by number.
-    paired: bool
+    #: What of both sides took turns: rounds of one run, number by number, or whole runs; "" for
+    #: nothing.
+    turns: Turns
     rows: tuple[ComparisonRow, ...]  # Numbers that both have
     not_compared: tuple[str, ...]  # Numbers that cannot be compared, and why, one sentence each
     #: What keys of comparability differ, where the user has them compared across.
@@ -262,6 +282,17 @@ class SideComparison:
     single_run: bool = False
 
     @property
+    def paired(self) -> bool:
+        """Whether observations of both sides are pairs that took turns."""
+        return bool(self.turns)
+
+    @property
+    def out_of_turn(self) -> tuple[str, ...]:
+        """Scenarios that a gate cannot judge: on shared processors, and not measured in turn."""
+        rows = (row for row in self.rows if row.metric.main and row.out_of_turn)
+        return tuple(dict.fromkeys(row.scenario for row in rows))
+
+    @property
     def by_run(self) -> str:
         """Sides whose runs are one observation each, the mean of its rounds: "A and B"; ""."""
         return self._sides(lambda side: side.has_clusters)
@@ -272,21 +303,21 @@ class SideComparison:
         return self._sides(lambda side: len(side.runs) == 1 < len(side.deployments))
 
     def _sides(self, wanted: Callable[[Side], bool]) -> str:
-        sides = () if self.paired else (("A", self.a), ("B", self.b))
+        sides = () if self.turns == "rounds" else (("A", self.a), ("B", self.b))
         return " and ".join(letter for letter, side in sides if wanted(side))
 
     @property
     def gated(self) -> bool:
         """Whether any number has enough deployments of each side for a gate, of several runs."""
         return (self.single_run or not self.one_run_each) and any(
-            row.metric.main and row.is_enough for row in self.rows
+            row.metric.main and row.is_enough and not row.out_of_turn for row in self.rows
         )
 
     @property
     def fails_gate(self) -> bool:
-        """Whether a main number is worse, or was there and is no longer."""
+        """Whether a main number is worse, is there no longer, or cannot be judged out of turn."""
         worse = self.gated and any(row.is_worse for row in self.rows)
-        return worse or any(one.lost for one in self.ungated)
+        return worse or bool(self.out_of_turn) or any(one.lost for one in self.ungated)
 
 
 _MetricsOfSide = dict[str, dict[Key, dict[Deployment, Metric]]]
@@ -306,9 +337,12 @@ def compare(
         raise ConfigError(
             "both sides are the same", where=f"{a.name} and {b.name}", accepted="two that differ"
         )
+    turns = _turns(a, b)
+    by_run = (a.has_clusters and turns != "rounds", b.has_clusters and turns != "rounds")
+    if turns == "runs":  # a pair is by the place of its runs
+        a, b = (replace(side, runs=_by_time(side)) for side in (a, b))
+        by_run = (True, True)
     ours, theirs = _metrics_of_side(a), _metrics_of_side(b)
-    paired = _are_same(a, b) and len(a.deployments) > 1
-    by_run = (a.has_clusters and not paired, b.has_clusters and not paired)
     rows: list[ComparisonRow] = []
     apart: list[str] = []
     crossed: list[str] = []
@@ -323,6 +357,7 @@ def compare(
                 apart.append(f"{name}: {'; '.join(keys)} (--across compares all the same)")
                 continue
         apart += only_on_one_side(name, known, also)
+        out_of_turn = not turns and (_is_shared(a, one) or _is_shared(b, other))
         whys: dict[tuple[str, str, bool, str], list[str]] = {}
         for key in (key for key in known if key in also and key[2]):
             one_side, other_side = known[key], also[key]
@@ -331,10 +366,11 @@ def compare(
                 whys.setdefault((*key[:2], _first(one_side).main, reason), []).append(key[2])
                 continue
             row = _row(
-                name, one_side, other_side, paired=paired, by_run=by_run, confidence=confidence
+                name, one_side, other_side, turns=turns, by_run=by_run, confidence=confidence
             )
             marks = [*_marks("A", known, key), *_marks("B", also, key), *row.marks]
-            rows.append(replace(row, least=least, marks=tuple(dict.fromkeys(marks))))
+            marks = [*dict.fromkeys(marks)]
+            rows.append(replace(row, least=least, out_of_turn=out_of_turn, marks=tuple(marks)))
         apart += [
             f"{metric_name(name, (test, size, ', '.join(labels)))}: {reason}"
             for (test, size, _, reason), labels in whys.items()
@@ -351,7 +387,7 @@ def compare(
     return SideComparison(
         a,
         b,
-        paired,
+        turns,
         judged,
         tuple(apart),
         tuple(crossed) if across else (),
@@ -523,6 +559,43 @@ def _pairs(a: Side, b: Side, ours: _MetricsOfSide, theirs: _MetricsOfSide) -> li
     return [(name, name) for name in dict.fromkeys([*ours, *theirs])]
 
 
+def _turns(a: Side, b: Side) -> Turns:
+    """What of both sides was measured in turn.
+
+    Runs are where, in the order in which they began, each two that follow each other are one of
+    either side: old, new, old, new.
+    """
+    if _are_same(a, b):
+        return "rounds" if len(a.deployments) > 1 else ""
+    began = [
+        (run.first.run.started, letter)
+        for letter, side in (("A", a), ("B", b))
+        for run in side.runs
+    ]
+    order = sorted(began)
+    known = len({started for started, _ in began}) == len(began)
+    pairs = [
+        {first, second} for (_, first), (_, second) in zip(order[::2], order[1::2], strict=False)
+    ]
+    alternate = len(order) == 2 * len(pairs) > 2 and all(len(pair) > 1 for pair in pairs)
+    return "runs" if known and alternate else ""
+
+
+def _by_time(side: Side) -> tuple[StoredRun, ...]:
+    return tuple(sorted(side.runs, key=lambda run: run.first.run.started))
+
+
+def _is_shared(side: Side, scenario: str) -> bool:
+    """Whether pollers share processors in any of its deployments."""
+    placed = (
+        sharing_of(facts)
+        for results in side.deployments.values()
+        for facts in results.scenarios
+        if facts.scenario == scenario
+    )
+    return any(one is not None and one.shared for one in placed)
+
+
 def _are_same(a: Side, b: Side) -> bool:
     return [run.path.resolve() for run in a.runs] == [run.path.resolve() for run in b.runs]
 
@@ -532,7 +605,7 @@ def _row(
     ours: Mapping[Deployment, Metric],
     theirs: Mapping[Deployment, Metric],
     *,
-    paired: bool,
+    turns: Turns,
     by_run: tuple[bool, bool],
     confidence: float,
 ) -> ComparisonRow:
@@ -541,10 +614,10 @@ def _row(
         for side, clustered in zip((ours, theirs), by_run, strict=True)
     )
     marks: list[str] = []
-    if paired:  # by the number of the round: one that a side lacks is no pair
+    if turns:  # by the number of the round, or run: one that a side lacks is no pair
         both = [place for place in one if place in other]
         if left := len({*one, *other}) - len(both):
-            marks.append(f"{left} rounds without a pair are left out")
+            marks.append(f"{left} {turns} without a pair are left out")
         one, other = ({place: side[place] for place in both} for side in (one, other))
     a, b = tuple(one.values()), tuple(other.values())
     first = _first(ours)
@@ -557,7 +630,7 @@ def _row(
             marks.append(f"{letter}: two modes, no mean stands for both")
     # With a limit on a side there are no differences of pairs, but ranks.
     exact = all(m.is_bounded for m in (*a, *b))
-    found = difference(a, b, paired=paired and exact, confidence=confidence)
+    found = difference(a, b, paired=bool(turns) and exact, confidence=confidence)
     return ComparisonRow(name, first, a, b, found, confidence=confidence, marks=tuple(marks))
 
 

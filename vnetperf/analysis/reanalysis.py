@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from vnetperf.analysis.disturbance import disturbing_share, marked
 from vnetperf.analysis.goals import MissingTrials, answer_goal
 from vnetperf.analysis.logged_tests import (
     Case,
@@ -113,10 +114,15 @@ def _with_goals(
                 where="--goals",
                 cure="name yours: --goals mine=0.001",
             )
+        limit = disturbing_share([goal])
         answers = {one.begin.round: answer_goal(one.begin, one, goal) for one in searches}
         numbers = {one.begin.round: one.begin.search for one in searches}
-        found.append(published({n: one.result for n, one in answers.items()}, numbers))
-        for one in answers.values():
-            if one.missing is not None:
-                missing.setdefault(goal.name, one.missing)
+        bounds = {
+            one.begin.round: marked([answers[one.begin.round].result], one.trials, limit)[0]
+            for one in searches
+        }
+        found.append(published(bounds, numbers))
+        for answer in answers.values():
+            if answer.missing is not None:
+                missing.setdefault(goal.name, answer.missing)
     return result.model_copy(update={"goals": tuple(found)}), missing

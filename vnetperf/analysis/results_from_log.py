@@ -14,6 +14,7 @@ from typing import Any, get_args
 from vnetperf.analysis.compliance import ledger_of
 from vnetperf.analysis.compliance.rfc2544 import constant_load
 from vnetperf.analysis.compliance.rfc8219 import transport
+from vnetperf.analysis.disturbance import disturbing_share, marked, trial_warnings
 from vnetperf.analysis.goals import goals_by_trials, goals_of, loss_at, loss_free_load
 from vnetperf.analysis.logged_tests import (
     Case,
@@ -81,7 +82,7 @@ from vnetperf.results.records import (
     TransfersRecord,
     TrialRecord,
 )
-from vnetperf.results.sharing import joined, refused_priorities, sharing_of
+from vnetperf.results.sharing import emulated_guests, joined, refused_priorities, sharing_of
 from vnetperf.search import ReplayMismatchError, replay, search_inputs
 
 #: Algorithms whose bounds are no classification of single loads by their trials.
@@ -109,16 +110,19 @@ def version_warnings(otherwise: Sequence[LoggedTest], run: RunRecord) -> list[st
     ]
 
 
-def _transfers_in_rounds(records: Iterable[Record]) -> Iterator[Transfers]:
+def _transfers_in_rounds(records: Iterable[Record], limit: float) -> Iterator[Transfers]:
     """All transfers as they were run, each with its round: one that failed shifts no other."""
+
+    def placed(one: Transfer) -> Transfer:
+        return one.model_copy(update={"round": number, "disturbed": one.disturbed_by(limit)})
+
     number = 1
     for record in records:
         if isinstance(record, RoundRecord):
             number = record.number
         elif isinstance(record, TransfersRecord):
             result = record.result
-            placed = tuple(t.model_copy(update={"round": number}) for t in result.transfers)
-            yield result.model_copy(update={"transfers": placed})
+            yield result.model_copy(update={"transfers": tuple(map(placed, result.transfers))})
 
 
 def merge_transfers(found: Iterable[Transfers]) -> tuple[Transfers, ...]:
@@ -272,7 +276,8 @@ def warnings_of(
             f"{run.testbed.media.bits_per_second / 1e9:g} Gbit/s Ethernet, for comparison only"
         )
     warnings += _turn_warnings(tests)
-    warnings += _trial_warnings([t for test in tests for t in test.trials])
+    limit = disturbing_share(run.preset.goals)
+    warnings += _trial_warnings([t for test in tests for t in test.trials], limit)
     altered = Counter(
         test.begin.scenario
         for test in tests
@@ -429,6 +434,17 @@ def _deployment_warnings(results: Sequence[Result]) -> list[str]:
     )
 
 
+def _transfer_warnings(transfers: Sequence[Transfers]) -> list[str]:
+    """Transfers whose processors others took a part of that matters."""
+    return _each_once(
+        (f"{one.scenario}, {transfer.spec.kind} {transfer.spec.way}", text)
+        for one in transfers
+        for each in map(one.rounds_of, one.transfers)
+        for transfer in each
+        for text in transfer.disturbed
+    )
+
+
 def _each_once(texts: Iterable[tuple[str, str]]) -> list[str]:
     """Names and texts, with all names before a text that they have in common."""
     found: dict[str, list[str]] = {}
@@ -437,7 +453,7 @@ def _each_once(texts: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{'; '.join(names)}: {text}" for text, names in found.items()]
 
 
-def _trial_warnings(trials: Sequence[TrialRecord]) -> list[str]:
+def _trial_warnings(trials: Sequence[TrialRecord], limit: float) -> list[str]:
     """What single trials showed that holds for the run."""
     warnings = []
     invalid = Counter(t.verdict.value for t in trials if not is_valid(t))
@@ -454,14 +470,7 @@ def _trial_warnings(trials: Sequence[TrialRecord]) -> list[str]:
         warnings.append(
             f"{len(found)} INCONSISTENT: counts that contradict each other end the test ({each})"
         )
-    disturbed = [(t.number, texts) for t in trials if (texts := t.result.disturbances)]
-    if disturbed:
-        number, texts = disturbed[0]
-        warnings.append(
-            f"{len(disturbed)} of {len(trials)} trials were run on a disturbed machine "
-            f"(trial {number}: {'; '.join(texts)})"
-        )
-    return warnings + _distance_warnings(trials)
+    return warnings + trial_warnings(trials, limit) + _distance_warnings(trials)
 
 
 def _distance_warnings(trials: Sequence[TrialRecord]) -> list[str]:
@@ -484,6 +493,12 @@ def _distance_warnings(trials: Sequence[TrialRecord]) -> list[str]:
 def _placement_warnings(record: ScenarioRecord) -> list[str]:
     found = sharing_of(record.facts)
     warnings = [found.warning] if found is not None and found.shared else []
+    if emulated := emulated_guests(record.facts.facts):
+        warnings.append(
+            f"emulated guests: {joined(emulated)} without KVM, whose instructions a program "
+            "executes one by one: numbers are the emulator's and say nothing of virtual machines; "
+            "cure: a machine with /dev/kvm"
+        )
     refused = refused_priorities(record.facts.facts)
     return warnings + [_refused_text(role, words) for role, words in refused.items()]
 
@@ -643,6 +658,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
     }
     if isinstance(begin, SearchRecord):
         goals = (goals_by_trials if by_trials else goals_of)(begin, logged)
+        goals = marked(goals, logged.trials, disturbing_share(begin.goals))
         # No load has met a goal, and smaller ones were still to be tried.
         is_open = any(g.lower_bound_fps is None and g.qualifier != "at most" for g in goals)
         if logged.end is None and is_open:
@@ -709,7 +725,9 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
     return found | {standard_test(begin.test).fills: replayed.found}
 
 
-def _trial_points(records: Sequence[Record], tests: Sequence[LoggedTest]) -> list[TrialPoint]:
+def _trial_points(
+    records: Sequence[Record], tests: Sequence[LoggedTest], limit: float
+) -> list[TrialPoint]:
     """Every trial, test by test; what came late of one was found in the next that was run."""
     # A trial of a profile took what came late, and may have left some: its counts are not logged.
     run = [r for r in records if isinstance(r, TrialRecord | ProfileRecord)]
@@ -721,13 +739,15 @@ def _trial_points(records: Sequence[Record], tests: Sequence[LoggedTest]) -> lis
     }
     begins = {t.begin.search: t.begin for t in tests}
     return [
-        _trial_point(trial, begins[trial.search], late.get(trial.number))
+        _trial_point(trial, begins[trial.search], late.get(trial.number), limit)
         for test in tests
         for trial in test.trials
     ]
 
 
-def _trial_point(trial: TrialRecord, begin: BeginRecord, late: int | None) -> TrialPoint:
+def _trial_point(
+    trial: TrialRecord, begin: BeginRecord, late: int | None, limit: float
+) -> TrialPoint:
     result, has_number = trial.result, bool(trial.result.directions)
     seconds = trial.spec.duration_s
     intended = sum(c.intended for c in result.directions)
@@ -750,7 +770,7 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord, late: int | None) -> Tr
         poll_gap_s=result.gaps.poll.max_s if result.gaps else None,
         send_gap_s=result.gaps.send.max_s if result.gaps else None,
         late=late,
-        disturbed=result.disturbances,
+        disturbed=result.disturbed_by(limit),
         cpu=cpu_by_role(result),
         watts=mean_power(result),
         search=trial.search,
@@ -1109,7 +1129,8 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
     )
     merged = merge_calibrations([r for r in records if isinstance(r, CalibrationRecord)])
     deployed = _last_deployments(r for r in records if isinstance(r, ScenarioRecord))
-    transfers = merge_transfers(_transfers_in_rounds(records))
+    limit = disturbing_share(run.preset.goals)
+    transfers = merge_transfers(_transfers_in_rounds(records, limit))
     ledger = [
         *ledger_of(run, [*deployed.values()], results, tests),
         *constant_load([t for test in tests for t in test.trials], [*deployed.values()]),
@@ -1125,6 +1146,7 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
         warnings=(
             *warnings_of(run, records, list(deployed.values()), tests, left),
             *_deployment_warnings(results),
+            *_transfer_warnings(transfers),
             *calibration_warnings(merged),
             *version_warnings(otherwise, run),
         ),
@@ -1140,7 +1162,7 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
         comparisons=comparisons,
         transfers=transfers,
         profiles=tuple(r.profile for r in records if isinstance(r, ProfileRecord)),
-        trials=tuple(_trial_points(records, tests)),
+        trials=tuple(_trial_points(records, tests, limit)),
         ledger=tuple(ledger),
         deviations=tuple(entry for entry in ledger if entry.status == "deviated"),
         redacted=_redaction(records),

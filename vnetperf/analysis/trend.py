@@ -30,7 +30,7 @@ from vnetperf.results.folder import testbed_logs
 from vnetperf.results.log import LOG_NAME
 from vnetperf.results.metrics import Metric, partial_mark
 from vnetperf.results.run_metrics import compared_metrics
-from vnetperf.statistics.changes import Level, levels
+from vnetperf.statistics.changes import Level, Wandering, levels, wandering
 from vnetperf.statistics.difference import (
     FEWEST_TO_GATE,
     holm,
@@ -128,7 +128,7 @@ class LevelChange:
     after: TrendPoint  # First point of the new level
     old: float  # Median before
     new: float  # Median after
-    p: float  # Share of shuffled series in which such a change is seen
+    p: float  # Share of series without a change in which such a one is seen
     environment: tuple[FactDifference, ...]  # What differs in how both were measured
 
     @property
@@ -154,6 +154,8 @@ class Trend:
     levels: tuple[Level, ...]
     changes: tuple[LevelChange, ...]  # Where one level gives way to the next
     far: tuple[int, ...]  # Places of points far from the others of their level
+    #: Why it cannot be told whether the level changed; None: it did, or nothing shows that it did.
+    wandering: Wandering | None = None
     apart: str = ""  # Why numbers of some runs are a series of their own: what differs; ""
 
     @property
@@ -359,6 +361,7 @@ def _trend(points: Sequence[TrendPoint], apart: str, least: float) -> Trend:
             for level in found
             for place in outliers(values[level.begin : level.end])
         ),
+        wandering=None if len(found) > 1 else wandering(values, least=smallest),
         apart=apart,
     )
 

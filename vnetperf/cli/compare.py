@@ -28,6 +28,12 @@ ONE_RUN = (
     f"between runs, and unchanged machines would fail. {_IN_TURN}; or give 3 runs or more of each "
     "side, RUN+RUN+RUN; --single-run judges all the same"
 )
+OUT_OF_TURN = (
+    "--fail-if-worse does not judge {}, and fails: pollers share processors there, and A and B "
+    "were not measured in turn. What else such a machine does lasts from one deployment to the "
+    f"next, so that up to 30 % of unchanged machines would fail. {_IN_TURN}; of two versions take "
+    "turns by whole runs, old, new, old, new ..., and compare OLD+OLD+OLD NEW+NEW+NEW"
+)
 #: Differences of the environment that are shown without `--all`.
 _SHOWN = 20
 
@@ -51,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "secondary numbers and every difference of environment",
         "a main number is worse in 3 deployments or more of each side, in turn or of several runs, "
-        "or deployments of B lack it more often, all numbers considered (Holm)",
+        "or deployments of B lack it more often, all numbers considered (Holm); and where pollers "
+        "share processors and the sides were not measured in turn",
     )
 
 
@@ -79,7 +86,10 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print_compared(found, Out(), everything=arguments.all)
     if arguments.fail_if_worse:
-        if not found.gated:
+        if found.out_of_turn:
+            names = ", ".join(found.out_of_turn)
+            print(f"vnetperf: {OUT_OF_TURN.format(names)}", file=sys.stderr)
+        elif not found.gated:
             enough = any(row.is_enough for row in found.rows)
             why = ONE_RUN.format(found.one_run_each) if enough else NO_GATE
             print(f"vnetperf: {why}", file=sys.stderr)
@@ -210,9 +220,16 @@ def _explained(found: SideComparison, *, hidden: int) -> list[str]:
     methods = {row.found.method for row in found.rows}
     notes = []
     if "paired" in methods:
+        of = "Rounds of one run" if found.turns == "rounds" else "Runs"
         notes.append(
-            "Rounds of one run took turns: the interval is that of their differences, round by "
-            "round (t, of logarithms where all are positive)."
+            f"{of} took turns: the interval is that of their differences, pair by pair (t, of "
+            "logarithms where all are positive)."
+        )
+    if found.out_of_turn:
+        notes.append(
+            "Cannot tell: pollers share processors, and what else the machine does lasts from one "
+            "deployment to the next. Sides that did not take turns may differ by that alone. "
+            f"{_IN_TURN}."
         )
     if "welch" in methods:
         notes.append(
@@ -289,6 +306,7 @@ def _as_json(found: SideComparison) -> dict[str, Any]:
     whole = {
         **{"a": side(found.a), "b": side(found.b), "paired": found.paired},
         "by_run": bool(found.by_run),
+        "out_of_turn": found.out_of_turn,
         **{"gated": found.gated, "fails_gate": found.fails_gate},
         "rows": [row(one) for one in found.rows],
         "not_compared": found.not_compared,

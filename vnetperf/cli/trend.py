@@ -100,7 +100,13 @@ def _print(trend: Trend, out: Out, *, everything: bool) -> None:
     out.table(("", "run", ">number", ">of level", ">n", "tool", "marks"), _rows(trend))
     for change in trend.changes:
         _print_change(change, out, everything=everything)
-    if not trend.changes:
+    if trend.wandering is not None:
+        alike, share = trend.wandering.autocorrelation, trend.wandering.share
+        out.line(
+            f"  cannot tell: runs are like those before them (autocorrelation {alike:.2f}), and "
+            f"{share:.0%} of series that wander without a change show as large a one"
+        )
+    elif not trend.changes:
         n = sum(not point.is_open for point in trend.points)
         few = f"; {n} runs show none yet: a change needs about five on either side"
         out.line("  no change seen" + (few if n < 10 else ""))
@@ -190,4 +196,5 @@ def _as_json(trend: Trend) -> dict[str, Any]:
             for c in trend.changes
         ],
         "far": trend.far,
+        "wandering": None if trend.wandering is None else asdict(trend.wandering),
     }

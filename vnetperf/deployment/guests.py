@@ -15,6 +15,7 @@ from typing import Any
 
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import INSIDE_ADDRESS
+from vnetperf.deployment.others import MachineWatch, processors_of
 from vnetperf.deployment.transfers import (
     POLL_S,
     spent_s,
@@ -79,6 +80,7 @@ class _Work:
     at_once: float | None
     spent: CpuTime | None
     events_why: str
+    machine: dict[str, Any]  # What the machine did meanwhile: fields of a transfer
 
     @property
     def figures(self) -> Figures:
@@ -112,7 +114,11 @@ def measure_guests(
             own = Container(machine, f"beside-vnf{vnf.number}", cpus)
             own.enter(machine.netns)
             outside.append(_Seat(f"host beside {end.what}", vnf.number, own, cpus))
-        return tuple(_measure(spec, inside, outside, deployment.watching(watch)) for spec in specs)
+        machine_watch = MachineWatch(
+            deployment.pollers(), processors_of(seat.place for seat in inside)
+        )
+        watching = deployment.watching(watch)
+        return tuple(_measure(spec, inside, outside, watching, machine_watch) for spec in specs)
 
 
 def _measure(
@@ -120,14 +126,15 @@ def _measure(
     inside: Sequence[_Seat],
     outside: Sequence[_Seat],
     watch: Callable[[], None],
+    machine: MachineWatch,
 ) -> Transfer:
     tool = tool_for(spec)
     if spec.warmup_s:
         before = spec.model_copy(update={"duration_s": spec.warmup_s})
         for seats in (inside, outside):
-            _together(tool, before, seats, watch)
-    found = _together(tool, spec, inside, watch)
-    host = _together(tool, spec, outside, watch)
+            _together(tool, before, seats, watch, machine)
+    found = _together(tool, spec, inside, watch, machine)
+    host = _together(tool, spec, outside, watch, machine)
     versions = dict.fromkeys((found.version, host.version))
     return Transfer(
         spec=spec,
@@ -142,11 +149,25 @@ def _measure(
         ),
         on_host=host.figures,
         events_why=found.events_why or host.events_why,
+        **found.machine | _most(found.machine, host.machine),
     )
 
 
+def _most(inside: Mapping[str, float], outside: Mapping[str, float]) -> dict[str, float]:
+    """What others took where they took more: their ratio is of both."""
+    return {
+        name: max(inside[name], outside[name])
+        for name in ("others", "stolen")
+        if name in inside and name in outside
+    }
+
+
 def _together(
-    tool: EndpointTool, spec: TransferSpec, seats: Sequence[_Seat], watch: Callable[[], None]
+    tool: EndpointTool,
+    spec: TransferSpec,
+    seats: Sequence[_Seat],
+    watch: Callable[[], None],
+    machine: MachineWatch,
 ) -> _Work:
     """Run a program at each seat at once."""
     where = f"{tool.name} {spec.kind}"
@@ -163,6 +184,7 @@ def _together(
         pairs = tuple(zip(seats, programs, strict=True))
         collectors = CollectorSession(tuple(seat.pollers(one) for seat, one in pairs))
         collectors.start()
+        machine.start()
         limit_s = spec.duration_s + GRACE_S
         running = list(zip(seats, programs, ran, strict=True))
 
@@ -187,6 +209,7 @@ def _together(
             ),
         )
         elapsed_s = time.monotonic() - began
+        spent = machine.stop()
         sampled = collectors.stop()
     finally:
         for program in programs:
@@ -211,6 +234,7 @@ def _together(
         at_once=share_at_once([(first, last) for first, last in ran]),
         spent=sum_cpu_times([program.cpu() for program in programs]),
         events_why=_why_no_misses(seats, misses, sampled),
+        machine=spent,
     )
 
 

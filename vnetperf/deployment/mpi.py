@@ -18,17 +18,17 @@ from itertools import count
 from pathlib import Path
 
 from vnetperf import registry
-from vnetperf.collectors import MachineSampler
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import PREFIX_LENGTH
+from vnetperf.deployment.others import MachineWatch, processors_of
 from vnetperf.deployment.pods import LOOPBACK, PodNetwork
-from vnetperf.deployment.transfers import POLL_S, is_signal, machine_cpu
+from vnetperf.deployment.transfers import POLL_S, is_signal
 from vnetperf.host import threads
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import read_end
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
-from vnetperf.model.scenario import Plan
+from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import MPI_PAIRS, EndFacts, Transfer, TransferSpec
 from vnetperf.mpi.base import MpiOutputError, MpiProgram
@@ -207,9 +207,16 @@ class MpiRun:
     """Runs of programs of MPI in pods."""
 
     def __init__(
-        self, machine: Machine, plan: Plan, pods: Sequence[MpiPod], watch: Callable[[], None]
+        self,
+        machine: Machine,
+        plan: Plan,
+        pods: Sequence[MpiPod],
+        watch: Callable[[], None],
+        pollers: tuple[Pollers, ...] = (),
     ) -> None:
         self.machine, self.plan, self.pods, self.watch = machine, plan, pods, watch
+        #: Where the deployment's busy threads are.
+        self.pollers = pollers
 
     def run(self, spec: TransferSpec) -> Transfer:
         """Run a program once, with ranks in as many pods as are specified."""
@@ -225,15 +232,16 @@ class MpiRun:
         line, options = self._launch_line(spec, own, directory)
         argv = [*line, *self._ranks(spec, options, program.command(spec, self._programs))]
         daemons = [pod.daemon for pod in self.pods[: spec.pods] if pod.daemon is not None]
-        sampler = MachineSampler(())
-        sampler.start()
+        places = [pod.place for pod in self.pods[: spec.pods]]
+        machine = MachineWatch(self.pollers, processors_of(places))
+        machine.start()
         began = time.monotonic()
         launcher = self._start(argv)
         try:
             self._wait(launcher, daemons, spec.duration_s + program.longest_s, where)
         finally:
             elapsed_s = time.monotonic() - began
-            spent = machine_cpu(sampler.stop(), elapsed_s)
+            spent = machine.stop()
             launcher.end(signal.SIGTERM)
             told = "".join(map(_end_daemon, daemons))
         output = launcher.output() + told
@@ -394,5 +402,5 @@ def transfer_mpi(
     most = max(spec.pods for spec in specs)
     guests = deployment.end_guests
     with deployment.without_tester(), pods_of(machine, plan, network, most, guests) as pods:
-        run = MpiRun(machine, plan, pods, deployment.watching(watch))
+        run = MpiRun(machine, plan, pods, deployment.watching(watch), deployment.pollers())
         return tuple(run.run(spec) for spec in specs)

@@ -11,19 +11,18 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
-from vnetperf.collectors import MachineSampler
 from vnetperf.deployment.endpoints import (
     LOOPBACK,
     TrafficWatchdog,
     in_place_of_tester,
     listening_ports,
 )
+from vnetperf.deployment.others import MachineWatch, processors_of
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
 from vnetperf.host.links import SHOW_IP, fragments_made
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
-from vnetperf.model.machine_load import MachineLoad
 from vnetperf.model.transfer import (
     EndFacts,
     Figures,
@@ -132,29 +131,17 @@ class _Instance:
         return Sockets(self.receiver.address, self.sender.address, self.port)
 
 
-def machine_cpu(load: MachineLoad, elapsed_s: float) -> dict[str, float]:
-    """Processor time of the whole machine, with what of it was in interrupts."""
-    if not load.by_processor:
-        return {}
-    interrupts = sum(one.irq + one.softirq for one in load.by_processor)
-    busy = sum(one.busy for one in load.by_processor)
-    return {
-        "machine_busy_s": round(busy * elapsed_s, 3),
-        "machine_interrupts_s": round(interrupts * elapsed_s, 3),
-    }
-
-
 class Exchange:
     """Transfers between two ends.
 
-    `machine` samples the whole machine that both are on; None where that is not this one.
+    `machine` watches the whole machine that both are on; None where that is not this one.
     """
 
     def __init__(
         self,
         ends: EndpointPair,
         watch: Callable[[], None],
-        machine: MachineSampler | None,
+        machine: MachineWatch | None,
         fragments: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.ends, self.watch, self.machine = ends, watch, machine
@@ -187,7 +174,7 @@ class Exchange:
             elapsed_s = self._talk(tool, spec, instances, where)
             spent: dict[str, Any] = {}
             if self.machine is not None:
-                spent = machine_cpu(self.machine.stop(), elapsed_s)
+                spent = self.machine.stop()
             cpu = self._cpu(instances)
             if fragments is not None:
                 spent["fragments"] = (self.fragments() or fragments) - fragments
@@ -541,5 +528,8 @@ def _in_place_of_tester(
             own = [end.place for end in (ends.client, ends.server) if end.netdev != LOOPBACK]
             return of_network + sum(fragments_made(place.run(SHOW_IP)) for place in own)
 
-        of_machine = None if deployment.vswitch.endpoints() is not None else MachineSampler(())
-        return tuple(Exchange(ends, deployment.watching(watch), of_machine, fragments).run(specs))
+        machine = None
+        if deployment.vswitch.endpoints() is None:
+            cpus = processors_of((ends.client.place, ends.server.place))
+            machine = MachineWatch(deployment.pollers(), cpus)
+        return tuple(Exchange(ends, deployment.watching(watch), machine, fragments).run(specs))

@@ -103,12 +103,14 @@ class CollectorSession:
         if self._sampler is not None:
             self._sampler.start()
         before = time.thread_time()
-        self._machine.start()
+        self._machine.prepare()
         for collector in self._collectors:
             try:
                 collector.start()
             except (VnetperfError, OSError) as error:
                 self._fail(collector, error)
+        # Last, and first at the end: what the collectors take themselves is in no processor's time.
+        self._machine.begin()
         self._cpu_s = time.thread_time() - before
         self._began = time.monotonic()
 
@@ -119,6 +121,7 @@ class CollectorSession:
         collected_s = time.monotonic() - self._began
         before = time.thread_time()
         found: list[ThreadLoad | ThreadEvents | EnergyUse] = []
+        self._machine.end()
         machine: MachineLoad | None = None
         for collector in sorted(self._collectors, key=lambda one: one.asks):
             if collector.asks and machine is None:

@@ -305,6 +305,30 @@ def _proc_stat(pid: int) -> list[str] | None:
     return text.rpartition(")")[2].split()
 
 
+#: Unit of the times of processes, proc(5).
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTimes:
+    """Processor time of a process, in ticks: its own, and that of children it has waited for."""
+
+    parent: int
+    own: int
+    ended: int
+
+
+def process_times() -> dict[int, ProcessTimes]:
+    """Processor time of every process, by pid."""
+    found = {}
+    for name in os.listdir(PROC):  # noqa: PTH208
+        stat = _proc_stat(int(name)) if name.isdecimal() else None
+        if stat is not None:
+            own, ended = (int(stat[at]) + int(stat[at + 1]) for at in (11, 13))
+            found[int(name)] = ProcessTimes(int(stat[1]), own, ended)
+    return found
+
+
 def boot_id() -> str:
     """Identity of this boot of the kernel."""
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()

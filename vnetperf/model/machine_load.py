@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
 from pydantic import Field
 
 from vnetperf.model.base import Frozen
+
+#: Role of what the kernel did by itself, and beginning of the names of its threads for soft
+#: interrupts, whose time counts as that of soft interrupts, too.
+KERNEL, SOFTIRQ_THREAD = "kernel", "ksoftirqd/"
 
 
 class ThreadLoad(Frozen):
@@ -176,13 +184,84 @@ class DatapathWork(Frozen):
         )
 
 
-#: From these on the machine is disturbed: share of the time that a hypervisor took, change of the
-#: frequency, ratio of times of a cache line, and runnable threads beside the busy ones of the
-#: deployment.
-DISTURBING_STEAL = 0.01
+#: From these on the machine is disturbed: ratio of times of a cache line, change of the frequency.
 DISTURBING_LINE = 1.5
 DISTURBING_FREQUENCY = 0.05
-DISTURBING_LOAD = 1.0
+#: And the share of a processor that others or a hypervisor take, where no search has a goal whose
+#: width would say what matters.
+DISTURBING_SHARE = 0.05
+#: Times of processors come in ticks of this length (USER_HZ), seconds; and fewest ticks by which a
+#: hypervisor is judged: one tick of a short trial is a large share of it.
+TICK_S, FEWEST_TICKS = 0.01, 100
+
+
+class ProcessorTime(NamedTuple):
+    """Time of one processor that pollers run on, seconds."""
+
+    others_s: float | None  # Taken by others than the deployment; None: not known
+    stolen_s: float  # Taken by a hypervisor
+    watched_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TakenTime:
+    """What others took of the processors that the pollers of a machine run on.
+
+    Sums of several trials are told by more ticks than a single one.
+    """
+
+    processors: Mapping[int, ProcessorTime] = field(default_factory=dict)  # By number
+
+    def __add__(self, other: TakenTime) -> TakenTime:
+        """Both together."""
+        found = dict(self.processors)
+        for cpu, more in other.processors.items():
+            one = found.get(cpu, ProcessorTime(0.0, 0.0, 0.0))
+            known = one.others_s is not None and more.others_s is not None
+            others_s = (one.others_s or 0.0) + (more.others_s or 0.0) if known else None
+            seconds = one.watched_s + more.watched_s
+            found[cpu] = ProcessorTime(others_s, one.stolen_s + more.stolen_s, seconds)
+        return TakenTime(found)
+
+    @property
+    def watched_s(self) -> float:
+        """How long the processors were watched, seconds."""
+        return max((one.watched_s for one in self.processors.values()), default=0.0)
+
+    @property
+    def others(self) -> float | None:
+        """Share that others took of the processor that they took most of; None: not known.
+
+        No more than they took of all of them together: a thread that the kernel moved counts where
+        it ran last.
+        """
+        known = [one for one in self.processors.values() if one.others_s is not None]
+        if not known or not all(one.watched_s for one in known):
+            return None
+        most = max((one.others_s or 0.0) / one.watched_s for one in known)
+        whole = sum(one.others_s or 0.0 for one in known) / self.watched_s
+        return max(0.0, min(most, whole))
+
+    @property
+    def stolen(self) -> float | None:
+        """Share that a hypervisor took of the one it took most of; None: too short to tell."""
+        if self.watched_s < FEWEST_TICKS * TICK_S:
+            return None
+        return max(one.stolen_s / one.watched_s for one in self.processors.values())
+
+    def exceeds(self, limit: float) -> bool:
+        """Whether others took more than a share, by more than a tick may be wrong."""
+        others = self.others
+        return others is not None and others > limit + TICK_S / self.watched_s
+
+    def texts(self, limit: float) -> tuple[str, ...]:
+        """What was taken beyond a share, in words; empty: nothing, or not known."""
+        found = []
+        if self.exceeds(limit):
+            found.append(f"others took {self.others:.2f} of a processor that the pollers run on")
+        if self.stolen is not None and self.stolen > limit:
+            found.append(f"a hypervisor took {self.stolen:.1%} of a processor")
+        return tuple(found)
 
 
 class MachineLoad(Frozen):
@@ -207,6 +286,8 @@ class MachineLoad(Frozen):
         by_processor: Use of each processor; empty: not recorded.
         interrupts_apart: Whether the kernel keeps the time of interrupts apart from that of the
             threads they come upon (CONFIG_IRQ_TIME_ACCOUNTING); None: not known.
+        boot: Start of the kernel's boot id, by which hosts that are one machine are told; "": not
+            recorded.
     """
 
     steal: float | None = None
@@ -221,6 +302,7 @@ class MachineLoad(Frozen):
     clock_sources: tuple[str, ...] = ()
     by_processor: tuple[ProcessorLoad, ...] = ()
     interrupts_apart: bool | None = None
+    boot: str = ""
 
     @property
     def clock_change(self) -> str:
@@ -232,10 +314,8 @@ class MachineLoad(Frozen):
 
     @property
     def disturbances(self) -> tuple[str, ...]:
-        """What disturbed a trial, in words; empty: nothing that could be read."""
+        """What the machine itself did to a trial, in words; empty: nothing that could be read."""
         found = []
-        if self.steal is not None and self.steal > DISTURBING_STEAL:
-            found.append(f"a hypervisor took {self.steal:.1%} of a processor")
         if self.throttled:
             found.append(f"processors were throttled {self.throttled} times")
         if self.quota_s:
@@ -250,10 +330,44 @@ class MachineLoad(Frozen):
                 "the hypervisor moved the processors of DUT and tester: a cache line took "
                 f"{before:.0f} ns there and back before, {after:.0f} ns after"
             )
-        usual = max(self.busy_threads, self.processors) + DISTURBING_LOAD
-        if self.load_average is not None and self.load_average > usual:
-            found.append(
-                f"load average {self.load_average:.1f}, with {self.busy_threads} busy threads of "
-                f"this deployment on {self.processors} processors"
-            )
         return tuple(found)
+
+    def taken(
+        self, threads: Iterable[ThreadLoad], watched_s: float, *, is_whole: bool = True
+    ) -> TakenTime:
+        """What others took of the processors that pollers ran on.
+
+        Args:
+            threads: The deployment's threads on this machine, and the kernel's that worked for it.
+            watched_s: Time that this load is of, seconds.
+            is_whole: Whether these are all of its threads there: else nobody knows who the others
+                are.
+        """
+        if not self.by_processor:  # not recorded: the share is of the processor with the most
+            stolen_s = (self.steal or 0.0) * watched_s
+            return TakenTime({-1: ProcessorTime(None, stolen_s, watched_s)})
+        every = list(threads)
+        known = is_whole and all(one.run_s is not None for one in every)
+        used = {one.cpu for one in every if one.role.rpartition(":")[2] != KERNEL}
+        found = {}
+        for load in (one for one in self.by_processor if one.cpu in used):
+            there = [one for one in every if one.cpu == load.cpu]
+            others_s = self._others(load, there, watched_s) * watched_s if known else None
+            found[load.cpu] = ProcessorTime(others_s, load.steal * watched_s, watched_s)
+        return TakenTime(found)
+
+    def _others(
+        self, load: ProcessorLoad, threads: Sequence[ThreadLoad], watched_s: float
+    ) -> float:
+        """Share of a processor that neither the deployment's threads nor interrupts took."""
+        softirq = [one for one in threads if one.thread.startswith(SOFTIRQ_THREAD)]
+        rest = [one for one in threads if one not in softirq]
+        ran, in_softirq = (
+            sum((one.run_s or 0.0) / (one.watched_s or watched_s or 1.0) for one in some)
+            for some in (rest, softirq)
+        )
+        interrupts = load.irq + load.softirq
+        if not self.interrupts_apart:  # what came upon a thread counts as its time, too
+            in_kernel = sum(one.system for one in rest)
+            ran -= min(in_kernel, max(0.0, interrupts - in_softirq))
+        return load.busy - interrupts - ran

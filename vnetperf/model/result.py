@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.calibration import Calibration
+from vnetperf.model.machine_load import KERNEL as KERNEL  # noqa: PLC0414 - a role of results
 from vnetperf.model.outcomes import (
     MOST_DISCARDED,
     AddressTable,
@@ -660,9 +661,9 @@ class Result(Frozen):
         return sum(self.loads) if self.loads else self.directions
 
 
-#: Roles that stand for all processors in a trial's processor use, for what the kernel did by
-#: itself, and for programs that are no part of the deployment.
-MACHINE, KERNEL, OTHERS = "machine", "kernel", "others"
+#: Roles that stand for all processors in a trial's processor use, and for programs that are no part
+#: of the deployment.
+MACHINE, OTHERS = "machine", "others"
 
 
 class RoleUse(Frozen):

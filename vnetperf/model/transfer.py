@@ -272,6 +272,10 @@ class Transfer(Figures):
             it, seconds; None: not recorded, or there is more than one machine.
         machine_interrupts_s: Of that in interrupts and what the kernel puts off from them: most of
             its forwarding.
+        others: Share that others took of the processors that the programs and the DUT's pollers may
+            run on, 0..1; None: not recorded, or there is more than one machine.
+        stolen: Share that a hypervisor took of the one of these that it took most of, 0..1.
+        disturbed: What of that is more than a share that matters, in words. In no log.
         fragments: IPv4 fragments that pods and their hosts made of packets that were too long for
             a link; None: not recorded.
         on_host: Of GUEST_: the same programs at once on the host, on the same processors.
@@ -288,10 +292,25 @@ class Transfer(Figures):
     attach_s: float | None = None
     machine_busy_s: float | None = None
     machine_interrupts_s: float | None = None
+    others: float | None = None
+    stolen: float | None = None
+    disturbed: tuple[str, ...] = ()
     fragments: int | None = None
     on_host: Figures | None = None
     events_why: str = ""
     round: SkipJsonSchema[int] = Field(default=0, exclude=True)
+
+    def disturbed_by(self, limit: float) -> tuple[str, ...]:
+        """What took more than a share of the processors, in words; empty: nothing known."""
+        found = []
+        if self.others is not None and self.others > limit:
+            found.append(
+                f"others took {self.others:.1%} of the processors that its programs and the "
+                "pollers run on"
+            )
+        if self.stolen is not None and self.stolen > limit:
+            found.append(f"a hypervisor took {self.stolen:.1%} of a processor")
+        return tuple(found)
 
 
 class Transfers(Frozen):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf, isclose
@@ -15,6 +15,7 @@ from vnetperf.model.machine_load import (
     DatapathWork,
     EnergyUse,
     MachineLoad,
+    TakenTime,
     ThreadEvents,
     ThreadLoad,
 )
@@ -702,6 +703,15 @@ class LossInterval:
         return self.is_low(loss_ratio) or self.is_high(loss_ratio)
 
 
+def _host_of(role: str) -> str:
+    """The host that a role names before itself; "" for the tester's."""
+    return role.partition(":")[0] if ":" in role else ""
+
+
+def _boots(machines: Mapping[str, MachineLoad]) -> set[str]:
+    return {one.boot for one in machines.values()}
+
+
 class TrialResult(Frozen):
     """What the machine side returns for a trial.
 
@@ -795,17 +805,48 @@ class TrialResult(Frozen):
         return self.collected_at.get(host, 0.0) if known else self.collected_s
 
     @property
-    def disturbances(self) -> tuple[str, ...]:
-        """What disturbed machine or tester during the trial, in words; empty: nothing known."""
-        of_machine = self.machine.disturbances if self.machine is not None else ()
-        of_others = tuple(
-            f"host {host}: {what}"
-            for host, one in self.machines.items()
-            if one != self.machine  # that of the tester, by its name too
-            for what in one.disturbances
+    def hosts(self) -> dict[str, MachineLoad]:
+        """Each machine once, by the name of its host: "" for the tester's."""
+        found = {"": self.machine} if self.machine is not None else {}
+        for host, one in self.machines.items():
+            # That of the tester has a name, too; and hosts may be namespaces of one machine.
+            if one not in found.values() and not (one.boot and one.boot in _boots(found)):
+                found[host] = one
+        return found
+
+    @property
+    def taken(self) -> dict[str, TakenTime]:
+        """What others took of the processors that pollers run on, by host; "" for the tester's."""
+        return {host: self._taken_at(host, one) for host, one in self.hosts.items()}
+
+    def _taken_at(self, host: str, machine: MachineLoad) -> TakenTime:
+        same = (
+            name
+            for name, one in self.machines.items()
+            if one == machine or (one.boot and one.boot == machine.boot)
+        )
+        names = {host, *same}
+        threads = [one for one in self.threads if _host_of(one.role) in names]
+        # Of hosts in an older log it is not known whether they share their processors.
+        is_whole = bool(machine.boot) or not self.machines
+        watched_s = self.collected_at.get(host, self.collected_s)
+        return machine.taken(threads, watched_s, is_whole=is_whole)
+
+    def disturbed_by(self, limit: float) -> tuple[str, ...]:
+        """What disturbed machine or tester during the trial, in words; empty: nothing known.
+
+        Args:
+            limit: Share of a processor from which on it matters who takes it, 0..1: the smallest
+                width of a goal that is searched for.
+        """
+        taken = self.taken
+        of_machines = (
+            f"host {host}: {what}" if host else what
+            for host, one in self.hosts.items()
+            for what in (*taken[host].texts(limit), *one.disturbances)
         )
         of_tester = (str(port) for port in self.tester if port.dropped or port.no_buffers)
-        return (*of_machine, *of_others, *of_tester)
+        return (*of_machines, *of_tester)
 
     @property
     def received(self) -> int:

@@ -14,18 +14,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import fsum, isclose, sqrt
 from statistics import fmean
 
-from vnetperf.model.machine_load import MachineLoad, ProcessorLoad, ThreadLoad
+from vnetperf.model.machine_load import (
+    KERNEL,
+    SOFTIRQ_THREAD,
+    MachineLoad,
+    ProcessorLoad,
+    ThreadLoad,
+)
 from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, EnergyCost, RoleCost
 from vnetperf.model.parameters import CpuLoadTest
-from vnetperf.model.result import KERNEL, MACHINE, OTHERS, RoleUse, total_if_known
+from vnetperf.model.result import MACHINE, OTHERS, RoleUse, total_if_known
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialResult, Verdict
 from vnetperf.procedures.base import ProcedureInputs, share_of_throughput, shortfall_note
 from vnetperf.procedures.rates import forwarded_fps
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
-#: Threads whose work is among the soft interrupts that /proc/stat counts.
-_SOFTIRQ_THREAD = "ksoftirqd/"
 TESTER = "tester"
 #: Resolution of a processor's time in /proc/stat, seconds.
 _TICK_S = 0.01
@@ -57,7 +61,7 @@ def _of_host(
         role: {load.cpu for load in own if load.role == role}
         for role in dict.fromkeys(load.role for load in own)
     }
-    apart = [load for load in kernel if not load.thread.startswith(_SOFTIRQ_THREAD)]
+    apart = [load for load in kernel if not load.thread.startswith(SOFTIRQ_THREAD)]
     recorded = machine is not None and _is_recorded(loads, machine, seconds)
     times: list[float | None] = [None] * (len(own) + len(apart))
     if machine is not None and recorded:
@@ -189,7 +193,7 @@ def _interrupts_by_cpu(
         threads = (
             _ran(load, seconds)
             for load in kernel
-            if load.cpu == one.cpu and load.thread.startswith(_SOFTIRQ_THREAD)
+            if load.cpu == one.cpu and load.thread.startswith(SOFTIRQ_THREAD)
         )
         return max(0.0, one.irq + one.softirq - fsum(threads))
 

@@ -729,9 +729,9 @@ _DATAPATH: tuple[Column[_DatapathRow], ...] = (
 _DATAPATH_NOTE = (
     "Counted by the vSwitch itself, in the trial with the middle latency of the longest at the "
     "bound; in parentheses the range over all of them. Cycles are those of rounds with packets, of "
-    "VPP those of its graph without the input nodes; with packets is their share of all cycles. The TSC is a clock and goes on while a thread waits for its "
-    "turn: had a processor is the share of the trial in which it had one. A frame counts once for "
-    "each port that it came in by."
+    "VPP those of its graph without the input nodes; with packets is their share of all cycles. "
+    "The TSC is a clock and goes on while a thread waits for its turn: had a processor is the "
+    "share of the trial in which it had one. A frame counts once for each port that it came in by."
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -402,10 +402,23 @@ _TRANSFERS: tuple[Column[_Row], ...] = (
 )
 
 
+def irregular_notes(rows: Iterable[tuple[str, Sequence[Transfer]]]) -> list[str]:
+    """Names of transfers, each with its rounds, that others' work disturbed, and by how much."""
+    return [
+        *group_sentences(
+            (name, f"irregular, {text}.")
+            for name, rounds in rows
+            for one in rounds
+            for text in one.disturbed
+        )
+    ]
+
+
 def transfers_table(results: RunResults) -> Table:
     """Every transfer."""
     every = _rows(results)
     notes = _transfer_notes([row.transfer for row in every])
+    notes += irregular_notes((row.name, row.rounds) for row in every)
     if any(row.over for row in every):
         notes.append("All figures beside the one over all deployments are of the last.")
         columns = (*_TRANSFERS[:2], _OVER, *_TRANSFERS[2:])
@@ -428,6 +441,7 @@ def transfer_sentences(results: RunResults) -> list[str]:
         parts += [f"jitter {jitter}"] if jitter != NONE else []
         parts += [f"CPU time {processors}"] if processors != NONE else []
         parts += [f"machine's CPU {per_gigabit} s/Gbit"] if per_gigabit != NONE else []
+        parts += ["irregular"] if any(one.disturbed for one in row.rounds) else []
         found.append(f"{scenario}: {what}: {', '.join(parts)}")
     names = [column.name for column in _TRANSPORT[2:]]
     for scenario, what, *cells in transport_table(results).texts:
@@ -669,6 +683,11 @@ def networks_table(results: RunResults) -> Table:
             "them are the cluster's; they are held against its nodes' own network (mode = host), "
             "where that was measured.",
         )
+    notes += (
+        *irregular_notes(
+            (f"{row.network}, {transfer_text(row.transfer)}", row.rounds) for row in rows
+        ),
+    )
     return Table.of(NETWORKS_TITLE, _NETWORKS, rows, notes)
 
 

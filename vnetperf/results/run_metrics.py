@@ -82,6 +82,7 @@ def transfer_metrics(
     spec = transfer.spec
     name = f"{spec.kind} {spec.way}"
     _, main_unit, _ = main_number(spec.kind, spec.way)
+    disturbed = ("irregular",) if transfer.disturbed else ()
 
     def make(
         label: str, unit: Unit, better: Literal["more", "less"], value: float | None, **more: Any
@@ -103,7 +104,7 @@ def transfer_metrics(
                 "tool": spec.tool if spec.is_mpi else transfer.version.partition(" ")[0],
                 **({"pods": spec.pods, "ranks": spec.ranks} if spec.is_mpi else {}),
             },
-            **more,
+            **more | {"qualifiers": (*more.get("qualifiers", ()), *disturbed)},
         )
 
     if spec.is_mpi or spec.is_guest:

@@ -324,6 +324,18 @@ def turns_of(facts: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
+def emulated_guests(facts: Mapping[str, Any]) -> list[str]:
+    """VNFs whose virtual processors a program emulates, since there is no KVM."""
+    of_hosts = facts.get("hosts") or {"": facts}  # which have all VNFs, too
+    return [
+        f"{host}:{role}" if host else role
+        for host, held in of_hosts.items()
+        if isinstance(held, Mapping)
+        for role, vnf in _vnfs(held)
+        if str(vnf.get("acceleration", "")).startswith("none")
+    ]
+
+
 def refused_priorities(facts: Mapping[str, Any]) -> dict[str, str]:
     """VNFs and vSwitches that the kernel refused SCHED_FIFO, with its words."""
     found: dict[str, str] = {}

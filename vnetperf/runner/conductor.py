@@ -59,6 +59,7 @@ from vnetperf.results.records import (
     SearchRecord,
     TrialRecord,
 )
+from vnetperf.runner.calm import await_calm
 from vnetperf.runner.run import Measured, Run, utc_now
 from vnetperf.runner.transfers import Planning
 from vnetperf.runner.verdict import (
@@ -444,6 +445,7 @@ class Conductor:
             run.spend("wait", wait_s)
             time.sleep(wait_s)
         run.deploy(self.scenario, series.case[2])
+        await_calm(run)
         try:
             logged = self._until_offered(series.case, None, after=series.results)
         except VnetperfError as error:

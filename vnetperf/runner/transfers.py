@@ -32,6 +32,7 @@ from vnetperf.model.transfer import (
 )
 from vnetperf.mpi.base import MpiProgram
 from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
+from vnetperf.runner.calm import await_calm
 from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import variant_with
 from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
@@ -449,6 +450,7 @@ def _measured(
     try:
         size = run.configuration.preset.frame_sizes[0]
         run.deploy(scenario, size, calibrated=call != "transfer")
+        await_calm(run)
         answer = run.client.call(
             call,
             length_s=sum(spec.length_s for spec in specs) + more_s,

@@ -1,0 +1,139 @@
+"""What others take of the pollers' processors: it marks results, and discards nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.agent import FakeAgent, machine_with_others
+from tests.runner.support import NDR, PRESET, Bench, configuration
+from vnetperf.analysis.disturbance import disturbing_share
+from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
+from vnetperf.analysis.results_from_log import derive
+from vnetperf.model.preset import Preset
+from vnetperf.model.result import Result, RunResults, ScenarioFacts
+from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
+from vnetperf.model.trial import TrialResult
+from vnetperf.results.log import LOG_NAME, read_log
+from vnetperf.results.records import TransfersRecord
+from vnetperf.results.sharing import emulated_guests
+
+
+def measured(
+    folder: Path, others: Callable[[int], float], preset: Preset = PRESET
+) -> tuple[RunResults, Result]:
+    """A search while others take a share of the tester's processor, by the number of the trial."""
+    folder.mkdir()
+
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        return result.model_copy(update=machine_with_others(others(number)))
+
+    bench = Bench(folder, FakeAgent(spoil=spoil), configuration(preset))
+    bench.throughput()
+    bench.run.close()
+    results = derive(read_log(folder / LOG_NAME))
+    return results, results.results[0]
+
+
+def test_a_search_beside_others_is_irregular_and_says_by_how_much(tmp_path: Path) -> None:
+    _, calm = measured(tmp_path / "calm", lambda _: 0.0)
+    results, busy = measured(tmp_path / "busy", lambda number: 0.28 if number > 1 else 0.0)
+    for goal, beside in zip(calm.goals, busy.goals, strict=True):
+        assert goal.regular
+        assert not beside.regular
+        assert beside.reason.startswith(
+            "others took 0.28 of a processor that the pollers run on in 9"
+        )
+        assert beside.reason.endswith("% of its trials")
+        # All trials count: the bounds are those of the same trials.
+        assert beside.lower_bound_fps == goal.lower_bound_fps
+        assert beside.upper_bound_fps == goal.upper_bound_fps
+    assert busy.discarded == 0
+    assert busy.trial_count == calm.trial_count
+    disturbed = [trial.disturbed for trial in results.trials]
+    assert disturbed[0] == ()
+    assert all("others took 0.28" in one[0] for one in disturbed[1:])
+    assert any("trials were run on a disturbed machine" in text for text in results.warnings)
+
+
+def test_the_smallest_width_says_what_matters(tmp_path: Path) -> None:
+    assert disturbing_share(()) == 0.05
+    for width, regular in ((0.02, False), (0.1, True)):
+        preset = PRESET.model_copy(update={"goals": (replace(NDR, width=width),)})
+        assert disturbing_share(preset.goals) == width
+        _, result = measured(tmp_path / f"{width}", lambda _: 0.06, preset)
+        assert result.goals[0].regular is regular
+
+
+def test_one_disturbed_trial_of_many_marks_itself_alone(tmp_path: Path) -> None:
+    results, result = measured(tmp_path / "run", lambda number: 0.2 if number == 3 else 0.0)
+    assert all(goal.regular for goal in result.goals)
+    assert [trial.number for trial in results.trials if trial.disturbed] == [3]
+
+
+def test_another_goal_of_the_same_trials_is_as_irregular(tmp_path: Path) -> None:
+    measured(tmp_path / "run", lambda _: 0.5)
+    records = read_log(tmp_path / "run" / LOG_NAME)
+    (result,) = answer_goals(records, [WantedGoal(name="mine", loss_ratio=0.2)]).results.results
+    (mine,) = (goal for goal in result.goals if goal.name == "mine")
+    assert "others took 0.50 of a processor" in mine.reason
+
+
+def test_a_transfer_is_judged_by_the_same_share(tmp_path: Path) -> None:
+    measured(tmp_path / "run", lambda _: 0.0)
+    spec = TransferSpec(kind="TCP_STREAM", duration_s=1)
+    taken = [Transfer(spec=spec, others=share) for share in (0.01, 0.12)]
+    moved = Transfers(scenario="pvp_dpdk,endpoints", transfers=(taken[0],))
+    for one, disturbed in zip(taken, (False, True), strict=True):
+        records = [*read_log(tmp_path / "run" / LOG_NAME)]
+        result = moved.model_copy(update={"transfers": (one,)})
+        results = derive([*records[:-1], TransfersRecord(result=result), records[-1]])
+        assert bool(results.transfers[0].transfers[0].disturbed) is disturbed
+        named = [w for w in results.warnings if w.startswith("pvp_dpdk,endpoints, TCP_STREAM")]
+        assert [w.split(": ")[1] for w in named] == [
+            "others took 12.0% of the processors that its programs and the pollers run on"
+        ] * disturbed
+
+
+def test_trials_that_do_not_tell_who_ran_mark_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    bench = Bench(folder, FakeAgent(), configuration())
+    bench.throughput()
+    bench.run.close()
+    assert all(goal.regular for goal in derive(read_log(folder / LOG_NAME)).results[0].goals)
+
+
+@pytest.mark.parametrize(
+    ("facts", "names"),
+    [
+        ({}, []),
+        ({"vnfs": [{"acceleration": "kvm"}, {"launcher": "container"}]}, []),
+        ({"vnfs": [{"acceleration": "none: no /dev/kvm"}]}, ["vnf0"]),
+        (
+            {
+                "vnfs": [{"acceleration": "none"}],
+                "hosts": {"east": {"vnfs": [{"acceleration": "none"}]}, "west": {}},
+            },
+            ["east:vnf0"],
+        ),
+    ],
+)
+def test_guests_without_kvm_are_named(facts: dict[str, object], names: list[str]) -> None:
+    assert emulated_guests(facts) == names
+
+
+def test_an_emulated_guest_is_a_warning(tmp_path: Path) -> None:
+    class Emulated(FakeAgent):
+        def deploy(self, plan: object) -> ScenarioFacts:
+            found = super().deploy(plan)  # type: ignore[arg-type]
+            return found.model_copy(update={"facts": {"vnfs": [{"acceleration": "none"}]}})
+
+    bench = Bench(tmp_path, Emulated(), configuration())
+    bench.throughput()
+    bench.run.close()
+    warnings = derive(read_log(tmp_path / LOG_NAME)).warnings
+    assert any("emulated guests: vnf0 without KVM" in text for text in warnings)

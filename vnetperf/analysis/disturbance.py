@@ -1,0 +1,84 @@
+"""What others took of the processors of a deployment's pollers while it was measured.
+
+It marks a result and discards nothing: trials of a disturbed machine count, since a choice among
+them would be one among results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from vnetperf.model.machine_load import DISTURBING_SHARE, TakenTime
+from vnetperf.model.parameters import SearchGoal
+from vnetperf.model.result import GoalResult
+from vnetperf.model.units import percent, significant
+from vnetperf.results.records import TrialRecord
+
+
+def disturbing_share(goals: Iterable[SearchGoal]) -> float:
+    """Share of a processor that matters when others take it: the smallest width of the goals."""
+    return min((goal.width for goal in goals), default=DISTURBING_SHARE)
+
+
+def taken_over(trials: Iterable[TrialRecord]) -> dict[str, list[TakenTime]]:
+    """What others took in each trial, by host; "" for the tester's."""
+    found: dict[str, list[TakenTime]] = {}
+    for trial in trials:
+        for host, taken in trial.result.taken.items():
+            found.setdefault(host, []).append(taken)
+    return found
+
+
+def disturbance_of(trials: Sequence[TrialRecord], limit: float) -> str:
+    """What of its trials together keeps a search from being regular, in words; ""."""
+    found = []
+    for host, each in taken_over(trials).items():
+        whole, where = sum(each, TakenTime()), f"on host {host} " if host else ""
+        if whole.exceeds(limit):
+            above = [one for one in each if (one.others or 0.0) > limit] or each
+            most = significant(sum(above, TakenTime()).others or 0.0, 2)
+            found.append(
+                f"{where}others took {most} of a processor that the pollers run on in "
+                f"{percent(len(above) / len(each), 2)} of its trials"
+            )
+        if whole.stolen is not None and whole.stolen > limit:
+            found.append(f"{where}a hypervisor took {percent(whole.stolen, 2)} of a processor")
+    return "; ".join(found)
+
+
+def marked(
+    goals: Iterable[GoalResult], trials: Sequence[TrialRecord], limit: float
+) -> tuple[GoalResult, ...]:
+    """Results of a search, irregular where others took more than a share of its processors."""
+    why = disturbance_of(trials, limit)
+    if not why:
+        return tuple(goals)
+    return tuple(
+        goal.model_copy(
+            update={
+                "regular": False,
+                "reason": "; ".join(filter(None, (goal.reason.rstrip("."), why))),
+            }
+        )
+        for goal in goals
+    )
+
+
+def trial_warnings(trials: Sequence[TrialRecord], limit: float) -> list[str]:
+    """How many trials of a run were disturbed, and what a hypervisor took over all of them."""
+    disturbed = [(t.number, texts) for t in trials if (texts := t.result.disturbed_by(limit))]
+    warnings = []
+    if disturbed:
+        number, texts = disturbed[0]
+        warnings.append(
+            f"{len(disturbed)} of {len(trials)} trials were run on a disturbed machine "
+            f"(trial {number}: {'; '.join(texts)})"
+        )
+    for host, each in taken_over(trials).items():
+        stolen = sum(each, TakenTime()).stolen
+        if stolen is not None and stolen > limit:
+            where = f"host {host}: " if host else ""
+            warnings.append(
+                f"{where}a hypervisor took {percent(stolen, 2)} of a processor in trials"
+            )
+    return warnings
