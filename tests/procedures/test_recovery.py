@@ -165,6 +165,15 @@ def test_the_loads_are_those_of_the_clause() -> None:
     assert found.throughput_fps == 200_000
 
 
+def test_the_overload_is_above_what_any_round_found_to_be_too_much() -> None:
+    """110 % of the least lower bound of several rounds may be carried."""
+    ranged = KNOWN.model_copy(update={"upper_fps": 1.4 * THROUGHPUT})
+    procedure = recovery(inputs(RECOVERY, throughput=ranged))
+    assert next(procedure).load_fps == pytest.approx(1.1 * 1.4 * THROUGHPUT)
+    procedure = recovery(inputs(RECOVERY, throughput=KNOWN))
+    assert next(procedure).load_fps == pytest.approx(1.1 * THROUGHPUT)
+
+
 def test_an_overload_that_cannot_be_offered_is_said() -> None:
     dut = OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2)])
     found = recovered(dut, ceiling_fps=105_000.0)
