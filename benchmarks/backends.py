@@ -65,7 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--deployment", default="phy2phy")
-    parser.add_argument("--preset", default="smoke")
+    parser.add_argument("--preset", default="quick")
     parser.add_argument("--frame-size", type=int, default=64)
     parser.add_argument("--wire", default="auto")
     parser.add_argument("vswitches", nargs="*")
@@ -78,7 +78,8 @@ def main() -> None:
                 records = measure(
                     folder,
                     *("-k", f"{arguments.deployment}_{vswitch.name}", f"--wire={arguments.wire}"),
-                    *(f"--preset={arguments.preset}", f"--frame-sizes={arguments.frame_size}"),
+                    *(f"--preset={arguments.preset}", "--tests=throughput"),
+                    f"--frame-sizes={arguments.frame_size}",
                 )
                 if any(r["type"] == "scenario" for r in records):
                     vswitch.add(folder, records)

@@ -91,7 +91,7 @@ def test_show_config_tells_values_and_sources(
     assert found["preset:benchmark"]["value"] is False
     assert str(found["preset:benchmark"]["source"]).endswith("conf/presets/smoke.toml")
     assert found["testbed:cores.policy"]["value"] == "auto"
-    assert found["preset:trial.offered_tolerance"]["source"] == "default"
+    assert found["preset:trial.repeats_when_limited"]["source"] == "default"
     found = shown(capsys, "--traffic", "imix")
     assert found["preset:frame_sizes"] == {"value": [362], "source": "command line"}
 

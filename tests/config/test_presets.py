@@ -10,6 +10,8 @@ from vnetperf import config
 from vnetperf.config.settings import parse_seconds
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.preset import Preset
+from vnetperf.model.trial import DirectionCounts, TrialResult, Verdict
+from vnetperf.runner.verdict import judge
 
 NAMES = config.available("presets")
 ZERO = '[[goals]]\nname = "ndr"\n'
@@ -49,6 +51,19 @@ def test_smoke_measures_the_throughput_alone_and_in_the_same_time_as_ever() -> N
     smoke = shipped("smoke")
     assert smoke.tests == ("throughput",)
     assert (smoke.max_trial_seconds, smoke.frame_sizes) == (10, (64, 1518))
+
+
+def test_smoke_takes_a_load_that_a_busy_machine_offers_all_but_a_few_percent_of() -> None:
+    offered = {"sent": 9_600, "unsent": 400, "intended": 10_000, "refused": 0, "received": 9_600}
+    counts = DirectionCounts.model_validate({"direction": 0, "tx_seconds": 1.0, **offered})
+    verdicts = {}
+    for name in ("smoke", "quick"):
+        preset = shipped(name)
+        ratios = [goal.loss_ratio for goal in preset.goals]
+        verdicts[name], _ = judge(
+            TrialResult(directions=(counts,)), preset.trial.offered_tolerance, ratios
+        )
+    assert verdicts == {"smoke": Verdict.VALID, "quick": Verdict.GENERATOR_LIMITED}
 
 
 def test_quick_runs_all_six_tests_and_the_long_ones_at_one_size() -> None:
