@@ -192,7 +192,7 @@ class GoalResult(Frozen):
         conditional_throughput_fps: RFC 9971 conditional throughput, aggregate frames/s.
         per_direction: The same for each direction.
         regular: True when both bounds exist, lie within the goal width, and were not contradicted
-            by their confirmation.
+            by their confirmation, and others took less than the width of the pollers' processors.
         qualifier: "at least" when the maximum load met the goal, or the generator offered no more
             than about the lower bound; "at most" when the minimum load failed.
         reason: Why the result is irregular; "" when it is regular.
