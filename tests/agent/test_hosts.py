@@ -961,6 +961,42 @@ def test_no_way_through_after_a_reset_is_its_failure(what: str, hosts: HostsClie
     assert "still no way through: vSwitch to phy2" in event.failure
 
 
+def test_hosts_that_send_nothing_are_watched_together(hosts: HostsClient) -> None:
+    hosts.deploy(plan(hosts))
+    busy = MachineLoad(throttled=1, boot="west's")
+    for host, machine in (("east", MachineLoad(boot="east's")), ("west", busy)):
+        watched = TrialResult(directions=(), machine=machine, collected_s=1.0)
+        FakeHost.answers[host, "end_watch"] = watched.model_dump(mode="json")
+    found = hosts.watch(0.0)
+    assert {*found.taken} == {"east", "west"}
+    assert found.disturbed_by(0.05) == ("host west: processors were throttled 1 times",)
+    FakeHost.answers["west", "begin_watch"] = "its switch has ended"
+    assert "host west: its switch has ended" in hosts.watch(0.0).failure
+
+
+def test_hosts_on_one_machine_are_none_of_each_others_others() -> None:
+    """Namespaces of one machine share its processors, and have one boot of its kernel."""
+
+    def of(role: str, boot: str) -> TrialResult:
+        load = ProcessorLoad(
+            cpu=1, user=1.0, system=0.0, irq=0.0, softirq=0.0, guest=0.0, steal=0.0, idle=0.0
+        )
+        machine = MachineLoad(by_processor=(load,), interrupts_apart=True, boot=boot)
+        thread = ThreadLoad(
+            role=role, thread="w", cpu=1, user=0.5, system=0.0, run_s=0.5, watched_s=1.0
+        )
+        more = {"machine": machine, "threads": (thread,), "collected_s": 1.0}
+        return counts("phy0").model_copy(update=more)
+
+    together = merge_counts(of("tester", "same"), {"west": of("pmd", "same")})
+    assert {host: taken.others() for host, taken in together.taken.items()} == {"": 0.0}
+    apart = merge_counts(of("tester", "one"), {"west": of("pmd", "other")})
+    assert {host: taken.others() for host, taken in apart.taken.items()} == {"": 0.5, "west": 0.5}
+    # An older log does not tell which of the two it was.
+    unknown = merge_counts(of("tester", ""), {"west": of("pmd", "")})
+    assert {taken.others() for taken in unknown.taken.values()} == {None}
+
+
 def test_each_host_has_its_machine_and_its_meters() -> None:
     def of(steal: float) -> TrialResult:
         load = ProcessorLoad(

@@ -638,7 +638,7 @@ def test_late_frames_mark_the_trial_that_counted_them_as_lost(tmp_path: Path) ->
 def test_a_disturbed_trial_is_reported_and_stays_valid(tmp_path: Path) -> None:
     def spoil(number: int, result: TrialResult) -> TrialResult:
         machine = MachineLoad(steal=0.2 if number == 2 else 0.0)
-        return result.model_copy(update={"machine": machine})
+        return result.model_copy(update={"machine": machine, "collected_s": 1.0})
 
     bench = Bench(tmp_path, FakeAgent(spoil=spoil))
     assert bench.throughput().goals[0].regular

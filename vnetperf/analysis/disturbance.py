@@ -16,7 +16,7 @@ from vnetperf.results.records import TrialRecord
 
 
 def disturbing_share(goals: Iterable[SearchGoal]) -> float:
-    """Share of a processor that matters when others take it: the smallest width of the goals."""
+    """What matters when others take it, in processors: the smallest width of the goals."""
     return min((goal.width for goal in goals), default=DISTURBING_SHARE)
 
 
@@ -35,10 +35,11 @@ def disturbance_of(trials: Sequence[TrialRecord], limit: float) -> str:
     for host, each in taken_over(trials).items():
         whole, where = sum(each, TakenTime()), f"on host {host} " if host else ""
         if whole.exceeds(limit):
-            above = [one for one in each if (one.others or 0.0) > limit] or each
-            most = significant(sum(above, TakenTime()).others or 0.0, 2)
+            least = limit / 2
+            above = [one for one in each if (one.others(least) or 0.0) > limit] or each
+            took = significant(sum(above, TakenTime()).others(least) or 0.0, 2)
             found.append(
-                f"{where}others took {most} of a processor that the pollers run on in "
+                f"{where}others took {took} processors on those of the pollers in "
                 f"{percent(len(above) / len(each), 2)} of its trials"
             )
         if whole.stolen is not None and whole.stolen > limit:
@@ -49,7 +50,7 @@ def disturbance_of(trials: Sequence[TrialRecord], limit: float) -> str:
 def marked(
     goals: Iterable[GoalResult], trials: Sequence[TrialRecord], limit: float
 ) -> tuple[GoalResult, ...]:
-    """Results of a search, irregular where others took more than a share of its processors."""
+    """Results of a search, irregular where others took more than a limit of its processors."""
     why = disturbance_of(trials, limit)
     if not why:
         return tuple(goals)

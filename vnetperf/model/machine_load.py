@@ -187,8 +187,8 @@ class DatapathWork(Frozen):
 #: From these on the machine is disturbed: ratio of times of a cache line, change of the frequency.
 DISTURBING_LINE = 1.5
 DISTURBING_FREQUENCY = 0.05
-#: And the share of a processor that others or a hypervisor take, where no search has a goal whose
-#: width would say what matters.
+#: And what others or a hypervisor take, in processors, where no search has a goal whose width would
+#: say what matters.
 DISTURBING_SHARE = 0.05
 #: Times of processors come in ticks of this length (USER_HZ), seconds; and fewest ticks by which a
 #: hypervisor is judged: one tick of a short trial is a large share of it.
@@ -228,19 +228,18 @@ class TakenTime:
         """How long the processors were watched, seconds."""
         return max((one.watched_s for one in self.processors.values()), default=0.0)
 
-    @property
-    def others(self) -> float | None:
-        """Share that others took of the processor that they took most of; None: not known.
+    def others(self, least: float = 0.0) -> float | None:
+        """Processors that others took, of which one may be a part; None: not known.
 
-        No more than they took of all of them together: a thread that the kernel moved counts where
-        it ran last.
+        Only of processors of which they took a share of `least` or more: of many, what the kernel
+        does on each adds up to nothing that matters to any. No more than they took of all of them
+        together: a thread that the kernel moved counts where it ran last.
         """
         known = [one for one in self.processors.values() if one.others_s is not None]
         if not known or not all(one.watched_s for one in known):
             return None
-        most = max((one.others_s or 0.0) / one.watched_s for one in known)
-        whole = sum(one.others_s or 0.0 for one in known) / self.watched_s
-        return max(0.0, min(most, whole))
+        shares = [(one.others_s or 0.0) / one.watched_s for one in known]
+        return max(0.0, min(sum(share for share in shares if share >= least), sum(shares)))
 
     @property
     def stolen(self) -> float | None:
@@ -250,15 +249,17 @@ class TakenTime:
         return max(one.stolen_s / one.watched_s for one in self.processors.values())
 
     def exceeds(self, limit: float) -> bool:
-        """Whether others took more than a share, by more than a tick may be wrong."""
-        others = self.others
+        """Whether others took more than a limit, by more than a tick may be wrong."""
+        others = self.others(limit / 2)
         return others is not None and others > limit + TICK_S / self.watched_s
 
     def texts(self, limit: float) -> tuple[str, ...]:
-        """What was taken beyond a share, in words; empty: nothing, or not known."""
+        """What was taken beyond a limit, in words; empty: nothing, or not known."""
         found = []
         if self.exceeds(limit):
-            found.append(f"others took {self.others:.2f} of a processor that the pollers run on")
+            found.append(
+                f"others took {self.others(limit / 2):.2g} processors on those of the pollers"
+            )
         if self.stolen is not None and self.stolen > limit:
             found.append(f"a hypervisor took {self.stolen:.1%} of a processor")
         return tuple(found)

@@ -232,8 +232,8 @@ class GoalResult(Frozen):
         upper_bound_load_fps: See there.
         conditional_throughput_fps: RFC 9971 conditional throughput, aggregate frames/s.
         per_direction: The same for each direction.
-        regular: True when both bounds exist and lie within the goal width, in each round (RFC
-            9971).
+        regular: True when both bounds exist and lie within the goal width (RFC 9971), and others
+            took less than the width of the pollers' processors, in each round.
         qualifier: "at least" when the maximum load met the goal, or the generator offered no more
             than about the lower bound; "at most" when the minimum load failed.
         reason: Why the result is irregular, or not repeatable; "" when it is neither.

@@ -836,8 +836,8 @@ class TrialResult(Frozen):
         """What disturbed machine or tester during the trial, in words; empty: nothing known.
 
         Args:
-            limit: Share of a processor from which on it matters who takes it, 0..1: the smallest
-                width of a goal that is searched for.
+            limit: What others may take, in processors, and a hypervisor of one, before it matters:
+                the smallest width of a goal that is searched for.
         """
         taken = self.taken
         of_machines = (
