@@ -38,7 +38,8 @@ def without_numbers(goals: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Goals of results.json without the numbers of their trials."""
     found = []
     for goal in goals:
-        found.append({k: value for k, value in goal.items() if k != "trials_at_lower_bound"})
+        own = ("trials_at_lower_bound", "trial")
+        found.append({key: value for key, value in goal.items() if key not in own})
     return found
 
 
