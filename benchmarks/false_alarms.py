@@ -1,7 +1,7 @@
 """How often `vnetperf compare` and `trend` find a change without a cause, and how often with one.
 
 Run ``python -m benchmarks.false_alarms [--runs COMPARISONS]``: 300 of each kind by default, some
-minutes on two cores. Both sides are simulated DUTs, searched and confirmed as the presets quick and
+minutes on two cores. Both sides are simulated DUTs, searched as the presets quick and
 mlr-csit do: one main number a comparison (64 octets, the first goal), and six (three frame sizes,
 two goals). Each run has a capacity of its own, around the side's, each deployment one around its
 run's, and each trial one around that (1 % or 2 %). A/A: both sides have one capacity, and every

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
 
@@ -58,7 +59,40 @@ def expected(**bounds: object) -> Expectation:
 
 
 def met(quantity: Metric, base: Metric | None = None, **bounds: object) -> bool | None:
+    if bounds.get("certain"):
+        quantity, base = twice(quantity), None if base is None else twice(base)
     return judge_metric(expected(**bounds), quantity, "file: expect.0", base).met
+
+
+def twice(quantity: Metric) -> Metric:
+    """The same number of two deployments: nothing is certain of one."""
+    found = quantity.measured
+    if quantity.over is not None or found is None or quantity.repeats:
+        return quantity
+    high = found.high if isfinite(found.high) else None
+    each = tuple(Observation(round=n, value=None, low=found.low, high=high) for n in (1, 2))
+    over = RepeatedNumber(label=quantity.label, unit=quantity.unit, observations=each)
+    return replace(quantity, over=over)
+
+
+def test_nothing_is_certain_of_one_deployment() -> None:
+    judged = judge_metric(expected(at_least=1.0, certain=True), number(5.0, 5.0, 5.0), "f")
+    assert judged.met is False
+    assert "not certain, it is of one deployment" in judged.text
+    assert met(number(5.0, 5.0, 5.0), at_least=1.0, certain=True)
+
+
+@pytest.mark.parametrize("mark", ["irregular", "not repeatable"])
+def test_a_doubtful_number_is_not_judged_across_a_bound(mark: str) -> None:
+    found = number(1.0e6, 0.8e6, 1.2e6, qualifiers=(mark,))
+    for bounds in ({"at_least": 0.9e6}, {"at_most": 1.1e6}):
+        judged = judge_metric(expected(**bounds), found, "f")
+        assert judged.met is False
+        assert f"not judged: it is {mark}, and what it leaves open reaches across" in judged.text
+    assert met(found, at_least=0.7e6)
+    assert met(found, at_most=1.3e6)
+    if mark == "irregular":  # a range has no number that could be judged
+        assert met(found, at_least=0.9e6, irregular="allow")
 
 
 @given(RATES, RATES, RATES)
@@ -306,6 +340,8 @@ def test_a_transfer_that_failed_is_no_number_that_was_not_looked_for(
     once = Deployments(planned=1, attempted=1, measured=0, failures={1: "no route"})
     other = failed.model_copy(update={"deployments": once})
     run = transfers(run, instances=instances, ovs=2e9).model_copy(update={"results": (other,)})
+    text = (tmp_path / "e.toml").read_text()
+    (tmp_path / "e.toml").write_text(text.replace("certain = true\n", ""))
     judged = Expectations.load(tmp_path / "e.toml").of_run(run)
     assert sorted(one.met for one in judged) == [False, True]
 

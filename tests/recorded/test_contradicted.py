@@ -62,7 +62,6 @@ def test_no_contradicted_bound_is_published_again(
     (now,) = (
         g for g in goals_of(by_round(records(name, folder))[deployment], size) if g.name == goal
     )
-    assert now.repeatable is not True
     if now.regular:
         assert now.lower_bound_fps is not None
         assert now.lower_bound_fps < 0.99 * then
@@ -86,6 +85,7 @@ def test_most_of_the_time_at_each_lower_bound_kept_to_its_goal(name: str, folder
                     and same_load(t.spec.load_fps, load)
                     and t.spec.duration_s >= goal.final_trial_s
                 ]
+                assert there or not load
                 lost = [
                     t.spec.duration_s
                     for t in there

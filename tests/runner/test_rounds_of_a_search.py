@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,15 @@ from vnetperf.model.errors import DutError
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Result
 from vnetperf.model.trial import TrialResult
+from vnetperf.report.goal_text import qualified_rate
 from vnetperf.results.log import read_log
-from vnetperf.results.records import NotMeasuredRecord, SearchEndRecord, SearchRecord
+from vnetperf.results.metrics import compared_metrics_of
+from vnetperf.results.records import (
+    BeginRecord,
+    NotMeasuredRecord,
+    SearchEndRecord,
+    SearchRecord,
+)
 from vnetperf.runner.run import NoProgress
 from vnetperf.testing.sim import SimulatedDut
 
@@ -179,3 +187,91 @@ def test_a_round_that_no_load_met_has_no_further_one(tmp_path: Path) -> None:
     assert len(goal.rounds) == 2
     assert goal.repeatable is False
     assert goal.least_fps is None
+
+
+def test_a_round_in_which_one_of_two_goals_has_no_bound_is_the_last(tmp_path: Path) -> None:
+    """At which load would that goal's next search begin?"""
+    loose = replace(MAJORITY, name="loose", loss_ratio=0.9)
+    bench = Bench(
+        tmp_path, FakeAgent(duts=duts(700e3)), configuration(preset(goals=(MAJORITY, loose)))
+    )
+    bench.run.progress = Turning(bench.agent, 700e3, 500.0)
+    strict, found = bench.throughput().goals
+    assert [len(goal.rounds) for goal in (strict, found)] == [3, 3]
+    assert strict.least_fps is None
+    bench.run.close()
+    (result,) = bench.derived().results
+    assert result.goals == (strict, found)
+
+
+class Killed(NoProgress):
+    """Its DUT dies once so many searches have ended."""
+
+    def __init__(self, agent: DyingAgent, after: int) -> None:
+        self.agent, self.left = agent, after
+
+    def round_ends(self, _: object) -> None:
+        self.left -= 1
+        self.agent.dies = self.left == 0
+
+
+def test_rounds_of_another_size_that_lack_some_are_no_result(tmp_path: Path) -> None:
+    agent = DyingAgent()
+    bench = Bench(tmp_path, agent, configuration(preset()))
+    bench.run.sizes_of = {"pvp_dpdk": (64, 1518)}
+    bench.run.progress = Killed(agent, after=2)  # 64, then 1518; the second of 64 dies
+    with pytest.raises(DutError, match="it died"):
+        bench.throughput()
+    with pytest.raises(DutError, match="it died"):
+        bench.throughput(1518)
+    bench.run.close()
+    assert [r.status for r in bench.derived().results] == ["not measured", "not measured"]
+
+
+def test_rounds_are_of_one_deployment(tmp_path: Path) -> None:
+    """What another size broke is deployed anew, and rounds begin again there."""
+    agent = DyingAgent()
+    bench = Bench(tmp_path, agent, configuration(preset()))
+    bench.run.sizes_of = {"pvp_dpdk": (64, 1518)}
+
+    class Breaking(NoProgress):
+        ended = 0
+
+        def round_ends(self, _: object) -> None:
+            self.ended += 1
+            agent.dies = self.ended == 1
+
+        def test_begins(self, test: BeginRecord) -> None:
+            if test.frame_size == 64:
+                agent.dies = False
+
+    bench.run.progress = Breaking()
+    found = bench.throughput()
+    (goal,) = found.goals
+    assert [one.round for one in goal.rounds] == [1, 2, 3]
+    bench.run.close()
+    held = [s for s in searches_of(read_log(bench.path)) if s.final and s.begin.frame_size == 64]
+    assert len(held) == 3
+    assert len({number for search in held for number in search.deployments}) == 1
+    assert found in bench.derived().results
+
+
+def test_what_ended_at_the_generators_limit_is_a_range_as_well(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(duts=duts(700e3)), configuration(preset()))
+    bench.run.progress = Turning(bench.agent, 720e3, 9e6, 9e6, 9e6)
+    result = bench.throughput()
+    (goal,) = result.goals
+    assert (goal.repeatable, goal.most_fps) == (False, None)
+    assert qualified_rate(goal).endswith(" or more")
+    metric = next(m for m in compared_metrics_of(result) if m.main)
+    assert metric.measured is not None
+    assert (metric.measured.value, metric.measured.high) == (None, inf)
+
+
+def test_the_round_that_is_shown_is_the_one_whose_trials_are(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(duts=duts(700e3)), configuration(preset()))
+    result = bench.throughput()
+    (goal,) = result.goals
+    shown = next(s for s in searches_of(read_log(bench.path)) if s.begin.search == result.search)
+    assert goal.search == result.search
+    assert goal.trial in [t.number for t in shown.trials]

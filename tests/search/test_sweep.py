@@ -44,12 +44,13 @@ def test_the_search_goes_on_below_a_load_that_is_not_carried(
 
 def test_one_trial_that_loses_is_no_upper_bound_where_most_must() -> None:
     """Each load of the sweep is seen once; one at which a trial loses is classified like others."""
-    dut = SimulatedDut(5e6, low_capacity_fps=1e5, low_probability=0.1, seed=3)
+    dut = SimulatedDut(5e6, low_capacity_fps=1e5, low_probability=0.2, seed=7)
     outcome, log = run(make_search("mlr", [MAJORITY], SWEPT), dut)
     (found,) = outcome.results
     assert found.regular
     swept = [t for t in log if t.request.phase == "sweep"]
     lossy = {t.load_fps for t in swept if t.loss_ratio}
+    assert lossy
     for load in lossy:
         assert sum(t.duration_s for t in swept if t.load_fps == load) > SweepInputs().trial_s
 
@@ -67,6 +68,23 @@ def test_what_cannot_be_decided_below_within_the_budget_is_irregular() -> None:
     assert whole.results[0].regular
     assert not found.regular
     assert "below the lower bound, lost more than the goal allows" in found.reason
+
+
+@pytest.mark.parametrize("algorithm", ["mlr", "binary", "tst009"])
+def test_a_budget_that_ends_before_the_loads_below_are_known_is_irregular(algorithm: str) -> None:
+    limits = replace(STEPPED, sweep=SweepInputs())
+    _, log = run(make_search(algorithm, [MAJORITY], limits), SimulatedDut(5e6))
+    first = next(n for n, t in enumerate(log) if t.request.phase == "sweep")
+    budget = sum(t.duration_s for t in log[: first + 1])
+    cut, _ = run(
+        make_search(algorithm, [MAJORITY], replace(limits, max_trial_seconds=budget)),
+        SimulatedDut(5e6),
+    )
+    (found,) = cut.results
+    assert found.relevant_lower_bound is not None
+    assert found.relevant_upper_bound is not None
+    assert not found.regular
+    assert "loads below the lower bound were not all tried" in found.reason
 
 
 def test_a_dut_is_warm_when_two_seconds_agree() -> None:

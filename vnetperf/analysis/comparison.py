@@ -250,7 +250,7 @@ class UngatedNumber:
     name: str  # "pvp_dpdk, throughput, 64, ndr"
     why: str  # What it lacks
     #: Whether the first side has enough deployments with it, and those of the second gave none, or
-    #: an unstable one, more often than by chance, all numbers considered (Holm).
+    #: one that is not repeatable, more often than by chance, all numbers considered (Holm).
     lost: bool
     #: Deployments of each side with which a gate could judge it, were it the only number that B
     #: lacks; None: more than 100, or not known.
@@ -404,7 +404,7 @@ class _MainNumber:
     name: str  # "pvp_dpdk, throughput, 64, ndr"
     row: ComparisonRow | None  # What was compared; None: nothing
     stable: tuple[int, int]  # Deployments of each side with a number that comes again
-    #: Observations of each side that gave none, or an unstable one.
+    #: Observations of each side that gave none, or one that is not repeatable.
     broken: tuple[Occurrences, Occurrences]
 
 
@@ -434,7 +434,7 @@ def _main_numbers(
 
 
 def _broken(known: MetricsByKey, key: Key, *, by_run: bool) -> Occurrences:
-    """Deployments that gave no number, or an unstable one; runs most of whose deployments did."""
+    """Deployments that gave no number, or none that repeats; runs most of whose deployments did."""
     observations: dict[Deployment, list[bool]] = {}
     for (run, number), metric in _attempts(known, key).items():
         if metric.main or metric.measured is not None:

@@ -138,7 +138,8 @@ def _conclusions(
     last = next((one for one in final if one.begin.search == result.search), final[-1])
     sentences = []
     for goal in result.goals:
-        sentences += _of_goal(goal, last)
+        of = next((one for one in final if one.begin.search == goal.search), last)
+        sentences += _of_goal(goal, of)
     known = last.begin.inputs if isinstance(last.begin, ProcedureRecord) else {}
     throughput = known.get("throughput")
     if throughput:
@@ -173,7 +174,7 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
             sentences.append(f"{goal.name}: no {word} bound: {goal.reason or 'none was needed'}")
             continue
         trials = ", ".join(
-            f"trial {t.number} ({t.spec.duration_s:g} s, {100 * t.result.worst_loss_ratio():.4g} %)"
+            f"trial {t.number} ({t.spec.duration_s:g} s, {outcome_of(t).loss})"
             for t in trials_at(load / n, logged)
             if is_valid(t) and outcome_of(t).loss.decides(goal.loss_ratio)
         )

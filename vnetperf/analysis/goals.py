@@ -383,6 +383,7 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         latency=latency_of(there, begin.ends),
         latency_range_ns=latency_range_of(there, begin.ends),
         trial=middle.number if middle is not None else 0,
+        search=begin.search,
         loss_at_lower_bound=loss_at(there),
         loss_free_fps=_times(loss_free_load(logged.trials, goal.duration_sum_s), n),
         trials_at_lower_bound=tuple(t.number for t in there),
@@ -474,6 +475,14 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
     width, missing = found.relative_width, None
     if found.at_least:
         found = replace(found, reason="the maximum load is carried: the limit is not the DUT's")
+    elif limits.sweep is not None and (
+        doubtful := history.doubtful(bounds.lower or 0, criterion, limits.tries)
+    ):
+        load = loads[doubtful[-1]]
+        count = ceil(goal.duration_sum_s / goal.final_trial_s)
+        why = "a trial there, below the lower bound, lost more than the goal allows"
+        missing = MissingTrials(load, goal.final_trial_s, count, why)
+        found = replace(found, reason=f"{found.reason}; missing: {missing}")
     elif width is not None and width <= goal.width:
         found = replace(found, regular=True)
     elif not found.at_most:

@@ -270,6 +270,15 @@ def _over_rounds(goal: GoalResult, measured: Mapping[int, Result], held: Deploym
         for n, other in same.items()
         if not other.regular and not other.qualifier
     ]
+    ranged = [n for n, other in same.items() if other.repeatable is False]
+    if ranged:
+        which = ", ".join(map(str, ranged))
+        why = f"the searches of {len(ranged)} of {len(same)} deployments ({which}) do not repeat"
+        regular = goal.regular and not reasons
+        reasons.append(why)
+        goal = goal.model_copy(update={"repeatable": False, "regular": regular})
+        if regular:
+            return goal.model_copy(update={"reason": why})
     if not reasons:
         return goal
     if goal.qualifier and goal.reason:

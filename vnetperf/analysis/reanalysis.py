@@ -116,12 +116,11 @@ def _with_goals(
             )
         limit = disturbing_share([goal])
         answers = {one.begin.round: answer_goal(one.begin, one, goal) for one in searches}
-        numbers = {one.begin.round: one.begin.search for one in searches}
         bounds = {
             one.begin.round: marked([answers[one.begin.round].result], one.trials, limit)[0]
             for one in searches
         }
-        found.append(published(bounds, numbers))
+        found.append(published(bounds, searches))
         for answer in answers.values():
             if answer.missing is not None:
                 missing.setdefault(goal.name, answer.missing)

@@ -15,7 +15,7 @@ from vnetperf.analysis.compliance import ledger_of
 from vnetperf.analysis.compliance.rfc2544 import constant_load
 from vnetperf.analysis.compliance.rfc8219 import transport
 from vnetperf.analysis.disturbance import disturbing_share, marked, trial_warnings
-from vnetperf.analysis.goals import goals_by_trials, goals_of, loss_at, loss_free_load
+from vnetperf.analysis.goals import goals_by_trials, goals_of
 from vnetperf.analysis.logged_tests import (
     Case,
     LoggedSearch,
@@ -38,7 +38,6 @@ from vnetperf.model.result import (
     ComparedVariant,
     ComparisonResult,
     FrameFaults,
-    GoalResult,
     LedgerEntry,
     Redaction,
     Result,
@@ -56,7 +55,7 @@ from vnetperf.model.scenario import (
     without_testbed,
 )
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
-from vnetperf.model.trial import TrialResult, Verdict, same_load
+from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.procedures import PROCEDURES, standard_test
 from vnetperf.procedures.cpu_load import cpu_by_role, mean_power
 from vnetperf.results.calibrations import calibration_warnings, merge_calibrations
@@ -759,6 +758,7 @@ def _trial_point(
         load_fps=trial.spec.load_fps,
         duration_s=seconds,
         loss_ratio=result.worst_loss_ratio() if has_number else None,
+        load_loss_ratio=result.load_loss(1.0).most if has_number else None,
         forwarded_fps=result.received / seconds if has_number else None,
         offered_ratio=sum(map(result.offered, result.directions)) / intended if intended else None,
         verdict=trial.verdict,
@@ -798,35 +798,18 @@ def result_of_rounds(rounds: Mapping[int, Result], searches: Sequence[LoggedSear
         searches: The searches, whose trials it counts.
     """
     measured = {n: result for n, result in rounds.items() if result.status == "measured"}
-    if len(measured) < 2:
-        return next(iter(measured.values()), list(rounds.values())[-1])
+    if not measured:
+        return list(rounds.values())[-1]
     trials = [trial for search in searches for trial in search.trials]
-    n = searches[0].begin.in_sum
-    goals = tuple(_over_all_trials(goal, trials, n) for goal in over_rounds(measured))
+    goals = over_rounds(measured, [s for s in searches if s.begin.round in measured])
     last = list(measured.values())[-1]
-    shown = goals[0].rounds[0].search
-    for one in goals[0].rounds:
-        if one.lower_bound_fps == goals[0].lower_bound_fps:
-            shown = one.search
     return last.model_copy(
         update={
             "goals": goals,
-            "search": shown,
+            "search": goals[0].search or last.search,
             "trial_seconds": sum(result.trial_seconds for result in rounds.values()),
             "wall_seconds": sum(result.wall_seconds for result in rounds.values()),
             **_figures_of(trials),
-        }
-    )
-
-
-def _over_all_trials(goal: GoalResult, trials: Sequence[TrialRecord], in_sum: float) -> GoalResult:
-    """What all rounds together show: the loss at the published load, and where there is none."""
-    load, free = goal.lower_bound_load_fps, loss_free_load(trials, goal.duration_sum_s)
-    there = [] if load is None else [t for t in trials if same_load(t.spec.load_fps, load / in_sum)]
-    return goal.model_copy(
-        update={
-            "loss_at_lower_bound": loss_at(there),
-            "loss_free_fps": None if free is None else free * in_sum,
         }
     )
 

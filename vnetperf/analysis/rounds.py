@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from vnetperf.analysis.logged_tests import LoggedSearch, LoggedTest
+from vnetperf.analysis.goals import loss_at, loss_free_load, trials_at
+from vnetperf.analysis.logged_tests import LoggedSearch, LoggedTest, is_valid
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import GoalResult, Result, RoundBounds
 from vnetperf.results.records import SearchRecord
@@ -23,17 +24,22 @@ def in_rounds(tests: Sequence[LoggedTest]) -> list[LoggedSearch]:
     found: dict[int, LoggedSearch] = {}
     for test in tests:
         if isinstance(test.begin, SearchRecord) and test.final:
+            if test.begin.round == 1:
+                found.clear()  # what was before was begun anew
             found[test.begin.round] = LoggedSearch(
                 test.begin, test.trials, test.end, test.deployments
             )
     return [found[number] for number in sorted(found)]
 
 
-def over_rounds(results: Mapping[int, Result]) -> tuple[GoalResult, ...]:
+def over_rounds(
+    results: Mapping[int, Result], searches: Sequence[LoggedSearch] = ()
+) -> tuple[GoalResult, ...]:
     """The goals of several rounds as they are published.
 
     Args:
         results: Round -> result of its search.
+        searches: The searches, in the same order; none where there is no log.
 
     Returns:
         One for each goal.
@@ -42,7 +48,6 @@ def over_rounds(results: Mapping[int, Result]) -> tuple[GoalResult, ...]:
     found = []
     for name in names:
         goals = {n: g for n, r in results.items() for g in r.goals if g.name == name}
-        searches = {n: results[n].search for n in goals}
         found.append(published(goals, searches))
     return tuple(found)
 
@@ -54,13 +59,16 @@ def is_repeatable(goals: Sequence[GoalResult]) -> bool:
     at a limit of load: those agree where all of them ended there.
     """
     limited = {goal.qualifier for goal in goals}
-    if limited != {""}:
-        return limited in ({"at least"}, {"at most"})
-    least, most = _least(goals), max((g.upper_bound_fps or 0.0 for g in goals), default=0.0)
-    if least is None or not all(goal.regular for goal in goals):
+    if limited == {"at most"}:
+        return True
+    least, width = _least(goals), goals[0].width
+    if limited == {"at least"}:
+        bounds = [goal.lower_bound_fps or 0.0 for goal in goals]
+    elif limited == {""} and all(goal.regular for goal in goals):
+        bounds = [goal.upper_bound_fps or 0.0 for goal in goals]
+    else:
         return False
-    width = goals[0].width
-    return most * (1.0 - width) ** 2 <= least
+    return least is not None and max(bounds) * (1.0 - width) ** 2 <= least
 
 
 def _least(goals: Sequence[GoalResult]) -> float | None:
@@ -69,21 +77,29 @@ def _least(goals: Sequence[GoalResult]) -> float | None:
     return min(known) if known and len(known) == len(lowers) else None
 
 
-def published(goals: Goals, searches: Mapping[int, int]) -> GoalResult:
+def published(goals: Goals, searches: Sequence[LoggedSearch] = ()) -> GoalResult:
     """What is published of a goal.
 
     Args:
         goals: Round -> what its search found.
-        searches: Round -> number of its search in the log.
+        searches: The searches, whose trials together tell the loss at the published load and the
+            loss-free load; none where there is no log.
 
     Returns:
         The goal as the round has it that is shown, with what all of them found.
     """
+    planned = max((one.begin.rounds for one in searches), default=1)
     if len(goals) == 1:
-        return next(iter(goals.values()))
+        (goal,) = goals.values()
+        if planned == 1 or goal.lower_bound_fps is None:
+            return goal
+        why = f"one of {planned} rounds was made: how it repeats is not known"
+        reason = "; ".join(filter(None, (goal.reason, why)))
+        return goal.model_copy(update={"repeatable": False, "reason": reason})
     order = sorted(goals, key=lambda number: goals[number].lower_bound_fps or 0.0)
-    shown = order[0] if not goals[order[0]].exceed_ratio else order[(len(order) - 1) // 2]
-    goal, repeatable = goals[shown], is_repeatable([*goals.values()])
+    is_least = not goals[order[0]].exceed_ratio or any(one.qualifier for one in goals.values())
+    goal = goals[order[0 if is_least else (len(order) - 1) // 2]]
+    repeatable = is_repeatable([*goals.values()])
     irregular = {n: one for n, one in goals.items() if not one.regular and not one.qualifier}
     limits = dict.fromkeys(one.reason for one in goals.values() if one.qualifier and one.reason)
     reasons = [f"round {n}: {one.reason}" for n, one in irregular.items()]
@@ -98,7 +114,7 @@ def published(goals: Goals, searches: Mapping[int, int]) -> GoalResult:
             "rounds": tuple(
                 RoundBounds(
                     round=number,
-                    search=searches[number],
+                    search=one.search,
                     lower_bound_fps=one.lower_bound_fps,
                     upper_bound_fps=one.upper_bound_fps,
                     lower_bound_load_fps=one.lower_bound_load_fps,
@@ -109,16 +125,29 @@ def published(goals: Goals, searches: Mapping[int, int]) -> GoalResult:
                 )
                 for number, one in goals.items()
             ),
+            **(_over_all_trials(goal, searches) if searches else {}),
         }
     )
+
+
+def _over_all_trials(goal: GoalResult, searches: Sequence[LoggedSearch]) -> dict[str, float | None]:
+    """What all rounds together show: the loss at the published load, and where there is none."""
+    load, n = goal.lower_bound_load_fps, searches[0].begin.in_sum
+    there = [t for one in searches for t in trials_at((load or 0.0) / n, one) if is_valid(t)]
+    free = loss_free_load([t for one in searches for t in one.trials], goal.duration_sum_s)
+    return {
+        "loss_at_lower_bound": loss_at(there),
+        "loss_free_fps": None if free is None else free * n,
+    }
 
 
 def _apart_text(goals: Goals) -> str:
     """Why rounds are not repeatable, in a sentence."""
     every = [*goals.values()]
-    if any(goal.qualifier for goal in every):
-        return "some rounds ended at a limit of load, and others below it"
-    least, most = _least(every), max(goal.upper_bound_fps or 0.0 for goal in every)
+    if len({goal.qualifier for goal in every}) > 1:
+        return "some rounds ended at a limit of load, and others did not"
+    bounds = [g.upper_bound_fps or g.lower_bound_fps or 0.0 for g in every]
+    least, most = _least(every), max(bounds)
     width = every[0].width
     apart = 1.0 - (least or 0.0) / most if most else 1.0
     return (
@@ -130,10 +159,12 @@ def _apart_text(goals: Goals) -> str:
 def wants_round(results: Sequence[Result], preset: Preset) -> bool:
     """Whether there is a further round after those that found some results.
 
-    There is none where a round has no lower bound: at which load would it begin?
+    There is none after one that has no lower bound: at which load would it begin?
     """
+    if any(goal.lower_bound_fps is None for r in results for goal in r.goals):
+        return False
     if len(results) < preset.rounds:
-        return all(goal.lower_bound_fps is not None for r in results for goal in r.goals)
+        return True
     if len(results) >= preset.most_rounds:
         return False
     goals = over_rounds(dict(enumerate(results, 1)))

@@ -51,7 +51,12 @@ class Expectation(Frozen):
     #: True to hold it against a stored run that differs in traffic, wire, options, machine or
     #: another key of comparability.
     across: bool = False
-    certain: bool = False  # True when the whole interval of the number must keep to the bounds
+    #: True when the whole interval of the number must keep to the bounds, over several deployments.
+    certain: bool = False
+    #: "allow" judges a throughput that is irregular or not repeatable by its number alone; else it
+    #: is not judged where what it leaves open reaches across a bound, which is no better than not
+    #: met.
+    irregular: Literal["refuse", "allow"] = "refuse"
     why: str = ""  # Added to the message when it is not met
 
     @model_validator(mode="after")
@@ -116,15 +121,40 @@ def judge_metric(
         number = _ratio(number, of)
         value = f"{value}, ratio {_ratio_text(number)}"
     is_limit = "at least" in found.marks
+    if expected.irregular != "allow" and (why := _why_unsure(expected, found, number, base)):
+        return Judgement(where, False, f"{name} is {value}, and not judged: {why}")
     failures = _failures(
         expected, number, is_limit=is_limit, relative=base is not None, unit=found.unit
     )
-    if expected.certain and found.partial:
+    if expected.certain and found.over is None:
+        failures.append("not certain, it is of one deployment (--repeat 3)")
+    elif expected.certain and found.partial:
         failures.append(f"not certain, {found.partial}")
     if not failures:
         return Judgement(where, True, f"{name} is {value}: {_bounds_text(expected, found, base)}")
     why = f"; {expected.why}" if expected.why else ""
     return Judgement(where, False, f"{name} is {value}: {' and '.join(failures)}{why}")
+
+
+#: Marks of a throughput whose number alone says too little.
+_UNSURE = ("irregular", "not repeatable")
+
+
+def _why_unsure(
+    expected: Expectation, found: Metric, number: Measurand, base: Metric | None
+) -> str:
+    """Why a doubtful number cannot be held against a bound: it may be on either side; ""."""
+    marks = [mark for mark in _UNSURE if mark in found.marks]
+    crossed = [
+        bound
+        for bound in (expected.at_least, expected.at_most)
+        if bound is not None and number.low < bound <= number.high
+    ]
+    if not marks or not crossed:
+        return ""
+    unit = "times it" if base is not None else ""
+    text = f"{crossed[0]:g} {unit}" if unit else _value_text(crossed[0], found.unit)
+    return f"it is {marks[0]}, and what it leaves open reaches across {text}"
 
 
 def mean_of_repeats(metric: Metric) -> tuple[Measurand, int]:

@@ -93,7 +93,7 @@ class TrendPoint:
 
     @property
     def is_broken(self) -> bool:
-        """Whether most of its rounds gave no number, or an unstable one."""
+        """Whether most of its rounds gave no number, or one that is not repeatable."""
         broken = len(self.failures) + sum(one.metric.is_range for one in self.rounds)
         return 2 * broken > len(self.failures) + len(self.rounds)
 
@@ -390,7 +390,7 @@ def worse_for_sure(found: Sequence[Trend]) -> list[Trend]:
 
 
 def lost_for_sure(found: Sequence[Trend]) -> list[Trend]:
-    """Numbers that the newest three runs or more have not, or unstable, and three before had.
+    """Numbers that the newest three runs or more have not, or not repeatable, and three before had.
 
     Only where that so many of the newest broke is no chance, all numbers that were followed
     considered, also those whose newest run has one: one that always breaks in every second run is

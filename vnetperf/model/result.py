@@ -258,6 +258,8 @@ class GoalResult(Frozen):
         datapath: What the vSwitch's threads counted by themselves in that trial.
         uncollected: Collector, or count of the generator, -> "not measured: why", where there was
             nothing to tell.
+        search: Number in the log of the search that it is of: with several rounds that of the one
+            that is shown; 0: not recorded.
         rounds: What each round found; empty where there was one.
         repeatable: Whether the largest upper bound of the rounds is within two widths of the least
             lower one; None where there was one.
@@ -293,6 +295,7 @@ class GoalResult(Frozen):
     turns: TesterTurns | None = None
     datapath: tuple[DatapathUse, ...] = ()
     uncollected: dict[str, str] = Field(default_factory=dict)
+    search: int = 0
     rounds: tuple[RoundBounds, ...] = ()
     repeatable: bool | None = None
 
@@ -720,6 +723,8 @@ class TrialPoint(Frozen):
         load_fps: Intended load per sending interface, frames/s.
         duration_s: Seconds.
         loss_ratio: Worse direction's loss ratio; None when there is no number.
+        load_loss_ratio: Loss ratio of all directions together, by which a search classifies; None
+            likewise, or not recorded.
         forwarded_fps: Aggregate forwarding rate, frames/s; None when there is no number.
         offered_ratio: Offered over intended frames.
         verdict: Verdict.
@@ -762,6 +767,7 @@ class TrialPoint(Frozen):
     cpu: tuple[RoleUse, ...] = ()
     watts: dict[str, float] = Field(default_factory=dict)
     search: int = 0
+    load_loss_ratio: float | None = None
 
 
 class Profile(Frozen):

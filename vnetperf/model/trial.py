@@ -93,8 +93,7 @@ def same_load(a: float, b: float) -> bool:
 
 #: What becomes of a trial that is no measurement because of the tester, after it was repeated in
 #: vain: "lower" begins the test anew with a lower maximum load, "fail" ends it, "count" takes the
-#: trial as it is, without repeating it. One that has a phase is never "lower", and ends a search
-#: with what it has found.
+#: trial as it is, without repeating it.
 WhenLimited = Literal["lower", "fail", "count"]
 
 

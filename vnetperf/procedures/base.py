@@ -20,8 +20,8 @@ class KnownThroughput(Frozen):
 
     # Largest load that met the goal, of several rounds the least, frames/s per interface
     load_fps: float
-    # Smallest load that was too much, of several rounds the largest, frames/s per interface; None:
-    # not recorded, or there is none
+    # The largest bound that was found, of all rounds: the smallest load that was too much, or where
+    # there is none the largest that was not; frames/s per interface; None: not recorded
     upper_fps: float | None = None
     search: int  # Number of the search that found it
     goal: str  # Its goal: the first one without loss, else the first one

@@ -226,8 +226,10 @@ def _notes(
     test, known = inputs.parameters, inputs.known
     notes = [known.note] if known.note else []
     if over < _wanted_fps(inputs):
+        is_range = (known.upper_fps or 0.0) > known.load_fps
+        of = "the largest load that its search found" if is_range else "the throughput"
         notes.append(
-            f"the overload is {over / known.load_fps:.0%} of the throughput, not "
+            f"the overload is {over / (_wanted_fps(inputs) / test.overload):.0%} of {of}, not "
             f"{test.overload:.0%}: limited by {inputs.ceiling_reason}"
         )
     idle = [one.number for one in found if not one.overloaded]

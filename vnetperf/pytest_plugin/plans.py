@@ -452,12 +452,14 @@ def _longest_search(preset: Preset, at: str) -> tuple[str, float]:
         trials = ceil(seconds / min(goal.initial_trial_s for goal in preset.goals))
         seconds = DurationEstimate(trials, seconds).wall_s(preset)
     most = max(preset.rounds, preset.most_rounds)
-    rounds = f"{most} rounds of " if most > 1 else ""
+    warm = DurationEstimate(int(preset.warm_up_s), preset.warm_up_s).wall_s(preset)
+    whole = most * seconds + (most - 1) * preset.round_gap_s + warm
+    rounds = f", {most} rounds of {duration_text(seconds)}" if most > 1 else ""
     text = (
-        f"{THROUGHPUT}: at most {rounds}{duration_text(seconds)} with all waits, deployment "
-        f"besides, {at}"
+        f"{THROUGHPUT}: at most {duration_text(whole)} with all waits{rounds}, deployment besides, "
+        f"{at}"
     )
-    return text, most * seconds + preset.warm_up_s
+    return text, whole
 
 
 def _longest(

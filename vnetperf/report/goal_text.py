@@ -45,8 +45,10 @@ def qualified_rate(goal: GoalResult, *, short: bool = False) -> str:
         return NO_LOAD_MET
     shown = units.short_fps if short else units.fps
     least, most = goal.least_fps, goal.most_fps
-    if goal.repeatable is False and least is not None and most is not None:
-        return f"{shown(least)}{'-' if short else ' to '}{shown(most)}"
+    if goal.repeatable is False and goal.rounds:
+        if most is None:
+            return f"{shown(least or 0.0)}{'+' if short else ' or more'}"
+        return f"{shown(least or 0.0)}{'-' if short else ' to '}{shown(most)}"
     number = shown(value)
     return f"{goal.qualifier} {number}".strip()
 

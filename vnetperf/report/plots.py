@@ -400,7 +400,8 @@ def bounds_so_far(
                 known_of.clear()
         if t.verdict is Verdict.VALID and t.loss_ratio is not None and t.phase != "warm-up":
             load = t.load_fps
-            bad[load] += t.duration_s if t.loss_ratio > goal.loss_ratio else 0.0
+            lost = t.loss_ratio if t.load_loss_ratio is None else t.load_loss_ratio
+            bad[load] += t.duration_s if lost > goal.loss_ratio else 0.0
             whole[load] += t.duration_s
             (failed.add if bad[load] > goal.exceed_ratio * whole[load] else failed.discard)(load)
             upper = min(failed, default=None)

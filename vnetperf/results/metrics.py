@@ -370,6 +370,17 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
             yield from of(make, result, held)
 
 
+def _marks_of(goal: GoalResult) -> tuple[str, ...]:
+    """What a reader must see beside the number of a goal."""
+    if goal.repeatable is False:
+        return ("not repeatable",)
+    mark = goal.qualifier or goal.mark
+    open_ = goal.upper_bound_fps is None and goal.lower_bound_fps is not None
+    # Without a qualifier the search ended before it found what is too much.
+    marks = ("at least", mark) if open_ and not goal.qualifier else (mark,)
+    return tuple(filter(None, marks))
+
+
 def _of_goal(make: _Make, goal: GoalResult, result: Result) -> Iterator[Metric]:
     conditions: dict[str, Any] = {
         "loss ratio": goal.loss_ratio,
@@ -386,12 +397,6 @@ def _of_goal(make: _Make, goal: GoalResult, result: Result) -> Iterator[Metric]:
     low, high = goal.lower_bound_fps, goal.upper_bound_fps
     most = goal.most_fps
     open_above = most is None or goal.qualifier == "at least"
-    ranged = goal.repeatable is False and not open_above
-    marks = (goal.qualifier, *(["not repeatable"] if ranged else []))
-    if not any(marks):
-        marks = (goal.mark,)
-    if high is None and low is not None and not goal.qualifier:
-        marks = ("at least", *marks)  # the search ended before it found what is too much
     yield make(
         "",
         "fps",
@@ -403,7 +408,7 @@ def _of_goal(make: _Make, goal: GoalResult, result: Result) -> Iterator[Metric]:
         resolution=max(goal.width * (low or 0.0), (high or 0.0) - (low or 0.0) if high else 0.0),
         more=goal.name,
         main=True,
-        qualifiers=tuple(filter(None, marks)),
+        qualifiers=_marks_of(goal),
         given=conditions,
     )
     for direction, latency in goal.latency.items():

@@ -149,6 +149,7 @@ class SearchRecord(BeginRecord):
     goals: tuple[SearchGoal, ...]
     limits: SearchLimits
     round: int = 1  # Which search of this throughput in its deployment it is, from 1
+    rounds: int = 1  # How many of them there were to be, at least
 
     @field_validator("limits", mode="before")
     @classmethod

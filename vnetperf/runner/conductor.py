@@ -69,7 +69,7 @@ from vnetperf.runner.verdict import (
     offerable_load,
     write_captures,
 )
-from vnetperf.search import StopSearch, replay
+from vnetperf.search import replay
 
 log = logging.getLogger(__name__)
 
@@ -173,6 +173,7 @@ def begin_test(
             goals=preset.goals,
             limits=preset.limits(max_load, starts_of(after, in_sum)),
             round=len(after) + 1,
+            rounds=preset.rounds,
             **common,
         )
     kind = standard_test(test)
@@ -250,11 +251,10 @@ def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
     elif goal.mark:
         which = "least of rounds that are" if goal.regular else "lower bound of a result that is"
         notes.append(f"the throughput is the {which} {goal.mark}: {goal.reason}")
-    known = [load for load in uppers if load is not None]
     return KnownThroughput(
         load_fps=min(loads) / begin.in_sum,
-        upper_fps=max(known) / begin.in_sum if len(known) == len(uppers) else None,
-        search=begin.search,
+        upper_fps=max(load for load in (*uppers, *loads) if load is not None) / begin.in_sum,
+        search=goal.search,
         goal=goal.name,
         loss_ratio=goal.loss_ratio,
         qualifier="at least" if goal.qualifier == "at least" else "",
@@ -316,6 +316,7 @@ class RoundsOfCase:
     searches: list[LoggedSearch] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     failed: bool = False  # Whether one of them had no result
+    deployment: int = 0  # Number of the deployment that they are of
     ended: float | None = None  # When the last one ended, by the monotonic clock
 
     def wait_s(self, preset: Preset) -> float:
@@ -407,14 +408,26 @@ class Conductor:
                 self._end(one, one.seconds, stopped=why, superseded=True)
         self._from = run.log.octets
         series = [RoundsOfCase(case), *map(RoundsOfCase, self._beside(case))]
-        for each in in_turn(series, preset):
-            self._attempt(each, is_own=each is series[0])
-        for each in (one for one in series if not one.failed):
-            if each is not series[0]:
-                run.done[each.case] = self._kept(each.searches)
+        try:
+            for each in in_turn(series, preset):
+                self._attempt(each, is_own=each is series[0])
+        finally:
+            for each in series[1:]:
+                if each.failed or not each.results or wants_round(each.results, preset):
+                    self._supersede(each, "it was not searched as often as it was to be")
+                else:
+                    run.done[each.case] = self._kept(each.searches)
+        for each in (one for one in series if one.searches):
             if run.takes_profiles(self.scenario):
                 self._profile(self._result(each.searches), each.searches[-1].begin)
         return series[0].searches
+
+    def _supersede(self, series: RoundsOfCase, why: str) -> None:
+        """Take rounds back: the others without those that lack would be selected."""
+        for one in series.searches:
+            self._end(one, one.seconds, stopped=why, superseded=True)
+        series.searches.clear()
+        series.results.clear()
 
     def _beside(self, case: Case) -> list[Case]:
         """Cases of the session whose rounds are made between those of a case."""
@@ -445,12 +458,14 @@ class Conductor:
             run.spend("wait", wait_s)
             time.sleep(wait_s)
         run.deploy(self.scenario, series.case[2])
+        if series.searches and series.deployment != run.deployment:
+            self._supersede(series, "what it was of is gone: rounds are of one deployment")
+        series.deployment = run.deployment
         await_calm(run)
         try:
             logged = self._until_offered(series.case, None, after=series.results)
         except VnetperfError as error:
-            for one in series.searches:  # rounds without the one that failed would be selected
-                self._end(one, one.seconds, stopped=str(error), superseded=True)
+            self._supersede(series, str(error))
             raise
         series.searches.extend(in_rounds([logged]))
         series.results.append(self._result([logged]))
@@ -550,10 +565,6 @@ class Conductor:
                 )
                 log.warning("%s begins anew: %s", test, why)
                 continue
-            except StopSearch as stop:
-                # Its replay is stopped where its log ends, with this reason.
-                self._end(logged, time.monotonic() - began, stopped=stop.reason)
-                return logged
             except VnetperfError as error:
                 # Half a test is no result: the case has none, and a resumed run begins it anew.
                 self._end(logged, time.monotonic() - began, superseded=True, stopped=str(error))
@@ -649,7 +660,8 @@ class Conductor:
                 request = procedure.send(outcome)
             except StopIteration:
                 request = None
-        if isinstance(logged.begin, SearchRecord) and not any(map(is_valid, logged.trials)):
+        classified = (t for t in logged.trials if t.spec.phase != "warm-up" and is_valid(t))
+        if isinstance(logged.begin, SearchRecord) and not any(classified):
             last = logged.trials[-1]
             raise GeneratorError(
                 f"none of {len(logged.trials)} trials classified its load; the last, at "

@@ -80,8 +80,8 @@ def _warm_search(algorithm: str, goals: Sequence[SearchGoal], limits: SearchLimi
     search = ALGORITHMS[algorithm](goals, limits, forwarded_fps)
     if stopped is None:
         return (yield from search)
-    next(search)
     try:
+        next(search)
         search.throw(stopped)
     except StopIteration as end:
         outcome: SearchOutcome = end.value

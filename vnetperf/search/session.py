@@ -249,19 +249,14 @@ class SearchSession:
             reason = "both bounds found, within the goal's width"
             if not regular:
                 reason = f"bounds are {far:.3%} apart, wider than required: {why}"
-            elif doubtful := self.history.doubtful(bounds.lower or 0, criterion, 0):
-                regular = self.sweep is None
-                reason = (
-                    f"a trial at {self.grid.load(doubtful[-1]):.0f} frames/s per interface, below "
-                    f"the lower bound, lost more than the goal allows, and it was not decided "
-                    f"whether the load is carried: {why}"
-                )
         elif self._is_limit(given_up, lower, upper, criterion, goal.width):
             at_least = True
             reason = f"no upper bound: {self.given_up_reason(given_up, criterion)}"
         else:
             missing = "no upper bound" if lower else "no lower bound" if upper else "no bounds"
             reason = f"{missing}: {why}"
+        if (regular or at_least) and (unknown := self._unknown_below(goal, stopped)):
+            regular, at_least, reason = False, False, unknown
         rate = (
             conditional_throughput(lower.load_fps, lower.trials, criterion)
             if lower is not None
@@ -277,6 +272,23 @@ class SearchSession:
             at_least=at_least,
             at_most=at_most,
         )
+
+    def _unknown_below(self, goal: SearchGoal, stopped: str) -> str:
+        """What the sweep has left open below a goal's lower bound; "" for nothing."""
+        criterion = Criterion.of_goal(goal)
+        lower = self.history.bounds(criterion).lower
+        if self.sweep is None or lower is None:
+            return ""
+        if doubtful := self.history.doubtful(lower, criterion, 0):
+            load = self.grid.load(doubtful[-1])
+            why = stopped or self.given_up_reason(doubtful[-1], criterion)
+            return (
+                f"a trial at {load:.0f} frames/s per interface, below the lower bound, lost more "
+                f"than the goal allows, and it was not decided whether the load is carried: {why}"
+            )
+        if stopped and self.unswept((goal,)) is not None:
+            return f"loads below the lower bound were not all tried: {stopped}"
+        return ""
 
     def _is_limit(
         self,
@@ -314,6 +326,8 @@ class SearchSession:
         if rung is None:
             return ""
         undecided = self._undecided(rung, criterion)
+        if not undecided:
+            return "its trials decide neither way"
         why = "the tester stood still or lost frames itself"
         if self.is_short(rung, criterion):
             why = "the limit is what the generator offered on its core, not the DUT's"

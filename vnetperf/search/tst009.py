@@ -4,7 +4,8 @@ S is the array of n = ceil(maximum load / StepSize) offered loads, without those
 load, which n does not count either. A trial at the middle of what is left of it that loses no more
 than the goal allows sends the search up, another one down. With loss verification (max(r) above 1)
 a load has failed only when max(r) trials have, or when one lost more than z frames. Every trial has
-the goal's final duration: the standard knows no shorter ones.
+the goal's final duration: the standard knows no shorter ones. Only what is tried below the load
+that was carried, which is no part of the standard, begins with a shorter one.
 
 The standard stops when one load is left, and does not say that it was tried. Here it is tried as
 well, so that the reported load was carried and the next one of S was not.
@@ -59,6 +60,8 @@ class _Found:
     failed: int  # Lowest place whose load was not carried, or is given up; n while there is none
     passed: int  # Highest place whose load was carried; below 0 while there is none
     too_much: int  # Lowest place whose load was not carried; n while there is none
+    #: Why loads below what was carried are not known; "" where they are, or none are to be.
+    unknown: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -133,15 +136,23 @@ def _sweep(
     `below` is the place of no load, as if it were carried.
     """
     criterion, seconds = Criterion.of_goal(goal), session.glance_s(goal)
-    for place in session.swept(found.passed) if found.passed >= 0 else ():
+    places = session.swept(found.passed) if found.passed >= 0 else []
+    if places:
+        found.unknown = "loads below the lower bound were not all tried"
+    for place in places:
         trial = yield from session.measure_decided(place, seconds, criterion, "sweep")
         if not criterion.is_high_loss(trial):
             continue
-        if (yield from _carries(goal, session, inputs, place)) is False:
+        carried = yield from _carries(goal, session, inputs, place)
+        if carried is None:
+            found.unknown = session.given_up_reason(place, criterion)
+            return
+        if carried is False:
             found.failed = found.too_much = place
-            found.passed = below
+            found.passed, found.unknown = below, ""
             yield from _search(goal, session, inputs, found)
             return
+    found.unknown = ""
 
 
 def _carries(
@@ -200,6 +211,9 @@ def _result(
         reason = f"{missing or 'bounds are further apart than a StepSize'}: {why}"
         one_sided = lower is not None and upper is None
         at_least = one_sided and found.has_ended and session.is_short(given_up, criterion)
+    if (regular or at_least) and found.unknown:
+        regular = at_least = False
+        reason = "; ".join(filter(None, (found.unknown, stopped)))
     held = [t for t in lower.trials if criterion.is_low_loss(t)] if lower else []
     if place := min(found.failed, grid.top):
         step = grid.load(place) - grid.load(place - 1)

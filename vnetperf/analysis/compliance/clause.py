@@ -124,14 +124,13 @@ def why_no_throughput(goal: GoalResult, trials: Sequence[TrialRecord]) -> str:
         whys.append(f"tolerates loss ratio {goal.loss_ratio:g}, exceed ratio {goal.exceed_ratio:g}")
     if goal.lower_bound_fps is None:
         whys.append("no load met it")
-    elif not goal.regular:
+    elif goal.mark:
         doubt = goal.reason or "the largest load that was tried met it"
-        whys.append(f"is {goal.qualifier or 'irregular'}: {doubt}")
+        whys.append(f"is {goal.qualifier or goal.mark}: {doubt}")
     if goal.lower_bound_fps is not None:
         seconds = longest_s(there)
         if seconds < WHOLE_TRIAL_S:
             whys.append(f"has trials of {seconds:g} s")
-        # Those that confirmed it count here too, though they move no bound.
         first = there[0] if there else None
         load, search = (first.spec.load_fps, first.search) if first else (0.0, 0)
         at_it = [t for t in trials if t.search == search and same_load(t.spec.load_fps, load)]

@@ -106,17 +106,20 @@ def _classes(looked: ClauseContext) -> Iterator[LedgerEntry]:
         "RFC 9971, warm-up",
         "the SUT is warm before the search",
         warm > 0,
-        f"{warm:g} s of traffic at the largest load before the first search",
+        f"{warm:g} s of traffic at the largest load, before the first search of each deployment",
         "the first trial of the search is the DUT's first traffic",
     )
-    rounds = {n: g for g in looked.result.goals for n in [len(g.rounds)] if n > 1}
-    for number, goal in rounds.items():
-        shown = "the median" if goal.exceed_ratio else "the least"
+    several = [goal for goal in looked.result.goals if goal.rounds]
+    if several:
+        which = ", ".join(
+            f"of {goal.name} {'the median' if goal.exceed_ratio else 'the least'}"
+            for goal in several
+        )
         yield not_applicable(
             "RFC 9971, repeated searches",
             "how repeatable a result is cannot be told from one search",
-            f"outside of the RFC: {number} searches in one deployment, of whose lower bounds "
-            f"{shown} is published with the range of all bounds",
+            f"outside of the RFC: {len(several[0].rounds)} searches in one deployment, of whose "
+            f"lower bounds {which} is published with the range of all bounds",
         )
 
 
