@@ -132,10 +132,10 @@ def test_a_day_is_compared_with_the_days_before(ci: Ci) -> None:
     compared = [call for call in ci.calls if " compare " in call]
     assert len(compared) == 4
     _, sides = compared[-1].split(" compare ")
-    before, now, option = sides.split()
+    before, now = sides.split()  # one run out of turn: nothing that a gate could judge
     days = ("2026112", "-010203")
     assert before.split("+") == [f"{ci.history}/{days[0]}{n}{days[1]}" for n in (1, 2, 3)]
-    assert (now, option) == (f"{ci.history}/latest", "--fail-if-worse")
+    assert now == f"{ci.history}/latest"
     [trend] = [call for call in ci.calls if " trend " in call][-1:]
     assert f"trend {ci.history} --preset quick --fail-if-worse" in trend
 
@@ -144,7 +144,7 @@ def test_a_worse_number_fails_the_day_unless_it_is_only_told(ci: Ci) -> None:
     ci("daily")
     done = ci("daily", FAKE_FAILS="--fail-if-worse")
     assert done.returncode == 1
-    assert "failed: compare trend" in done.stderr
+    assert "failed: trend" in done.stderr
     assert (ci.artefacts / "run/results.json").exists()
     assert ci("daily", "--tell-only", FAKE_FAILS="--fail-if-worse").returncode == 0
 

@@ -246,7 +246,8 @@ class TakenTime:
         """Share that a hypervisor took of the one it took most of; None: too short to tell."""
         if self.watched_s < FEWEST_TICKS * TICK_S:
             return None
-        return max(one.stolen_s / one.watched_s for one in self.processors.values())
+        known = [one for one in self.processors.values() if one.watched_s]
+        return max(one.stolen_s / one.watched_s for one in known)
 
     def exceeds(self, limit: float) -> bool:
         """Whether others took more than a limit, by more than a tick may be wrong."""

@@ -41,9 +41,10 @@ def await_calm(run: Run) -> None:
         texts = [text for one in taken.values() for text in one.texts(limit)]
         if not texts:
             return
-        log.info("waiting for a calm machine: %s", "; ".join(texts))
         if not waited_s:
-            run.progress.say(f"waiting for a calm machine: {'; '.join(texts)}")
+            text = f"waiting for a calm machine: {'; '.join(texts)}"
+            log.info("%s", text)
+            run.progress.say(text)
         seconds = time.monotonic() - began
         waited_s += seconds
         run.spend(WAITED, seconds)
