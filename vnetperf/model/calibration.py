@@ -37,6 +37,9 @@ def agree(values: Sequence[float]) -> bool:
 
     Args:
         values: Frames/s, each found by itself; two or more, for nobody knows the spread of one.
+
+    Returns:
+        True if the largest is no more than `MOST_SPREAD` times the least.
     """
     least, *_, most = _judged(values)
     return most <= MOST_SPREAD * least

@@ -344,6 +344,9 @@ class MachineLoad(Frozen):
             watched_s: Time that this load is of, seconds.
             is_whole: Whether these are all of its threads there: else nobody knows who the others
                 are.
+
+        Returns:
+            Processor -> what others, and a hypervisor, took of it.
         """
         if not self.by_processor:  # not recorded: the share is of the processor with the most
             stolen_s = (self.steal or 0.0) * watched_s
