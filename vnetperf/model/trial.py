@@ -837,6 +837,9 @@ class TrialResult(Frozen):
         Args:
             limit: What others may take, in processors, and a hypervisor of one, before it matters:
                 the smallest width of a goal that is searched for.
+
+        Returns:
+            A sentence for each.
         """
         taken = self.taken
         of_machines = (
