@@ -66,6 +66,14 @@ def test_kernel_interfaces_and_nics() -> None:
         line(1, WireEnd(wire=0, kind="tap", side="tester"))
 
 
+def test_a_kernel_interface_is_polled_by_one_logical_core() -> None:
+    """It has one queue, and Pktgen aborts where it is to poll more."""
+    veth = [WireEnd(wire=n, kind="veth", side="tester", netdev=f"t{n}") for n in (0, 1)]
+    argv = line(2, *veth)
+    assert argv[argv.index("-m") + 1] == "99.0,99.1"
+    assert argv[1] == "--lcores=0@0,99@1"
+
+
 def test_memory_grows_with_queues_and_frames() -> None:
     traffic = PortTraffic(load=1.0, frames=1_000_000, octets=60, equal=True, pcap=b"")
     plain = pktgen_memory_mib(2, 1)

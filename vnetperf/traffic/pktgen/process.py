@@ -182,14 +182,15 @@ def pktgen_command(
     others = [cpu for cpu in placement.housekeeping if cpu != core] or [core]
     # The statistics' thread is put on the processor that has the main logical core's number.
     main = others[0]
-    queues = plan.tester_rx_queues
-    workers = tuple(range(MAX_LCORE, MAX_LCORE - queues, -1))
-    lcores = ",".join([f"{main}@{main}", *(f"{worker}@{core}" for worker in workers)])
     scenario = plan.scenario
     devices = [
         dpdk_device(number, end, scenario.mtu, WIRES, memif_frames=memif_ring(scenario, number))
         for number, end in enumerate(ends)
     ]
+    # A kernel interface is one receive queue, whatever the vSwitch sends on.
+    queues = 1 if any(device.netdev for device in devices) else plan.tester_rx_queues
+    workers = tuple(range(MAX_LCORE, MAX_LCORE - queues, -1))
+    lcores = ",".join([f"{main}@{main}", *(f"{worker}@{core}" for worker in workers)])
     argv = [program, f"--lcores={lcores}", f"--main-lcore={main}", f"--file-prefix={prefix}"]
     argv += [f"-m{pktgen_memory_mib(len(ends), queues, list(files.values()))}", "--no-telemetry"]
     argv += ["--in-memory"] if any(device.pci for device in devices) else ["--no-huge", "--no-pci"]
