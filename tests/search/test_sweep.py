@@ -116,3 +116,20 @@ def test_a_round_begins_where_the_one_before_ended_without_an_overload() -> None
     assert max(t.load_fps for t in log) < 1.1 * start
     assert lower_fps(again.results[0]) == start
     assert again.trial_seconds < first.trial_seconds
+
+
+def test_a_round_is_not_misled_by_what_an_overload_leaves_behind() -> None:
+    """The DUT is at 0.7 of its capacity for a while after each overload."""
+
+    def searched(dut: SimulatedDut, starts: tuple[float, ...]) -> float:
+        limits = replace(LIMITS, starts_fps=starts)
+        return lower_fps(run(make_search("mlr", [MAJORITY], limits), dut)[0].results[0])
+
+    dut = SimulatedDut(5e6, wedged_s=3.0, wedged_share=0.7, between_s=0.3)
+    found = [searched(dut, ())]
+    for _ in range(2):
+        dut.clock_s += 15.0
+        found.append(searched(dut, (found[-1],)))
+    assert found[0] < 0.72 * 5e6
+    assert found[0] < found[1] <= found[2]
+    assert found[2] > 0.8 * 5e6

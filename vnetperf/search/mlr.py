@@ -361,7 +361,11 @@ def mlr_search(
     grid = GeometricGrid(limits, min(goal.width for goal in goals), _DIVISIONS)
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
     session = SearchSession(grid, budget, goals, limits.tries, limits.sweep)
-    ladders = [list(targets_of(goal)) for goal in goals]
+    # What is known to have been carried is classified first: short trials around it would go beyond
+    # it before that, and an overload may leave a DUT that carries less.
+    ladders = [
+        [Criterion.of_goal(goal)] if limits.starts_fps else [*targets_of(goal)] for goal in goals
+    ]
     stopped = ""
     try:
         hints = yield from _first_hints(goals, grid, session, limits.starts_fps, forwarded_fps)
