@@ -125,10 +125,10 @@ def test_a_round_is_not_misled_by_what_an_overload_leaves_behind() -> None:
         limits = replace(LIMITS, starts_fps=starts)
         return lower_fps(run(make_search("mlr", [MAJORITY], limits), dut)[0].results[0])
 
-    dut = SimulatedDut(5e6, wedged_s=3.0, wedged_share=0.7, between_s=0.3)
+    dut = SimulatedDut(5e6, wedged_s=100.0, wedged_share=0.7)
     found = [searched(dut, ())]
     for _ in range(2):
-        dut.clock_s += 15.0
+        dut.clock_s += 200.0
         found.append(searched(dut, (found[-1],)))
     assert found[0] < 0.72 * 5e6
     assert found[0] < found[1] <= found[2]
