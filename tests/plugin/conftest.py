@@ -38,7 +38,7 @@ def without_numbers(goals: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Goals of results.json without the numbers of their trials."""
     found = []
     for goal in goals:
-        own = ("trials_at_lower_bound", "trial")
+        own = ("trials_at_lower_bound", "trial", "search")
         found.append({key: value for key, value in goal.items() if key not in own})
     return found
 

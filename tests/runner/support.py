@@ -57,6 +57,8 @@ def numbered_by_test(results: Iterable[Result], path: Path) -> list[object]:
         if isinstance(value, list):
             is_numbers = key in ("trials", "trials_at_lower_bound")
             return [own[one] if is_numbers else renumbered(one) for one in value]
+        if key == "trial" and value:
+            return own[value]
         if key == "note" and isinstance(value, str):
             return "; ".join(one for one in value.split("; ") if "another deployment" not in one)
         return value
