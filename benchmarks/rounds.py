@@ -228,11 +228,12 @@ def in_rounds(preset: Preset, dut: DutInTime) -> Published:
 
 
 def rules(preset: Preset) -> Iterator[tuple[str, Preset]]:
-    """The preset with one round, three, five, and as it is."""
+    """The preset with one round, three, five, and five where three do not agree."""
     for count in (1, 3, 5):
         name = "1 round" if count == 1 else f"{count} rounds"
         yield name, preset.model_copy(update={"rounds": count, "most_rounds": count})
-    yield f"{preset.rounds} to {preset.most_rounds} rounds", preset
+    more = preset.model_copy(update={"rounds": 3, "most_rounds": 5})
+    yield "3 to 5 rounds", more
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from vnetperf.model.frames import l1_bits_per_frame
@@ -72,7 +72,11 @@ class LiveProgress:
 
         last = rounds[-1]
         found = ", ".join(f"{goal.name} {headline(goal)}" for goal in last.goals)
-        self.line(f"{last.scenario} {last.size_name}: round {len(rounds)}: {found}")
+        # pytest captures what is written while a test runs.
+        plugins = getattr(getattr(self.terminal, "config", None), "pluginmanager", None)
+        capture = plugins.getplugin("capturemanager") if plugins is not None else None
+        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
+            self.line(f"{last.scenario} {last.size_name}: round {len(rounds)}: {found}")
 
     def trial_begins(self, test: BeginRecord, spec: TrialSpec) -> None:
         """A trial begins."""
