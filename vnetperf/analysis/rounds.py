@@ -102,7 +102,11 @@ def published(goals: Goals, searches: Sequence[LoggedSearch] = ()) -> GoalResult
     repeatable = is_repeatable([*goals.values()])
     irregular = {n: one for n, one in goals.items() if not one.regular and not one.qualifier}
     limits = dict.fromkeys(one.reason for one in goals.values() if one.qualifier and one.reason)
-    reasons = [f"round {n}: {one.reason}" for n, one in irregular.items()]
+    reasons = []
+    if irregular:  # each round has its own reasons, which would be a page here
+        first, one = next(iter(irregular.items()))
+        others = "" if len(irregular) == 1 else f"{len(irregular)} of {len(goals)} rounds, e.g. "
+        reasons.append(f"{others}round {first}: {one.reason}")
     reasons += [why for why in limits if why]
     if not repeatable and not irregular:
         reasons.append(_apart_text(goals))
