@@ -215,7 +215,9 @@ class OutcomeCounter:
         self._ran: set[str] = set()
         self._progress = progress
         self._began = time.monotonic()
-        self._last = ("", 0.0, "")
+        #: Test whose end was not told yet -> its outcome, seconds and testbed: reports of several
+        #: workers come between each other.
+        self._ended: dict[str, tuple[str, float, str]] = {}
         #: Testbeds that were given up, and why.
         self.lost: dict[str, str] = {}
         #: Id of each test of the session that measures, and what is deployed for it.
@@ -230,7 +232,8 @@ class OutcomeCounter:
             self._counts[report.outcome] += 1
             self._ran.add(report.nodeid)
             about = dict(report.user_properties)
-            self._last = (report.outcome, report.duration, str(about.get(TESTBED, "")))
+            testbed = str(about.get(TESTBED, ""))
+            self._ended[report.nodeid] = (report.outcome, report.duration, testbed)
             told = about.get(LOST)
             lost = told if isinstance(told, dict) else {}
             lost = {name: why for name, why in lost.items() if name not in self.lost}
@@ -253,7 +256,7 @@ class OutcomeCounter:
         if self._progress is None or self._progress.follows or nodeid not in self.cases:
             return
         done, spent = self._counts.total(), time.monotonic() - self._began
-        outcome, seconds, testbed = self._last
+        outcome, seconds, testbed = self._ended.pop(nodeid, ("", 0.0, ""))
         total = len(self.cases)
         left = spent / max(done, 1) * (total - done)
         where = f"{testbed}: " if testbed else ""

@@ -187,8 +187,12 @@ def test_what_it_tells(start: Start) -> None:
         "priority": "none",
         "forwarding": info["forwarding"],
     }
-    names = {thread.name for thread in list_threads(one.process.pid)}
-    assert {"vloop", "vloop-0"} <= names
+    # Its worker takes a name when it begins, which may be after the first answer.
+    wait_for(
+        lambda: {"vloop", "vloop-0"} <= {t.name for t in list_threads(one.process.pid)},
+        10.0,
+        "its threads' names",
+    )
     one.wait(lambda: one.ask("/forwarder/turns")["sleeps"] > 10, "it to sleep")
     turns = one.ask("/forwarder/turns")
     assert turns["forced"] == turns["frames"] == turns["calls"] == turns["busy_ns"] == 0
