@@ -16,6 +16,7 @@ from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Result, RunResults, ScenarioFacts
+from vnetperf.model.scenario import Plan
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
 from vnetperf.model.trial import TrialResult
 from vnetperf.results.log import LOG_NAME, read_log
@@ -126,8 +127,8 @@ def test_guests_without_kvm_are_named(facts: dict[str, object], names: list[str]
 
 def test_an_emulated_guest_is_a_warning(tmp_path: Path) -> None:
     class Emulated(FakeAgent):
-        def deploy(self, plan: object) -> ScenarioFacts:
-            found = super().deploy(plan)  # type: ignore[arg-type]
+        def deploy(self, plan: Plan) -> ScenarioFacts:
+            found = super().deploy(plan)
             return found.model_copy(update={"facts": {"vnfs": [{"acceleration": "none"}]}})
 
     bench = Bench(tmp_path, Emulated(), configuration())

@@ -321,7 +321,7 @@ class ProcessTimes:
 def process_times() -> dict[int, ProcessTimes]:
     """Processor time of every process, by pid."""
     found = {}
-    for name in os.listdir(PROC):  # noqa: PTH208
+    for name in os.listdir(PROC):  # noqa: PTH208 - a path for each takes as long again
         stat = _proc_stat(int(name)) if name.isdecimal() else None
         if stat is not None:
             own, ended = (int(stat[at]) + int(stat[at + 1]) for at in (11, 13))
