@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -37,6 +38,7 @@ from vnetperf.model.machine_load import (
     SOFTIRQ_THREAD,
     EnergyUse,
     MachineLoad,
+    OtherThreads,
     ProcessorLoad,
     ThreadEvents,
     ThreadLoad,
@@ -312,6 +314,125 @@ def _sample(task: str, name: str, role: str) -> _Sample:
 
 #: Role of the tester's threads.
 TESTER = "tester"
+#: Shares of a trial's time that others' threads took and that are not worth a line of the log.
+_NO_LINE = 0.0005
+
+
+class _RunTimes:
+    """Time that each thread of the machine has run, from files that stay open between trials.
+
+    To open the files of all threads takes tens of milliseconds, to read those that are open one.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._files: dict[int, int] = {}
+        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+
+    def look(self) -> bool:
+        """Find the threads anew; False where they are more than files may be open."""
+        there: set[int] = set()
+        try:
+            for process in os.scandir(self._root / "proc"):
+                if process.name.isdecimal():
+                    with contextlib.suppress(OSError):
+                        there.update(map(int, os.listdir(f"{process.path}/task")))  # noqa: PTH208
+        except OSError:
+            return False
+        for tid in self._files.keys() - there:
+            self._forget(tid)
+        if len(there) > self._most:
+            return False
+        for tid in there - self._files.keys():
+            with contextlib.suppress(OSError):
+                name = f"{self._root}/proc/{tid}/task/{tid}/schedstat"
+                self._files[tid] = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        return bool(self._files)
+
+    def read(self) -> dict[int, int]:
+        """Thread -> nanoseconds that it has run; without those that have ended."""
+        found = {}
+        for tid, fd in [*self._files.items()]:
+            try:
+                found[tid] = int(os.pread(fd, 32, 0).partition(b" ")[0])
+            except (OSError, ValueError):
+                self._forget(tid)
+        return found
+
+    def _forget(self, tid: int) -> None:
+        os.close(self._files.pop(tid))
+
+
+@cache
+def _run_times(root: Path) -> _RunTimes:
+    return _RunTimes(root)
+
+
+class _OthersWatch:
+    """What threads that are not the deployment's run, from one moment to another.
+
+    Args:
+        pollers: Where the deployment's busy threads are: all threads of these processes are its
+            own, and of the kernel those that forward.
+        root: Where /proc is.
+    """
+
+    def __init__(self, pollers: tuple[Pollers, ...], root: Path) -> None:
+        own = {thread.tid for poller in pollers for thread in list_threads(poller.pid)}
+        self._own = own | {thread.tid for thread in kernel_threads(pollers, root)}
+        self._processes = {poller.pid for poller in pollers}
+        self._root = root
+        self._times = _run_times(root)
+        self._known = self._times.look()
+        self._before: dict[int, int] = {}
+        self._now: dict[int, int] = {}
+
+    def begin(self) -> None:
+        """Take the first sample."""
+        self._before = self._times.read() if self._known else {}
+
+    def end(self) -> None:
+        """Take the second sample."""
+        self._now = self._times.read() if self._known else {}
+
+    def ran(self, started: int | None, seconds: float) -> tuple[OtherThreads, ...] | None:
+        """What they ran; None where some of them ended, so that nobody knows what these did.
+
+        Args:
+            started: Threads that the whole machine has started meanwhile; None: not known.
+            seconds: Time between the samples.
+        """
+        if not self._known or started is None or self._before.keys() - self._now.keys():
+            return None
+        fresh = {}
+        if started:
+            self._times.look()
+            fresh = {t: n for t, n in self._times.read().items() if t not in self._before}
+            if len(fresh) < started:
+                return None
+        found: dict[tuple[str, int], int] = {}
+        for tid, ran in {**self._now, **fresh}.items():
+            used = ran - self._before.get(tid, 0)
+            if used and tid not in self._own and not self._is_of_own(tid):
+                task = f"{self._root}/proc/{tid}"
+                fields = _stat(task)
+                name = _text(f"{task}/comm").rstrip("\n")
+                cpu = int(fields[_STAT_CPU]) if len(fields) > _STAT_CPU else -1
+                found[name, cpu] = found.get((name, cpu), 0) + used
+        small: dict[int, int] = {}
+        for (name, cpu), used in [*found.items()]:
+            if used < _NO_LINE * seconds * 1e9:
+                small[cpu] = small.get(cpu, 0) + found.pop((name, cpu))
+        found |= {("others", cpu): used for cpu, used in small.items()}
+        return tuple(
+            OtherThreads(thread=name, cpu=cpu, run_s=round(used / 1e9, 6))
+            for (name, cpu), used in sorted(found.items())
+        )
+
+    def _is_of_own(self, tid: int) -> bool:
+        """Whether a thread is of a process of the deployment's that has started it meanwhile."""
+        group = _text(f"{self._root}/proc/{tid}/status").partition("\nTgid:")[2].split()
+        return bool(group) and int(group[0]) in self._processes
 
 
 class MachineSampler:
@@ -330,6 +451,7 @@ class MachineSampler:
         #: Processors of the DUT's first busy thread and of the tester's.
         self._ends: tuple[int, int] | None = None
         self._line_ns: float | None = None
+        self._others: _OthersWatch | None = None
 
     def prepare(self) -> None:
         """Find the threads, and look at what takes a while."""
@@ -343,6 +465,7 @@ class MachineSampler:
         # Kernels before 5.19 sleep 10 ms over the frequency of each processor.
         self._mhz = self._frequency()
         self._clock_source = self._text(_CLOCK_SOURCE).strip()
+        self._others = _OthersWatch(self._pollers, self._root)
 
     def start(self) -> None:
         """Take the first sample."""
@@ -352,11 +475,15 @@ class MachineSampler:
     def begin(self) -> None:
         """Take the first sample of the processors' times."""
         self._end = None
+        if self._others is not None:
+            self._others.begin()
         self._before, self._began = self._counters(), time.monotonic()
 
     def end(self) -> None:
         """Take the second sample of these."""
         self._end = self._counters(), time.monotonic()
+        if self._others is not None:
+            self._others.end()
 
     def stop(self) -> MachineLoad:
         """Take the second sample of all."""
@@ -392,11 +519,15 @@ class MachineSampler:
             by_processor=by_processor,
             interrupts_apart=interrupts_apart(self._root),
             boot=self._text(_BOOT_ID)[:_BOOT_DIGITS],
+            others=self._others.ran(counted_since(before.started, now.started), wall)
+            if self._others is not None
+            else None,
         )
 
     def _counters(self) -> _MachineCounters:
         found: dict[int, tuple[int, ...]] = {}
         switches: int | None = None
+        started: int | None = None
         # cpuN user nice system idle iowait irq softirq steal ..., proc(5).
         for line in self._text("proc/stat").splitlines():
             name, _, values = line.partition(" ")
@@ -406,6 +537,8 @@ class MachineSampler:
                     found[int(name.removeprefix("cpu"))] = times
             elif name == "ctxt":
                 switches = int(values)
+            elif name == "processes":
+                started = int(values)
         throttled = self._numbers("core_throttle_count", "sys/devices/system/cpu/cpu[0-9]*/thermal")
         quota = [
             int(line.split()[1])
@@ -416,6 +549,7 @@ class MachineSampler:
             times=found,
             backlogs=_backlogs(self._text("proc/net/softnet_stat"), list(found)),
             switches=switches,
+            started=started,
             throttled=sum(throttled) if throttled else None,
             quota_us=sum(quota) if quota else None,
         )
@@ -444,6 +578,7 @@ class _MachineCounters:
     times: dict[int, tuple[int, ...]] = field(default_factory=dict)
     backlogs: dict[int, tuple[int, ...]] = field(default_factory=dict)
     switches: int | None = None
+    started: int | None = None  # Threads since the boot
     throttled: int | None = None
     quota_us: int | None = None
 

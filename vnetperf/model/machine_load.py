@@ -193,6 +193,22 @@ DISTURBING_SHARE = 0.05
 #: Times of processors come in ticks of this length (USER_HZ), seconds; and fewest ticks by which a
 #: hypervisor is judged: one tick of a short trial is a large share of it.
 TICK_S, FEWEST_TICKS = 0.01, 100
+#: So many of the others are named.
+NAMED = 3
+
+
+class OtherThreads(Frozen):
+    """What threads that are not the deployment's, of one name, ran on one processor over one trial.
+
+    Attributes:
+        thread: Their name.
+        cpu: Processor that they last ran on.
+        run_s: Time that they ran together, seconds.
+    """
+
+    thread: str
+    cpu: int
+    run_s: float
 
 
 class ProcessorTime(NamedTuple):
@@ -211,6 +227,8 @@ class TakenTime:
     """
 
     processors: Mapping[int, ProcessorTime] = field(default_factory=dict)  # By number
+    #: Name of others' threads -> what they ran there, seconds; empty: not known.
+    by_thread: Mapping[str, float] = field(default_factory=dict)
 
     def __add__(self, other: TakenTime) -> TakenTime:
         """Both together."""
@@ -221,7 +239,16 @@ class TakenTime:
             others_s = (one.others_s or 0.0) + (more.others_s or 0.0) if known else None
             seconds = one.watched_s + more.watched_s
             found[cpu] = ProcessorTime(others_s, one.stolen_s + more.stolen_s, seconds)
-        return TakenTime(found)
+        names = {**self.by_thread, **other.by_thread}
+        ran = {n: self.by_thread.get(n, 0.0) + other.by_thread.get(n, 0.0) for n in names}
+        return TakenTime(found, ran)
+
+    @property
+    def most(self) -> str:
+        """Names of the threads that took most of it, the first first; "" where none is known."""
+        every = sum(self.by_thread.values())
+        order = sorted(self.by_thread, key=lambda name: -self.by_thread[name])
+        return ", ".join(name for name in order[:NAMED] if self.by_thread[name] > every / 10)
 
     @property
     def watched_s(self) -> float:
@@ -258,8 +285,9 @@ class TakenTime:
         """What was taken beyond a limit, in words; empty: nothing, or not known."""
         found = []
         if self.exceeds(limit):
+            who = f", most of it {self.most}" if self.most else ""
             found.append(
-                f"others took {self.others(limit / 2):.2g} processors on those of the pollers"
+                f"others took {self.others(limit / 2):.2g} processors on those of the pollers{who}"
             )
         if self.stolen is not None and self.stolen > limit:
             found.append(f"a hypervisor took {self.stolen:.1%} of a processor")
@@ -290,6 +318,8 @@ class MachineLoad(Frozen):
             threads they come upon (CONFIG_IRQ_TIME_ACCOUNTING); None: not known.
         boot: Start of the kernel's boot id, by which hosts that are one machine are told; "": not
             recorded.
+        others: What others' threads ran; None: not recorded, or some of them ended meanwhile, so
+            that their time is known by what is left of the processors' alone.
     """
 
     steal: float | None = None
@@ -305,6 +335,7 @@ class MachineLoad(Frozen):
     by_processor: tuple[ProcessorLoad, ...] = ()
     interrupts_apart: bool | None = None
     boot: str = ""
+    others: tuple[OtherThreads, ...] | None = None
 
     @property
     def clock_change(self) -> str:
@@ -357,14 +388,25 @@ class MachineLoad(Frozen):
         found = {}
         for load in (one for one in self.by_processor if one.cpu in used):
             there = [one for one in every if one.cpu == load.cpu]
-            others_s = self._others(load, there, watched_s) * watched_s if known else None
+            if self.others is not None:
+                others_s: float | None = sum(o.run_s for o in self.others if o.cpu == load.cpu)
+            else:
+                others_s = self._others(load, there, watched_s) * watched_s if known else None
             found[load.cpu] = ProcessorTime(others_s, load.steal * watched_s, watched_s)
-        return TakenTime(found)
+        ran: dict[str, float] = {}
+        for one in self.others or ():
+            if one.cpu in found:
+                ran[one.thread] = ran.get(one.thread, 0.0) + one.run_s
+        return TakenTime(found, ran)
 
     def _others(
         self, load: ProcessorLoad, threads: Sequence[ThreadLoad], watched_s: float
     ) -> float:
-        """Share of a processor that neither the deployment's threads nor interrupts took."""
+        """Share of a processor that neither the deployment's threads nor interrupts took.
+
+        Timers and switches that no thread's time has are in it: of a deployment that sleeps in
+        turns they are its own, some microseconds for each time that it wakes.
+        """
         softirq = [one for one in threads if one.thread.startswith(SOFTIRQ_THREAD)]
         rest = [one for one in threads if one not in softirq]
         ran, in_softirq = (
