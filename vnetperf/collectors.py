@@ -378,12 +378,14 @@ class _OthersWatch:
     """
 
     def __init__(self, pollers: tuple[Pollers, ...], root: Path) -> None:
-        own = {thread.tid for poller in pollers for thread in list_threads(poller.pid)}
-        self._own = own | {thread.tid for thread in kernel_threads(pollers, root)}
-        self._processes = {poller.pid for poller in pollers}
         self._root = root
         self._times = _run_times(root)
         self._known = self._times.look()
+        self._processes = {poller.pid for poller in pollers}
+        self._own: set[int] = set()
+        if self._known:
+            self._own |= {one.tid for pid in self._processes for one in list_threads(pid)}
+            self._own |= {one.tid for one in kernel_threads(pollers, root)}
         self._before: dict[int, int] = {}
         self._now: dict[int, int] = {}
 

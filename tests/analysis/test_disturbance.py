@@ -14,6 +14,7 @@ from tests.runner.support import NDR, PRESET, Bench, configuration
 from vnetperf.analysis.disturbance import disturbing_share
 from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.model.machine_load import MachineLoad
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Result, RunResults, ScenarioFacts
 from vnetperf.model.scenario import Plan
@@ -22,6 +23,8 @@ from vnetperf.model.trial import TrialResult
 from vnetperf.results.log import LOG_NAME, read_log
 from vnetperf.results.records import TransfersRecord
 from vnetperf.results.sharing import emulated_guests
+from vnetperf.runner.run import NoProgress
+from vnetperf.testing.sim import SimulatedDut
 
 
 def measured(
@@ -56,6 +59,32 @@ def test_a_search_beside_others_is_irregular_and_says_by_how_much(tmp_path: Path
     assert disturbed[0] == ()
     assert all("others took 0.28" in one[0] for one in disturbed[1:])
     assert any("trials were run on a disturbed machine" in text for text in results.warnings)
+
+
+def test_processors_that_a_hypervisor_moved_between_rounds_are_named(tmp_path: Path) -> None:
+    """It is a reason of rounds that do not agree, and none of its own."""
+
+    def searched(folder: Path, capacities: tuple[float, ...]) -> str:
+        agent = FakeAgent(duts=(SimulatedDut(capacities[0]),) * 2)
+        ended: list[int] = []
+
+        def spoil(_: int, result: TrialResult) -> TrialResult:
+            line_ns = (54.0, 56.0) if len(ended) != 1 else (300.0, 310.0)
+            return result.model_copy(update={"machine": MachineLoad(line_ns=line_ns)})
+
+        class Turning(NoProgress):
+            def round_ends(self, _: object) -> None:
+                ended.append(1)
+                agent.duts = (SimulatedDut(capacities[len(ended) % 3]),) * 2
+
+        agent.spoil = spoil
+        settings = {"rounds": 3, "most_rounds": 3, "round_gap_s": 0, "goals": (NDR,)}
+        bench = Bench(folder, agent, configuration(PRESET.model_copy(update=settings)))
+        bench.run.progress = Turning()
+        return bench.throughput().goals[0].reason
+
+    apart = searched(tmp_path, (700e3, 400e3, 700e3))
+    assert "a cache line took 56 ns there and back in round 1, 310 ns in round 2" in apart
 
 
 def test_the_smallest_width_says_what_matters(tmp_path: Path) -> None:

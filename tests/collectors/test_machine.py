@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +28,7 @@ from vnetperf.host.wait import wait_for
 from vnetperf.model.machine_load import (
     EnergyUse,
     MachineLoad,
+    OtherThreads,
     ProcessorLoad,
     ProcessorTime,
     TakenTime,
@@ -148,6 +152,55 @@ def test_others_are_who_is_left_on_the_processors_of_pollers() -> None:
     assert not taken.exceeds(0.3)
     (text,) = taken.texts(0.05)
     assert text == "others took 0.3 processors on those of the pollers"
+
+
+def test_others_are_told_by_their_threads() -> None:
+    """A process that runs beside is named with its time; the deployment's own is not."""
+    argv = [sys.executable, "-c", "import time\nwhile True: time.perf_counter()"]
+    with subprocess.Popen(argv) as other, subprocess.Popen(argv) as own:
+        try:
+            name = Path(f"/proc/{other.pid}/comm").read_text().strip()
+            sampler = MachineSampler((Pollers(role="pmd", pid=own.pid, thread_prefix=""),))
+            for _ in range(50):  # until nothing on the machine ended meanwhile
+                sampler.start()
+                time.sleep(0.2)
+                others = sampler.stop().others
+                if others is not None:
+                    break
+        finally:
+            other.kill()
+            own.kill()
+    assert others is not None
+    ran = {}
+    for one in others:
+        ran[one.thread] = ran.get(one.thread, 0.0) + one.run_s
+    assert 0.05 < ran[name] < 0.4, others
+    assert max(ran, key=lambda thread: ran[thread]) == name
+
+
+def test_a_thread_that_ended_leaves_no_sum_of_the_others() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        sampler = MachineSampler(())
+        sampler.start()
+        other.kill()
+        other.wait()
+        assert sampler.stop().others is None
+
+
+def test_what_others_ran_is_theirs_and_not_what_is_left() -> None:
+    """Timers and switches of a deployment that sleeps in turns are in what is left."""
+    others = (
+        OtherThreads(thread="chrome", cpu=0, run_s=0.2),
+        OtherThreads(thread="cron", cpu=1, run_s=0.01),
+        OtherThreads(thread="far", cpu=7, run_s=0.9),
+    )
+    load = MachineLoad(by_processor=TWO, interrupts_apart=True, others=others)
+    taken = load.taken(OURS, 1.0)
+    assert taken.others() == pytest.approx(0.21)
+    assert (taken + taken).most == "chrome"
+    assert taken.texts(0.05) == (
+        "others took 0.2 processors on those of the pollers, most of it chrome",
+    )
 
 
 def test_a_little_on_each_of_many_processors_is_nothing_to_any() -> None:

@@ -132,7 +132,6 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         ("preset", "rfc2455", "did you mean 'rfc2544'", "quick"),
         ("traffic", "multi-flw", "did you mean 'multi-flow'", "unidirectional"),
         ("preset", "zzz", "'zzz'", "smoke"),
-        ("preset", "", "''", "smoke"),
         ("preset", "x" * 300, "unknown name", "smoke"),
         ("testbed", "no/such/file.toml", "no/such/file.toml", ""),
         ("testbed", "y" * 300 + ".toml", "no file", ""),

@@ -33,7 +33,7 @@ def refused(text: str, tmp_path: Path) -> ConfigError:
 def test_all_presets_of_the_design_are_there() -> None:
     assert set(NAMES) >= {
         *("smoke", "quick", "rfc2544", "rfc9004", "tst009", "mlr-strict", "mlr-csit", "ndr-pdr"),
-        *("mrr", "soak"),
+        *("mrr", "soak", "shared"),
     }
 
 
@@ -64,6 +64,55 @@ def test_smoke_takes_a_load_that_a_busy_machine_offers_all_but_a_few_percent_of(
             TrialResult(directions=(counts,)), preset.trial.offered_tolerance, ratios
         )
     assert verdicts == {"smoke": Verdict.VALID, "quick": Verdict.GENERATOR_LIMITED}
+
+
+@pytest.mark.parametrize(
+    ("processors", "options", "name", "rounds"),
+    [
+        (2, {}, "shared", (3, 5)),
+        (3, {}, "shared", (3, 5)),
+        (4, {}, "quick", (3, 3)),
+        (2, {"preset": "quick"}, "quick", (3, 3)),
+    ],
+)
+def test_pollers_that_share_have_a_preset_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+    processors: int,
+    options: dict[str, str],
+    name: str,
+    rounds: tuple[int, int],
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {*range(processors)})
+    loaded = config.load(options, environment={})
+    preset = loaded.preset
+    assert (preset.name, loaded.settings.preset) == (name, name)
+    assert (preset.rounds, preset.most_rounds) == rounds
+    assert [g.loss_ratio for g in preset.goals] == ([0.005] if name == "shared" else [0, 0.005])
+    assert preset.tests == shipped("quick").tests
+
+
+def test_a_preset_has_its_bases_values_where_it_says_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('base = "quick"\n[trial]\ndrain_s = 0.5\n')
+    mine, quick = config.load({"preset": str(path)}, environment={}).preset, shipped("quick")
+    assert mine.name == "mine"
+    assert mine.trial == quick.trial.model_copy(update={"drain_s": 0.5})
+    assert mine.goals == quick.goals
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('base = "qick"', "did you mean 'quick'"),
+        ("base = 1", "base is no name"),
+        ('base = "shared"', "shared has a base of its own, quick"),
+        ('base = "quick"\n[trial]\ndrain = 1\n', "did you mean 'drain_s'"),
+    ],
+)
+def test_a_wrong_base_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    error = refused(text, tmp_path)
+    assert words in str(error)
+    assert "mine.toml" in str(error)
 
 
 def test_quick_runs_all_six_tests_and_the_long_ones_at_one_size() -> None:

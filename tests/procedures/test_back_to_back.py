@@ -193,9 +193,41 @@ def test_a_medium_has_its_own_rate_and_a_slow_generator_is_told() -> None:
 def test_bursts_no_faster_than_the_throughput_correct_nothing() -> None:
     asked = BackToBackTest(searches=1, max_burst_s=0.001, idle_s=0)
     given_ = inputs(asked, burst_gap_ns=1e9 / 500e3)
-    found, _ = drive(back_to_back(given_), Dut(0.0, burst_fps=500e3))
+    found, _ = drive(back_to_back(given_), Dut(0.0, burst_fps=500e3, buffer=lambda _: 100))
+    assert found.frames.mean == 100
     assert found.rfc9004_corrected_s is None
     assert "its theoretical rate is no larger than the throughput" in found.note
+
+
+def test_bursts_as_slow_as_the_dut_forwards_are_given_up_after_a_search() -> None:
+    """All of them come through: longer ones (max_burst_s) would, too."""
+    asked = BackToBackTest(searches=5, max_burst_s=0.01, idle_s=0)
+    given_ = inputs(asked, burst_gap_ns=1e9 / 500e3)
+    dut = Dut(0.0, burst_fps=500e3, buffer=lambda _: 10**9)
+    with pytest.raises(NoResultError, match=r"leave at 500000 .* no faster than the DUT forwards"):
+        drive(back_to_back(given_), dut)
+
+
+@pytest.mark.parametrize(("most_s", "searches"), [(None, 3), (3.0, 1), (0.5, 0)])
+def test_no_search_begins_when_the_time_is_used_up(most_s: float | None, searches: int) -> None:
+    class Lasting(DutOverTime):
+        def measure(self, request: TrialRequest) -> TrialOutcome:
+            seen = DutOverTime.measure(self, request)
+            result = seen.result.model_copy(update={"wall_s": 0.2})
+            return TrialOutcome.of(seen.request, result, number=seen.number)
+
+    asked = BackToBackTest(searches=3, max_burst_s=0.01, idle_s=0, max_s=most_s)
+    known = KnownThroughput(load_fps=0.5e6, search=1, goal="ndr")
+    given_ = inputs(asked, throughput=known, directions=1, burst_gap_ns=GAP_NS)
+    dut = Lasting(0.5e6, burst_gaps_s=(GAP_NS / 1e9,))
+    dut.buffer_frames = 512
+    if not searches:
+        with pytest.raises(NoResultError, match=r"after 0\.5 s \(back_to_back\.max_s\)"):
+            run(back_to_back(given_), dut)
+        return
+    found = run(back_to_back(given_), dut)[0]
+    assert found.frames.n == searches
+    assert ("max_s" in found.note) == (most_s is not None)
 
 
 def stumbling(gaps_ns: tuple[float, ...], **changes: Any) -> BackToBack:

@@ -23,7 +23,13 @@ from vnetperf.model.trial import (
 )
 from vnetperf.runner.verdict import judge
 from vnetperf.search import Search, SearchOutcome, StopSearch, make_search, replay
-from vnetperf.search.classification import Criterion, DurationSums, History, LoadClass
+from vnetperf.search.classification import (
+    FAR_SHORT,
+    Criterion,
+    DurationSums,
+    History,
+    LoadClass,
+)
 from vnetperf.search.mlr import best_bounds, targets_of
 from vnetperf.search.session import Budget, GeometricGrid, SearchSession
 
@@ -186,6 +192,28 @@ def test_what_the_generator_offers_is_the_limit_within_a_width(algorithm: str, m
     assert result.relevant_upper_bound is None
     assert 0.985 * most * top <= lower_fps(result) <= most * top * (1 + TOLERANCE)
     assert "the limit is what the generator offered on its core" in result.reason
+
+
+@pytest.mark.parametrize("algorithm", ["mlr", "binary", "tst009"])
+def test_a_load_out_of_reach_is_given_up_by_two_trials_of_any_length(algorithm: str) -> None:
+    """Far fewer frames come of it than a stall leaves out; longer trials would offer no more."""
+    top = LIMITS.max_load_fps
+    goal = replace(STRICT, initial_trial_s=0.5, final_trial_s=1.0, duration_sum_s=4.0, width=0.02)
+    spent = {}
+    for short_tries in (0, 2):
+        weather = Weather(0.9 * top, most_fps=0.6 * top)
+        limits = replace(LIMITS, short_tries=short_tries)
+        outcome, _ = drive(make_search(algorithm, [goal], limits), weather)
+        (result,) = outcome.results
+        assert result.at_least
+        assert "the limit is what the generator offered on its core" in result.reason
+        assert 0.97 * 0.6 * top <= lower_fps(result) <= 0.6 * top * (1 + TOLERANCE)
+        far = [t for t in weather.log if t.missing > FAR_SHORT and not t.request.phase]
+        loads = {t.request.load_fps for t in far}
+        spent[short_tries] = len(far) / max(1, len(loads))
+    assert spent[2] <= 2
+    assert spent[0] >= spent[2]
+    assert spent[0] > spent[2] or algorithm == "mlr"  # which comes there once, from the rate it saw
 
 
 def stopped_after(trials: int, search: Search, weather: Weather) -> SearchOutcome | None:

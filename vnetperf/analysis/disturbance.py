@@ -6,9 +6,10 @@ them would be one among results.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
-from vnetperf.model.machine_load import DISTURBING_SHARE, TakenTime
+from vnetperf.model.machine_load import DISTURBING_LINE, DISTURBING_SHARE, TakenTime
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import GoalResult
 from vnetperf.model.units import percent, significant
@@ -37,14 +38,43 @@ def disturbance_of(trials: Sequence[TrialRecord], limit: float) -> str:
         if whole.exceeds(limit):
             least = limit / 2
             above = [one for one in each if (one.others(least) or 0.0) > limit] or each
-            took = significant(sum(above, TakenTime()).others(least) or 0.0, 2)
+            taken = sum(above, TakenTime())
+            took = significant(taken.others(least) or 0.0, 2)
+            who = f", most of it {taken.most}" if taken.most else ""
             found.append(
                 f"{where}others took {took} processors on those of the pollers in "
-                f"{percent(len(above) / len(each), 2)} of its trials"
+                f"{percent(len(above) / len(each), 2)} of its trials{who}"
             )
         if whole.stolen is not None and whole.stolen > limit:
             found.append(f"{where}a hypervisor took {percent(whole.stolen, 2)} of a processor")
     return "; ".join(found)
+
+
+def moved_text(rounds: Mapping[int, Sequence[TrialRecord]]) -> str:
+    """How a hypervisor moved the processors of DUT and tester between rounds, in words; "".
+
+    A cache line that goes from one to the other takes several times as long where their cores have
+    no cache in common, and with it each frame: it is what most of a virtual machine's rates
+    wander by.
+    """
+    lines = {
+        number: [max(one) for t in trials if (one := _line_of(t)) is not None]
+        for number, trials in rounds.items()
+    }
+    middle = {number: median(each) for number, each in lines.items() if each}
+    if len(middle) < 2:
+        return ""
+    near, far = min(middle, key=middle.__getitem__), max(middle, key=middle.__getitem__)
+    if middle[far] <= DISTURBING_LINE * middle[near]:
+        return ""
+    return (
+        "the hypervisor moved the processors of DUT and tester in between: a cache line took "
+        f"{middle[near]:.0f} ns there and back in round {near}, {middle[far]:.0f} ns in round {far}"
+    )
+
+
+def _line_of(trial: TrialRecord) -> tuple[float, float] | None:
+    return None if trial.result.machine is None else trial.result.machine.line_ns
 
 
 def marked(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from vnetperf.analysis.disturbance import moved_text
 from vnetperf.analysis.goals import loss_at, loss_free_load, trials_at
 from vnetperf.analysis.logged_tests import LoggedSearch, LoggedTest, is_valid
 from vnetperf.model.preset import Preset
@@ -110,10 +111,12 @@ def published(goals: Goals, searches: Sequence[LoggedSearch] = ()) -> GoalResult
     reasons += [why for why in limits if why]
     if not repeatable and not irregular:
         reasons.append(_apart_text(goals))
+    if not repeatable:
+        reasons.append(moved_text({one.begin.round: one.trials for one in searches}))
     return goal.model_copy(
         update={
             "regular": all(one.regular for one in goals.values()),
-            "reason": "; ".join(reasons),
+            "reason": "; ".join(filter(None, reasons)),
             "repeatable": repeatable,
             "rounds": tuple(
                 RoundBounds(

@@ -16,7 +16,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vnetperf.config.files import available, find_file, load_model, read_toml, validate
+from vnetperf.config.files import (
+    available,
+    find_file,
+    load_model,
+    read_toml,
+    validate,
+)
 from vnetperf.config.settings import (
     ADDED_UP,
     ENV_PREFIX,
@@ -219,6 +225,24 @@ def _with_flows(traffic: TrafficProfile, flows: int) -> TrafficProfile:
         ) from error
 
 
+#: With fewer processors the pollers of the smallest deployment share some: its switch, its VNF or
+#: the tester, and the system.
+FEWEST_OF_THEIR_OWN = 4
+
+
+def default_preset(testbed: Testbed) -> str:
+    """The preset of a run that names none: "shared" where this machine's pollers share."""
+    if testbed.agent.transport == "local" and shared_processors():
+        return "shared"
+    return "quick"
+
+
+def shared_processors() -> int:
+    """How many processors this machine has, where they are too few for pollers; else 0."""
+    number = len(os.sched_getaffinity(0))
+    return number if number < FEWEST_OF_THEIR_OWN else 0
+
+
 def _read(
     settings: Settings,
     sources: dict[str, str],
@@ -232,6 +256,9 @@ def _read(
         return f"{sources[key]}: {key}"
 
     if known is None:
+        bed = read_testbed(testbed, where("testbed"))
+        if not settings.preset:
+            settings = settings.model_copy(update={"preset": default_preset(bed)})
         path = find_file("presets", settings.preset, where("preset"))
         preset = load_model(Preset, path)
         check_goals(preset, str(path))
@@ -245,7 +272,6 @@ def _read(
             preset = preset.model_copy(update=rounds)
         if settings.tests:
             preset = preset.model_copy(update={"tests": settings.tests})
-        bed = read_testbed(testbed, where("testbed"))
     else:
         preset, bed = known.preset, known.testbed
     if any("=" not in one for one in settings.core):

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from vnetperf.model.errors import ConfigError, did_you_mean
+from vnetperf.model.preset import Preset
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -74,10 +75,41 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def load_model(model: type[Model], path: Path) -> Model:
-    """Read a file into a model; its name defaults to the file's."""
+    """Read a file into a model; its name defaults to the file's.
+
+    A preset's may say `base = "NAME"`: what it does not say is as in that file. A table is laid
+    over the base's key by key; a list, as of goals, takes the place of the base's.
+    """
     content = read_toml(path)
+    if issubclass(model, Preset) and "base" in content:
+        content = _with_base(content, path)
     content.setdefault("name", path.stem)
     return validate(model, content, str(path))
+
+
+def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    where, name = f"{path}: base", content.pop("base")
+    if not isinstance(name, str):
+        raise ConfigError("base is no name", where=where, accepted="the name of a preset")
+    base = read_toml(find_file("presets", name, where))
+    if "base" in base:
+        raise ConfigError(
+            f"{name} has a base of its own, {base['base']}",
+            where=where,
+            accepted="a preset without one",
+        )
+    return _laid_over(base, content)
+
+
+def _laid_over(base: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    found = {**base}
+    for key, value in content.items():
+        below = base.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            found[key] = _laid_over(below, value)
+        else:
+            found[key] = value
+    return found
 
 
 def validate(model: type[Model], content: Mapping[str, Any], where: str) -> Model:

@@ -165,8 +165,9 @@ class Settings(Options):
 
     Several with commas, `lab1,lab2,lab3`, are measured on [at once](ci.md#several-testbeds) with
     `-n 3`."""
-    preset: Annotated[str, Option("NAME", of_the_run=True)] = "quick"
-    """A file under `conf/presets/`, or a path."""
+    preset: Annotated[str, Option("NAME", of_the_run=True)] = ""
+    """A file under `conf/presets/`, or a path; empty for `quick`, or for `shared` on a machine with
+    fewer than four processors: pollers share these."""
     tests: Annotated[tuple[TestName, ...], Option("LIST", _tests, of_the_run=True)] = ()
     """Tests to run, e.g. `throughput,latency`, or `all`; empty for the preset's."""
     traffic: Annotated[str, _NAME] = "single-flow"

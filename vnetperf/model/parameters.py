@@ -174,6 +174,10 @@ class SearchLimits:
     goal gives that load up. 0: trials that classify nothing are not sent to the search, as in
     older logs; whoever runs them repeats them."""
 
+    short_tries: int = 0
+    """Trials, of any length, that far less than the load was offered in, until it is given up for
+    every goal. 0: no matter how many, as in older logs."""
+
     def __post_init__(self) -> None:
         if not 0.0 < self.min_load_fps < self.max_load_fps < inf:
             raise ConfigError(
@@ -187,6 +191,7 @@ class SearchLimits:
             "search limits",
             ("max_trial_seconds", budget, budget > 0.0, "seconds above 0, or none for no budget"),
             ("tries", self.tries, self.tries >= 0, "0 or more"),
+            ("short_tries", self.short_tries, self.short_tries >= 0, "0 or more"),
             ("trial_overhead_s", around, 0.0 <= around < inf, "seconds, 0 or more"),
             ("warm_up_s", self.warm_up_s, 0.0 <= self.warm_up_s < inf, "seconds, 0 or more"),
         )
@@ -296,6 +301,7 @@ class BackToBackTest(ProcedureParameters):
         max_burst_s: Longest burst, seconds at the largest rate.
         idle_s: Wait after each burst, seconds: at least 2 by the RFC.
         repeats_after_loss: A burst that lost frames is tried this many times again (TST009 max(r)).
+        max_s: Seconds that all bursts of a size may take, with what is around them; None: no limit.
     """
 
     conditions: ClassVar[tuple[str, ...]] = ("idle_s", "repeats_after_loss")
@@ -305,6 +311,7 @@ class BackToBackTest(ProcedureParameters):
     idle_s: float = Field(default=2.0, ge=0)
     step_frames: int = Field(default=1, ge=1)
     repeats_after_loss: int = Field(default=0, ge=0)
+    max_s: float | None = Field(default=None, gt=0)
 
 
 class RecoveryTest(ProcedureParameters):

@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 
     from vnetperf.model.profile import TrafficProfile
 
+#: A load at which more than this share is lost is no throughput in any sense: FD.io CSIT's PDR.
+MOST_LOSS = 0.005
 #: Tests that say nothing without the throughput of no loss.
-_NEED_ZERO_LOSS = {
+_NEED_THROUGHPUT = {
     "back_to_back": "RFC 9004 takes the zero-loss throughput for granted",
     "recovery": "RFC 2544 section 26.5 overloads by 110 % of the throughput",
     "reset": "RFC 2544 section 26.6 sends at the throughput",
@@ -56,6 +58,9 @@ BUDGET_SUMS = 40
 MOST_ROUNDS = 99
 #: Tests of a preset that is for back-to-back frames and nothing else.
 _FOR_BURSTS = {"throughput", "back_to_back"}
+
+#: Trials that far less than the load was offered in, until a search gives it up: one may be chance.
+SHORT_TRIES = 2
 
 
 def check_goals(preset: Preset, where: str) -> None:
@@ -78,12 +83,13 @@ def check_goals(preset: Preset, where: str) -> None:
                 accepted=f"{WIDTHS_PER_TOLERANCE:g} times the tolerance or more",
                 cure="make the width larger, or trial.offered_tolerance smaller",
             )
-    for test, why in _NEED_ZERO_LOSS.items():
-        if test in preset.tests and not any(goal.loss_ratio == 0 for goal in preset.goals):
+    for test, why in _NEED_THROUGHPUT.items():
+        if test in preset.tests and not any(g.loss_ratio <= MOST_LOSS for g in preset.goals):
             raise ConfigError(
-                f"{test} needs a throughput without loss ({why}), and no goal has loss_ratio = 0",
+                f"{test} needs a throughput ({why}), and every goal allows more loss than "
+                f"{MOST_LOSS:g}",
                 where=f"{where}: goals",
-                accepted="a goal with loss_ratio = 0 beside the others",
+                accepted=f"a goal with loss_ratio = 0, or {MOST_LOSS:g} at most, beside others",
                 cure=f"add one, or take {test} out of tests",
             )
 
@@ -386,4 +392,5 @@ class Preset(Frozen):
             warm_up_s=self.warm_up_s,
             sweep=self.sweep if self.sweep.loads else None,
             tries=self.trial.repeats_when_limited + 1,
+            short_tries=SHORT_TRIES,
         )

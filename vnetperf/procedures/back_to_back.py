@@ -110,6 +110,7 @@ class _Bursts:
     ring_frames: int | None = None  # Frames that the ring holds which they are sent into
     sent: list[_SentBurst] = field(default_factory=list)
     searches: int = 0  # Begun so far
+    took_s: float = 0.0  # Seconds of all of them, with what is around a burst
     #: Bursts, and the usual gap of so many.
     _usual: tuple[int, float | None] = field(default=(0, None), init=False)
 
@@ -124,6 +125,7 @@ class _Bursts:
         frames = outcome.request.burst
         for counts in outcome.result.directions:
             self.per_interface = max(self.per_interface, counts.intended / frames)
+        self.took_s += outcome.result.wall_s + outcome.request.idle_s
         if outcome.result.gaps is not None:
             self.ring_frames = outcome.result.gaps.ring_frames
         burst = _SentBurst(
@@ -144,6 +146,10 @@ class _Bursts:
         if not burst.valid or slow:
             return _Burst.UNCOUNTED
         return _Burst.PASSED if burst.whole else _Burst.LOST
+
+    def are_over(self, test: BackToBackTest) -> bool:
+        """Whether the time that bursts may take is used up."""
+        return test.max_s is not None and self.took_s >= test.max_s
 
     @property
     def usual_gap_s(self) -> float | None:
@@ -218,8 +224,9 @@ def back_to_back(inputs: ProcedureInputs[BackToBackTest]) -> Procedure[BackToBac
     searches: list[_Search] = []
     most = test.searches * (_MOST_SEARCHES if bursts.limit_s is None else 1)
     found: list[_Search] = []
-    while len(found) < test.searches and len(searches) < most:
+    while len(found) < test.searches and len(searches) < most and not bursts.are_over(test):
         searches.append((yield from _search(test, steps, rate, bursts)))
+        _require_faster(inputs, searches[-1], steps * test.step_frames, bursts)
         # With each search more is known of what gap is usual.
         found = [one for one in searches if bursts.decide(one)]
         if not found and len(searches) >= _HOPELESS:
@@ -236,8 +243,30 @@ def _largest_rate(inputs: ProcedureInputs[BackToBackTest]) -> float:
     return 1e9 / inputs.burst_gap_ns if inputs.burst_gap_ns else inputs.ceiling_fps
 
 
+def _require_faster(
+    inputs: ProcedureInputs[BackToBackTest], search: _Search, longest: int, bursts: _Bursts
+) -> None:
+    """Refuse bursts that came through since the tester sends them as slowly as the DUT forwards."""
+    known, gap_s = inputs.known, bursts.usual_gap_s
+    if gap_s is None or search.passed < NEAR_LONGEST * longest or bursts.limit_s is not None:
+        return
+    rate, most = bursts.per_interface / gap_s, max(known.upper_fps or 0.0, known.load_fps)
+    if rate <= SLOWEST * most:
+        raise NoResultError(
+            f"the tester's bursts leave at {rate:.0f} frames/s per interface, no faster than the "
+            f"DUT forwards ({most:.0f}), so that no buffer fills (RFC 9004)",
+            where=f"back-to-back frames of {inputs.frame_size} octets",
+            cure="give the tester a core of its own",
+        )
+
+
 def _never_sent(inputs: ProcedureInputs[BackToBackTest], bursts: _Bursts) -> NoResultError:
     whys = []
+    if bursts.are_over(inputs.parameters):
+        whys.append(
+            f"none of the searches had come to its end after {inputs.parameters.max_s:g} s "
+            "(back_to_back.max_s)"
+        )
     if slow := [burst.gap_s for burst in bursts.slow if burst.gap_s is not None]:
         limit_s = bursts.limit_s or SLOWEST * (bursts.usual_gap_s or 0.0)
         whys.append(
@@ -278,6 +307,9 @@ def _search(test: BackToBackTest, steps: int, rate: float, bursts: _Bursts) -> P
     first = len(bursts.sent)
     bursts.searches += 1
     while above - passed > 1:
+        if bursts.are_over(test):
+            limit = _Burst.UNCOUNTED
+            break
         middle = (passed + above) // 2
         shown = yield from _shown(test, middle * test.step_frames, rate, bursts)
         if shown is _Burst.PASSED:
@@ -412,6 +444,8 @@ def _notes(
             f"no result: bursts within {1 - NEAR_LONGEST:.0%} of the longest one that is tried "
             "came through (RFC 9004); raise max_burst_s"
         )
+    if bursts.are_over(test):
+        notes.append(f"no further search was begun after {test.max_s:g} s (back_to_back.max_s)")
     if left_out := attempts - len(searches):
         notes.append(
             f"{left_out} of {attempts} searches are not in it: the longest burst that came "

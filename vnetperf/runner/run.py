@@ -457,14 +457,16 @@ class Run:
     def calibrate(self, scenario: Scenario, frame_size: int | None = None) -> Calibration:
         """Calibrate the generator for this run's frame sizes, or take a stored calibration.
 
-        All at once: a size that is missing later costs what is deployed then.
+        All at once: a size that is missing later costs what is deployed then. Briefly for what is
+        no benchmark, and where the tester shares its processor with the DUT: what it can do alone
+        is then a limit of loads, and no rate is compared with it.
         """
         wanted = {*(self.frame_sizes or self.configuration.preset.frame_sizes)}
         wanted |= {frame_size} if frame_size else set()
         least, largest = scenario.traffic.least_frame_size, largest_frame(scenario)
         sizes = {size for size in wanted if least <= size <= largest}
         plan = make_loop_plan(scenario, self.configuration.testbed, self.facts())
-        brief = not self.configuration.preset.benchmark
+        brief = not self.configuration.preset.benchmark or self._tester_shares(scenario)
         key = self.store.key(plan, self.facts(), brief=brief)
         held = self._calibrations.get(key)
         if held is not None and held is self._calibration and all(map(held.at, sizes)):
@@ -486,17 +488,24 @@ class Run:
         self.log.append(CalibrationRecord(calibration=held))
         return held
 
+    def _tester_shares(self, scenario: Scenario) -> bool:
+        plan = self.plan(scenario)
+        return any(one.placement.takes_turns("tester") for one in (plan, *plan.hosts))
+
     def check_calibrations(self) -> None:
         """Calibrate the smallest frame size of each wire again: what limits a run may drift.
 
         It shows whether the calibration held, and replaces none: what a run leaves behind may
         disturb it. One that is not seen to hold is not used again, at no frame size: what has
-        changed is the machine.
+        changed is the machine. A brief one is not checked.
         """
         if not self.configuration.preset.benchmark or not self.done:
             return
         for wire, (plan, calibration) in self._loops.items():
             size = min(case[2] for case in self.done)
+            then = calibration.at(size)
+            if then is not None and then.brief:
+                continue
             self._say(f"calibrating {plan.scenario.generator} over {wire} again: one frame size")
             began = time.monotonic()
             try:
@@ -507,7 +516,7 @@ class Run:
             finally:
                 self.spend("calibrate", time.monotonic() - began)
             self.log.append(CalibrationRecord(calibration=found, at_end=True))
-            then, now = calibration.at(size), found.at(size)
+            now = found.at(size)
             if then is None or now is None:
                 continue
             if change_of(then.max_clean_values, now.max_clean_values) != "held":

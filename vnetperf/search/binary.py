@@ -30,7 +30,12 @@ def binary_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
     sessions = [
         SearchSession(
-            GeometricGrid(limits, goal.width), budget, (goal,), limits.tries, limits.sweep
+            GeometricGrid(limits, goal.width),
+            budget,
+            (goal,),
+            limits.tries,
+            limits.sweep,
+            limits.short_tries,
         )
         for goal in goals
     ]

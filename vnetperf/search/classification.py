@@ -22,6 +22,10 @@ _SUM_DIGITS = 9
 _TOLERANCE_S = 1e-9
 
 
+#: Share of a load that is far more than a stall of the tester leaves unsent.
+FAR_SHORT = 0.05
+
+
 class LoadClass(Enum):
     """What the trials at a load show."""
 
@@ -138,6 +142,8 @@ class History:
     """
 
     def __init__(self) -> None:
+        #: Trials far short of their load that give it up; 0: no number of them.
+        self.short_tries = 0
         self._trials: dict[int, list[TrialOutcome]] = {}
         self._rungs: list[int] = []
         self._classes: dict[tuple[int, Criterion], LoadClass] = {}
@@ -182,15 +188,24 @@ class History:
         """Tell whether further trials at a load are of no use, because of the tester.
 
         That is so after so many full-length trials that decided nothing, if those that did are not
-        more; after no number of them where `tries` is 0.
+        more; after no number of them where `tries` is 0. A load that is far from being offered is
+        given up earlier: how long a trial of it lasts is then no matter.
         """
         if not tries:
             return False
+        if self.is_out_of_reach(rung, criterion):
+            return self.classify(rung, criterion) is LoadClass.UNDECIDED
         full = [t for t in self._trials.get(rung, ()) if criterion.is_full_length(t)]
         undecided = sum(not criterion.decides(trial) for trial in full)
         if undecided < tries or 2 * undecided < len(full):
             return False
         return self.classify(rung, criterion) is LoadClass.UNDECIDED
+
+    def is_out_of_reach(self, rung: int, criterion: Criterion) -> bool:
+        """Tell whether most of the trials at a load were far from offering it."""
+        trials = self._trials.get(rung, ())
+        short = sum(t.missing > FAR_SHORT and not criterion.decides(t) for t in trials)
+        return 0 < self.short_tries <= short and 2 * short > len(trials)
 
     def given_up(self, criterion: Criterion, tries: int) -> list[int]:
         """Find the loads between the relevant bounds that are given up, ascending."""

@@ -360,7 +360,7 @@ def mlr_search(
     """
     grid = GeometricGrid(limits, min(goal.width for goal in goals), _DIVISIONS)
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
-    session = SearchSession(grid, budget, goals, limits.tries, limits.sweep)
+    session = SearchSession(grid, budget, goals, limits.tries, limits.sweep, limits.short_tries)
     # What is known to have been carried is classified first: short trials around it would go beyond
     # it before that, and an overload may leave a DUT that carries less.
     ladders = [

@@ -132,7 +132,11 @@ class SearchSession:
     #: Full-length trials that leave a load undecided until a goal gives it up; see `gives_up`.
     tries: int = 0
     sweep: SweepInputs | None = None  # What is tried below the bounds
+    short_tries: int = 0  # Trials far short of a load until it is given up
     history: History = field(default_factory=History)  # The trials so far
+
+    def __post_init__(self) -> None:
+        self.history.short_tries = self.short_tries
 
     @property
     def gives_up(self) -> bool:
@@ -165,7 +169,7 @@ class SearchSession:
         """Run trials until one decides by a criterion, or the load is given up."""
         trial = yield from self.measure(rung, duration_s, phase)
         for _ in range(self.tries - 1):
-            if criterion.decides(trial):
+            if criterion.decides(trial) or self.history.is_out_of_reach(rung, criterion):
                 break
             trial = yield from self.measure(rung, duration_s, phase)
         return trial
@@ -213,6 +217,8 @@ class SearchSession:
         load, near = self.grid.load(rung), sqrt(1.0 / SWEEP_RATIO)
         low, high = self.grid.rung_below(load / near), self.grid.rung_below(load * near)
         if any(map(criterion.decides, self.history.between(low + 1, high))):
+            return True
+        if self.history.is_out_of_reach(rung, criterion):
             return True
         return len(self.history.trials(rung)) >= max(1, self.tries)
 
@@ -318,8 +324,10 @@ class SearchSession:
         return 2 * sum(missing) > len(undecided)
 
     def _undecided(self, rung: int, criterion: Criterion) -> list[TrialOutcome]:
-        trials = self.history.trials(rung)
-        return [t for t in trials if criterion.is_full_length(t) and not criterion.decides(t)]
+        trials = [t for t in self.history.trials(rung) if not criterion.decides(t)]
+        if self.history.is_out_of_reach(rung, criterion):
+            return trials
+        return [t for t in trials if criterion.is_full_length(t)]
 
     def given_up_reason(self, rung: int | None, criterion: Criterion) -> str:
         """Why a load could not be classified; "" for no such load."""

@@ -85,7 +85,10 @@ def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
         )
     grid = OfferedLoads(limits.max_load_fps, inputs.step_fps, limits.min_load_fps)
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
-    sessions = [SearchSession(grid, budget, (goal,), limits.tries, limits.sweep) for goal in goals]
+    sessions = [
+        SearchSession(grid, budget, (goal,), limits.tries, limits.sweep, limits.short_tries)
+        for goal in goals
+    ]
     wanted = [_as_mlr_goal(goal, inputs) for goal in goals]
     # Halves are those of all multiples: a log of before, which tried small ones, replays as it was.
     n = grid.count
