@@ -293,7 +293,7 @@ def test_blocks_are_recorded_as_ipfix(run_dir: Path, spawn: Spawn) -> None:
     [
         (["--subscribers=9000", "--block=63"], "9000 subscribers with blocks of 63 ports"),
         (["--stages=rx+nat+val+ct+tx"], "--stages does not go on with 'val'"),
-        (["--block=many"], "--block many; accepted: a whole number 1..64512"),
+        (["--block=many"], "--block=many; accepted: a whole number 1..64512"),
         (["--inside=198.18.0.0"], "subscribers have public addresses of the pool"),
         (["--own=02:00:00:00:00:01"], "--own is no pair of MAC addresses"),
         (["--unheard=1"], "unknown option '--unheard'"),

@@ -92,8 +92,6 @@ int program_main(const struct program *p, int argc, char **argv)
 	signal(SIGTERM, on_signal);
 	/* EAL prints its own usage for --help; ours is asked for behind "--". */
 	ok = p->parse(argc - used, argv + used, &help, &why);
-	if (ok && help)
-		fputs(p->usage(), stdout);
 	if (ok && !help)
 		ok = p->start(&why);
 	if (ok && !help && !atomic_load(quit)) {

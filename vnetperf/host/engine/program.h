@@ -13,9 +13,8 @@
 struct program {
 	const char *name;
 	atomic_bool *quit; /* set by SIGINT and SIGTERM */
-	/* Reads its own options; `help` when they ask for the usage. */
+	/* Reads its own options; *help: they asked for the usage, and it is printed. */
 	bool (*parse)(int argc, char *const argv[], bool *help, struct problem *why);
-	const char *(*usage)(void);
 	bool (*start)(struct problem *why);
 	void (*run)(void);  /* until `quit` */
 	void (*stop)(void); /* also after a start that failed */

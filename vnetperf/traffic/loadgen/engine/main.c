@@ -10,11 +10,7 @@ struct engine engine = {.control = PTHREAD_MUTEX_INITIALIZER};
 
 static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
 {
-	args_defaults(&engine.options);
-	if (!args_parse(&engine.options, argc, argv, why))
-		return false;
-	*help = engine.options.help;
-	return true;
+	return args_parse(&engine.options, argc, argv, help, why);
 }
 
 static bool start(struct problem *why)
@@ -50,7 +46,12 @@ static void stop(void)
 int main(int argc, char **argv)
 {
 	const struct program loadgen = {
-		"loadgen", &engine.quit, parse, args_usage, start, run, stop,
+		.name = "loadgen",
+		.quit = &engine.quit,
+		.parse = parse,
+		.start = start,
+		.run = run,
+		.stop = stop,
 	};
 
 	return program_main(&loadgen, argc, argv);

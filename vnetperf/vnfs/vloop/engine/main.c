@@ -15,11 +15,7 @@ struct engine engine;
 
 static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
 {
-	args_defaults(&engine.options);
-	if (!args_parse(&engine.options, argc, argv, why))
-		return false;
-	*help = engine.options.help;
-	return true;
+	return args_parse(&engine.options, argc, argv, help, why);
 }
 
 static bool start(struct problem *why)
@@ -56,8 +52,14 @@ static void run(void)
 
 int main(int argc, char **argv)
 {
-	const struct program vloop = {"vloop", &engine.quit, parse,	args_usage,
-				      start,   run,	     ports_stop};
+	const struct program vloop = {
+		.name = "vloop",
+		.quit = &engine.quit,
+		.parse = parse,
+		.start = start,
+		.run = run,
+		.stop = ports_stop,
+	};
 
 	return program_main(&vloop, argc, argv);
 }

@@ -15,16 +15,12 @@ struct engine engine;
 
 static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
 {
-	args_defaults(&engine.options);
-	engine.options.nat.seed = rte_rand();
-	if (!args_parse(&engine.options, argc, argv, why))
-		return false;
-	*help = engine.options.help;
-	return true;
+	return args_parse(&engine.options, argc, argv, help, why);
 }
 
 static bool start(struct problem *why)
 {
+	engine.options.nat.seed = rte_rand();
 	engine.hz = program_counter_hz();
 	if (!workers_create(why))
 		return false;
@@ -55,7 +51,14 @@ static void stop(void)
 
 int main(int argc, char **argv)
 {
-	const struct program cgnat = {"cgnat", &engine.quit, parse, args_usage, start, run, stop};
+	const struct program cgnat = {
+		.name = "cgnat",
+		.quit = &engine.quit,
+		.parse = parse,
+		.start = start,
+		.run = run,
+		.stop = stop,
+	};
 
 	return program_main(&cgnat, argc, argv);
 }
