@@ -93,12 +93,13 @@ int program_main(const struct program *p, int argc, char **argv)
 	/* EAL prints its own usage for --help; ours is asked for behind "--". */
 	ok = p->parse(argc - used, argv + used, &help, &why);
 	if (ok && !help)
-		ok = p->start(&why);
+		ok = p->start(&why) && commands_register(p->commands, &why);
 	if (ok && !help && !atomic_load(quit)) {
 		printf("ready\n");
 		fflush(stdout);
 		p->run();
 	}
+	commands_end();
 	p->stop();
 	rest_interrupts();
 	rte_eal_cleanup();

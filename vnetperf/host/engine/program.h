@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "commands.h"
 #include "problem.h"
 #include "wallclock.h"
 
@@ -16,8 +17,9 @@ struct program {
 	/* Reads its own options; *help: they asked for the usage, and it is printed. */
 	bool (*parse)(int argc, char *const argv[], bool *help, struct problem *why);
 	bool (*start)(struct problem *why);
-	void (*run)(void);  /* until `quit` */
-	void (*stop)(void); /* also after a start that failed */
+	const struct command *commands; /* from the start on until the stop */
+	void (*run)(void);		/* until `quit` */
+	void (*stop)(void);		/* also after a start that failed */
 };
 
 /* Returns the exit status of the process. */

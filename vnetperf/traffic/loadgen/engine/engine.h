@@ -2,7 +2,6 @@
 #ifndef LOADGEN_ENGINE_H
 #define LOADGEN_ENGINE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 
@@ -230,7 +229,6 @@ struct engine {
 	_Atomic uint32_t order;
 	_Atomic uint32_t plugs; /* changes with what is plugged in */
 	_Atomic bool quit;
-	pthread_mutex_t control; /* telemetry calls come from several threads */
 };
 
 extern struct engine engine;

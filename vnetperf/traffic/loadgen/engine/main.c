@@ -6,7 +6,7 @@
 #include "keep.h"
 #include "telemetry.h"
 
-struct engine engine = {.control = PTHREAD_MUTEX_INITIALIZER};
+struct engine engine;
 
 static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
 {
@@ -20,8 +20,7 @@ static bool start(struct problem *why)
 	engine.turn_us = engine.options.turn_us;
 	engine.turn = (uint64_t)((double)engine.hz * engine.options.turn_us / 1e6);
 	engine.steady = program_clock(CLOCK_MONOTONIC);
-	if (!ports_start(why) || !answers_create(why) || !workers_create(why) ||
-	    !telemetry_register(why))
+	if (!ports_start(why) || !answers_create(why) || !workers_create(why))
 		return false;
 	workers_compare_clocks();
 	return true;
@@ -35,8 +34,6 @@ static void run(void)
 
 static void stop(void)
 {
-	/* Never released: a command that comes now waits until the process is gone. */
-	pthread_mutex_lock(&engine.control);
 	answers_release();
 	workers_release();
 	capture_release(&capture);
@@ -50,6 +47,7 @@ int main(int argc, char **argv)
 		.quit = &engine.quit,
 		.parse = parse,
 		.start = start,
+		.commands = telemetry_commands,
 		.run = run,
 		.stop = stop,
 	};

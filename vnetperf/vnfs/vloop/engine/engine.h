@@ -8,6 +8,7 @@
 
 #include "afpacket.h"
 #include "args.h"
+#include "commands.h"
 #include "program.h"
 #include "turns.h"
 
@@ -48,6 +49,6 @@ void ports_stop(void);
 int worker_main(void *unused);
 
 /* telemetry.c */
-bool telemetry_register(struct problem *why);
+extern const struct command telemetry_commands[];
 
 #endif

@@ -25,7 +25,7 @@ static bool start(struct problem *why)
 				   rte_lcore_count());
 	engine.hz = program_counter_hz();
 	atomic_store(&engine.worker.policy_error, NOT_ASKED_YET);
-	return ports_start(why) && telemetry_register(why);
+	return ports_start(why);
 }
 
 /* Whatever is written to it is passed over. */
@@ -57,6 +57,7 @@ int main(int argc, char **argv)
 		.quit = &engine.quit,
 		.parse = parse,
 		.start = start,
+		.commands = telemetry_commands,
 		.run = run,
 		.stop = ports_stop,
 	};

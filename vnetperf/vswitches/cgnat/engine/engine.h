@@ -10,6 +10,7 @@
 
 #include "afpacket.h"
 #include "args.h"
+#include "commands.h"
 #include "fragments.h"
 #include "program.h"
 #include "tracker.h"
@@ -67,7 +68,7 @@ bool workers_create(struct problem *why);
 int worker_main(void *unused);
 
 /* telemetry.c */
-bool telemetry_register(struct problem *why);
+extern const struct command telemetry_commands[];
 
 /* blocklog.c: events of blocks, written to a file by the main lcore. */
 bool blocklog_open(const char *path, bool ipfix, struct problem *why);

@@ -30,7 +30,7 @@ static bool start(struct problem *why)
 	if (!blocklog_open(engine.options.log, engine.options.log_ipfix, why))
 		return false;
 	engine.mapper.blocks.note = blocklog_note;
-	return ports_start(why) && telemetry_register(why);
+	return ports_start(why);
 }
 
 static void run(void)
@@ -56,6 +56,7 @@ int main(int argc, char **argv)
 		.quit = &engine.quit,
 		.parse = parse,
 		.start = start,
+		.commands = telemetry_commands,
 		.run = run,
 		.stop = stop,
 	};
