@@ -158,17 +158,21 @@ def test_every_octet_of_both_directions(run_dir: Path, spawn: Spawn, stages: str
     assert engine.ask("drops,port=1")["no_mapping"] == 1
     assert engine.ask("port,port=0") == {"rx": 30, "tx": 30}
     assert engine.ask("port,port=1") == {"rx": 31, "tx": 30}
+    assert engine.ask("port,port=2") == {"error": "port=2", "accepted": "a whole number 0..1"}
     tables = engine.ask("tables")
     assert (tables["sessions"], tables["mappings"], tables["blocks"]) == (30, 30, 4)
     numbers = range(stages.count("/") + 1)
     # The last packets' turn of each is followed by one without.
-    wait_for(lambda: all(engine.ask(f"worker,worker={n}")["empty"] for n in numbers), 20, "empty turns")
-    workers = [engine.ask(f"worker,worker={n}") for n in numbers]
-    told = {k: v for worker in workers for k, v in worker.items() if k.endswith("_packets")}
+
+    def workers() -> list[dict[str, Any]]:
+        return [engine.ask(f"worker,worker={n}") for n in numbers]
+
+    wait_for(lambda: all(told["empty"] for told in workers()), 20, "empty turns")
+    told = {k: v for worker in workers() for k, v in worker.items() if k.endswith("_packets")}
     # A packet without a mapping goes no further than nat.
     counts = {"rx": 61, "val": 61, "nat": 61, "ct": 60, "tx": 60}
     assert told == {f"{stage}_packets": n for stage, n in counts.items()}
-    assert all(worker["turns"] > worker["empty"] > 0 for worker in workers)
+    assert all(worker["turns"] > worker["empty"] > 0 for worker in workers())
     engine.ask("forget")
     wait_for(lambda: engine.ask("tables")["workers_that_forget"] == 0, 20, "sessions to end")
     tables = engine.ask("tables")

@@ -1,5 +1,5 @@
-/* What every engine on DPDK does alike: starts, runs until it is to end, and lets go of its ports.
- */
+/* What every engine on DPDK does alike: starts, answers commands, runs until it is to end, and lets
+ * go of its ports. */
 #ifndef ENGINE_PROGRAM_H
 #define ENGINE_PROGRAM_H
 
@@ -19,18 +19,11 @@ struct program {
 	bool (*start)(struct problem *why);
 	const struct command *commands; /* from the start on until the stop */
 	void (*run)(void);		/* until `quit` */
-	void (*stop)(void);		/* also after a start that failed */
+	void (*stop)(void); /* before ports are closed, also after a start that failed; or NULL */
 };
 
 /* Returns the exit status of the process. */
 int program_main(const struct program *p, int argc, char **argv);
-
-/* Waits until EAL's interrupt thread has handled what there is now. A memif whose far end hangs up
- * disconnects in that thread: no port may be stopped or closed while it is at it. */
-void program_finish_interrupts(void);
-
-/* A step of setting up a port that its driver refused, with DPDK's (negative) number. */
-bool program_port_failed(struct problem *why, uint16_t port, const char *step, int error);
 
 /* One moment by a clock of the kernel and by the processor's counter. */
 struct wallclock program_clock(clockid_t clock);

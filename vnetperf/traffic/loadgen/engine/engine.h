@@ -250,7 +250,6 @@ static inline uint32_t *mbuf_tag(struct rte_mbuf *m)
 
 /* ports.c: configure and start all ports; a failure is told by `why`. */
 bool ports_start(struct problem *why);
-void ports_stop(void);
 
 /* setup.c */
 bool workers_create(struct problem *why);

@@ -16,7 +16,7 @@ static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
 static bool start(struct problem *why)
 {
 	engine.hz = program_counter_hz();
-	engine.ns_mult = (uint64_t)(((unsigned __int128)LG_NS_PER_S << 32) / engine.hz);
+	engine.ns_mult = (uint64_t)(((unsigned __int128)WALL_NS_PER_S << 32) / engine.hz);
 	engine.turn_us = engine.options.turn_us;
 	engine.turn = (uint64_t)((double)engine.hz * engine.options.turn_us / 1e6);
 	engine.steady = program_clock(CLOCK_MONOTONIC);
@@ -37,7 +37,6 @@ static void stop(void)
 	answers_release();
 	workers_release();
 	capture_release(&capture);
-	ports_stop();
 }
 
 int main(int argc, char **argv)

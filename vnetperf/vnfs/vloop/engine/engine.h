@@ -43,7 +43,6 @@ extern struct engine engine;
 
 /* ports.c */
 bool ports_start(struct problem *why);
-void ports_stop(void);
 
 /* worker.c */
 int worker_main(void *unused);

@@ -59,7 +59,6 @@ int main(int argc, char **argv)
 		.start = start,
 		.commands = telemetry_commands,
 		.run = run,
-		.stop = ports_stop,
 	};
 
 	return program_main(&vloop, argc, argv);

@@ -61,7 +61,6 @@ extern struct engine engine;
 
 /* ports.c */
 bool ports_start(struct problem *why);
-void ports_stop(void);
 
 /* worker.c */
 bool workers_create(struct problem *why);

@@ -43,12 +43,6 @@ static void run(void)
 	rte_eal_mp_wait_lcore();
 }
 
-static void stop(void)
-{
-	blocklog_close();
-	ports_stop();
-}
-
 int main(int argc, char **argv)
 {
 	const struct program cgnat = {
@@ -58,7 +52,7 @@ int main(int argc, char **argv)
 		.start = start,
 		.commands = telemetry_commands,
 		.run = run,
-		.stop = stop,
+		.stop = blocklog_close,
 	};
 
 	return program_main(&cgnat, argc, argv);
