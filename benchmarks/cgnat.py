@@ -223,7 +223,7 @@ def stage_work(telemetry: TestpmdPorts, dut: Dut) -> dict[str, tuple[int, int]]:
     """Packets and cycles by stage."""
     found = {}
     for number, group in enumerate(dut.stages.split("/") if dut.stages else ()):
-        told = telemetry.ask(f"/cgnat/worker,{number}")
+        told = telemetry.ask(f"/cgnat/worker,worker={number}")
         for stage in group.split("+"):
             found[stage] = (told[f"{stage}_packets"], told[f"{stage}_cycles"])
     return found
@@ -239,7 +239,7 @@ def set_up(dut: Dut, rate: float) -> tuple[dict[str, int], float]:
             "made": made,
             "left out by the tester": up.intended - up.sent - up.refused,
             "refused by the wire": up.refused,
-            **{f"dropped: {cause}": n for cause, n in telemetry.ask("/cgnat/drops,0").items()},
+            **{f"dropped: {cause}": n for cause, n in telemetry.ask("/cgnat/drops,port=0").items()},
         }
         return {fate: n for fate, n in fates.items() if n}, made / span
 

@@ -294,8 +294,8 @@ def test_engine_ends_by_itself_and_leaves_nothing(engine: Engine, run_dir: Path)
     ("devices", "settings", "message"),
     [
         ((), {}, "no port"),
-        (("--vdev=net_null0",), {"rx_queues": 17}, "--rx-queues 17"),
-        (("--vdev=net_null0",), {"mtu": 9999}, "--mtu 9999"),
+        (("--vdev=net_null0",), {"rx_queues": 17}, "--rx-queues=17"),
+        (("--vdev=net_null0",), {"mtu": 9999}, "--mtu=9999"),
         (("--vdev=net_nosuch0",), {}, "net_nosuch0"),
         (("--vdev=net_null0",), {"mbufs": 4_000_000}, "no memory for 4000000 buffers"),
     ],

@@ -128,6 +128,7 @@ static void arguments(void)
 	static struct options options;
 	char text[8][96], *argv[9] = {(char[]){"loadgen"}};
 	struct problem why;
+	bool help;
 	int n = 1 + (int)draw(8);
 
 	for (int i = 1; i < n; i++) {
@@ -137,8 +138,7 @@ static void arguments(void)
 			 draw(2) ? values[draw(N_OF(values))] : maps[draw(N_OF(maps))]);
 		argv[i] = text[i - 1];
 	}
-	args_defaults(&options);
-	if (args_parse(&options, n, argv, &why))
+	if (args_parse(&options, n, argv, &help, &why))
 		CHECK(options.n_map <= ARGS_MAX_MAP && options.rx_burst <= LG_MAX_BURST);
 }
 

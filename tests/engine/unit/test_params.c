@@ -49,6 +49,7 @@ static void numbers(void)
 		CHECK_EQ(n, 42);
 	}
 	CHECK(parse("a=0x0a") && params_u64(&ps, "a", 1, 10, &n, &why) && n == 10);
+	CHECK(parse("a=010") && params_u64(&ps, "a", 1, 10, &n, &why) && n == 10);
 	CHECK(parse("b=7") && params_u64(&ps, "a", 1, 10, &n, &why) && n == 10);
 	CHECK(parse("a=18446744073709551615") && params_u64(&ps, "a", 0, UINT64_MAX, &n, &why) &&
 	      n == UINT64_MAX);

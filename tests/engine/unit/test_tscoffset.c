@@ -1,5 +1,6 @@
 #include "check.h"
 #include "tscoffset.h"
+#include "wallclock.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -26,10 +27,10 @@ static uint64_t ns_now(void) {
   struct timespec t;
 
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * LG_NS_PER_S + (uint64_t)t.tv_nsec;
+  return (uint64_t)t.tv_sec * WALL_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-#define BEHIND (5 * LG_NS_PER_S)
+#define BEHIND (5 * WALL_NS_PER_S)
 
 static uint64_t behind(void) { return ns_now() - BEHIND; }
 
@@ -70,13 +71,13 @@ static struct tscoffset exchange(tsc_read now, int cpu, uint64_t limit_ns) {
 
 static void between_processors(void) {
   const int cpu = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? 1 : 0;
-  struct tscoffset found = exchange(ns_now, cpu, 2 * LG_NS_PER_S);
+  struct tscoffset found = exchange(ns_now, cpu, 2 * WALL_NS_PER_S);
 
   CHECK(found.exchanges > 0);
   CHECK(found.least <= 0 && found.most >= 0);
   fprintf(stderr, "one clock: %lld to %lld ns in %u exchanges\n",
           (long long)found.least, (long long)found.most, found.exchanges);
-  found = exchange(behind, cpu, 2 * LG_NS_PER_S);
+  found = exchange(behind, cpu, 2 * WALL_NS_PER_S);
   fprintf(stderr, "behind: %lld to %lld ns in %u exchanges\n",
           (long long)found.least, (long long)found.most, found.exchanges);
   CHECK(found.least <= -(int64_t)BEHIND && found.most >= -(int64_t)BEHIND);

@@ -61,7 +61,7 @@ static void error_is_told(void)
 	CHECK(wallclock_error(&c, &later) >= 7000);
 	wallclock_rate(&later, &c, HZ, MOST_OFF);
 	CHECK(later.ns_per_cycle != RATE);
-	later.ns += LG_NS_PER_S; /* set */
+	later.ns += WALL_NS_PER_S; /* set */
 	wallclock_rate(&later, &c, HZ, MOST_OFF);
 	CHECK(later.ns_per_cycle == RATE);
 }

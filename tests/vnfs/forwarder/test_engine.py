@@ -187,6 +187,8 @@ def test_what_it_tells(start: Start) -> None:
         "priority": "none",
         "forwarding": info["forwarding"],
     }
+    refused = {"error": "unknown parameter 'x'", "accepted": "no parameters"}
+    assert one.ask("/forwarder/turns,x=1") == refused
     # Its worker takes a name when it begins, which may be after the first answer.
     wait_for(
         lambda: {"vloop", "vloop-0"} <= {t.name for t in list_threads(one.process.pid)},
@@ -242,7 +244,7 @@ def test_it_ends_and_lets_go_of_everything(start: Start, how: str, forward: bool
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((*NULL, "--mode=mirror"), "--mode mirror"),
+        ((*NULL, "--mode=mirror"), "--mode=mirror"),
         ((*NULL, "--priority=2"), "--turn-us above 0"),
         (NULL[:1], "1 ports; accepted: 2 ports"),
         ((*NULL, "--queues=2", "--room=16384", "--buffers=1000000"), "no memory for"),

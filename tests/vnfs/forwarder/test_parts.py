@@ -70,18 +70,20 @@ def test_its_command_line(unit: Path) -> None:
     line = ("--mode=5tswap", "--queues", "4", "--turn-us=100", "--phase-us=99", "--priority=2")
     told = run(unit, "args", *line, "--peer0=02:AA:00:00:00:0f").decode().split()
     assert {"mode=5tswap", "queues=4", "phase_us=99", "priority=2", "peer0=02aa0000000f"} <= {*told}
-    assert b"--turn-us N" in run(unit, "args", "--help")
+    told = run(unit, "args", "--help")
+    assert b"--turn-us N" in told
+    assert b"--mode io|mac|macswap|5tswap" in told
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (["--mode=mirror"], "--mode mirror; accepted: io, mac, macswap, 5tswap"),
-        (["--peer0=02:00:00:00:00"], "--peer0 02:00:00:00:00; accepted: as 02:"),
+        (["--mode=mirror"], "--mode=mirror; accepted: io, mac, macswap, 5tswap"),
+        (["--peer0=02:00:00:00:00"], "--peer0=02:00:00:00:00; accepted: as 02:"),
         (["--peer1=02:00:00:00:00:01:02"], "accepted: as 02:"),
-        (["--queues=0"], "--queues 0; accepted: a whole number 1..128"),
-        (["--priority=2"], "--priority 2; accepted: --turn-us above 0 with it"),
-        (["--turn-us=100", "--phase-us=100"], "--phase-us 100; accepted: less than --turn-us"),
+        (["--queues=0"], "--queues=0; accepted: a whole number 1..128"),
+        (["--priority=2"], "--priority=2; accepted: --turn-us above 0 with it"),
+        (["--turn-us=100", "--phase-us=100"], "--phase-us=100; accepted: less than --turn-us"),
         (["--speed=1"], "unknown option '--speed'"),
         (["--mode"], "--mode without a value"),
     ],

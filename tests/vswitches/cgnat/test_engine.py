@@ -87,8 +87,8 @@ class Running:
         self.ask("forward")
 
         def all_there() -> bool:
-            out = sum(self.ask(f"port,{n}")["tx"] for n in (ref.INSIDE, ref.OUTSIDE))
-            return out + sum(sum(self.ask(f"drops,{n}").values()) for n in (0, 1)) >= frames
+            out = sum(self.ask(f"port,port={n}")["tx"] for n in (ref.INSIDE, ref.OUTSIDE))
+            return out + sum(sum(self.ask(f"drops,port={n}").values()) for n in (0, 1)) >= frames
 
         wait_for(all_there, 60, "frames")
 
@@ -155,20 +155,24 @@ def test_every_octet_of_both_directions(run_dir: Path, spawn: Spawn, stages: str
     )
     engine = Running(run_dir, spawn, config, stages)
     engine.forward(61)
-    assert engine.ask("drops,1")["no_mapping"] == 1
-    assert engine.ask("port,0") == {"rx": 30, "tx": 30}
-    assert engine.ask("port,1") == {"rx": 31, "tx": 30}
+    assert engine.ask("drops,port=1")["no_mapping"] == 1
+    assert engine.ask("port,port=0") == {"rx": 30, "tx": 30}
+    assert engine.ask("port,port=1") == {"rx": 31, "tx": 30}
+    assert engine.ask("port,port=2") == {"error": "port=2", "accepted": "a whole number 0..1"}
     tables = engine.ask("tables")
     assert (tables["sessions"], tables["mappings"], tables["blocks"]) == (30, 30, 4)
     numbers = range(stages.count("/") + 1)
     # The last packets' turn of each is followed by one without.
-    wait_for(lambda: all(engine.ask(f"worker,{n}")["empty"] for n in numbers), 20, "empty turns")
-    workers = [engine.ask(f"worker,{n}") for n in numbers]
-    told = {k: v for worker in workers for k, v in worker.items() if k.endswith("_packets")}
+
+    def workers() -> list[dict[str, Any]]:
+        return [engine.ask(f"worker,worker={n}") for n in numbers]
+
+    wait_for(lambda: all(told["empty"] for told in workers()), 20, "empty turns")
+    told = {k: v for worker in workers() for k, v in worker.items() if k.endswith("_packets")}
     # A packet without a mapping goes no further than nat.
     counts = {"rx": 61, "val": 61, "nat": 61, "ct": 60, "tx": 60}
     assert told == {f"{stage}_packets": n for stage, n in counts.items()}
-    assert all(worker["turns"] > worker["empty"] > 0 for worker in workers)
+    assert all(worker["turns"] > worker["empty"] > 0 for worker in workers())
     engine.ask("forget")
     wait_for(lambda: engine.ask("tables")["workers_that_forget"] == 0, 20, "sessions to end")
     tables = engine.ask("tables")
@@ -189,7 +193,7 @@ def test_time_asleep_is_no_time_with_packets(run_dir: Path, spawn: Spawn) -> Non
     engine.forward(3)
 
     def workers() -> list[dict[str, Any]]:
-        return [engine.ask(f"worker,{n}") for n in range(PIPELINE.count("/") + 1)]
+        return [engine.ask(f"worker,worker={n}") for n in range(PIPELINE.count("/") + 1)]
 
     wait_for(lambda: all(w["turns"] > w["empty"] for w in workers()), 20, "turns to be counted")
     second = engine.ask("info")["hz"]
@@ -240,9 +244,9 @@ def test_an_idle_engine_sleeps_for_a_whole_second_too(run_dir: Path, spawn: Spaw
         write_pcap(run_dir / name, [])
     engine = Running(run_dir, spawn, ref.Config(), RUN_TO_COMPLETION, "--turn-us=1000000")
     engine.ask("forward")
-    before = engine.ask("worker,0")["turns"]
+    before = engine.ask("worker,worker=0")["turns"]
     time.sleep(0.5)
-    assert engine.ask("worker,0")["turns"] - before <= 2
+    assert engine.ask("worker,worker=0")["turns"] - before <= 2
     engine.stop()
 
 
@@ -293,7 +297,7 @@ def test_blocks_are_recorded_as_ipfix(run_dir: Path, spawn: Spawn) -> None:
     [
         (["--subscribers=9000", "--block=63"], "9000 subscribers with blocks of 63 ports"),
         (["--stages=rx+nat+val+ct+tx"], "--stages does not go on with 'val'"),
-        (["--block=many"], "--block many; accepted: a whole number 1..64512"),
+        (["--block=many"], "--block=many; accepted: a whole number 1..64512"),
         (["--inside=198.18.0.0"], "subscribers have public addresses of the pool"),
         (["--own=02:00:00:00:00:01"], "--own is no pair of MAC addresses"),
         (["--unheard=1"], "unknown option '--unheard'"),

@@ -189,7 +189,7 @@ def test_a_trial_has_its_own_drops_by_cause() -> None:
 def test_turns_without_packets_are_empty_polls() -> None:
     class Works(Told):
         def ask(self, command: str) -> dict[str, int]:
-            assert command == "/cgnat/worker,0"
+            assert command == "/cgnat/worker,worker=0"
             stages = {f"{s}_{what}": 7 for s in STAGES for what in ("packets", "cycles")}
             return {"turns": 1000, "empty": 900, "busy": 30, "idle": 70, **stages}
 

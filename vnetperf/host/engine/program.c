@@ -11,7 +11,7 @@
 #include <rte_alarm.h>
 #include <rte_cycles.h>
 #include <rte_eal.h>
-#include <rte_errno.h>
+#include <rte_ethdev.h>
 #include <rte_interrupts.h>
 
 /* Longest wait for the interrupt thread before a port is stopped, and for its last rest. */
@@ -44,8 +44,10 @@ static void wait_for_flag(atomic_bool *flag, unsigned int most_ms)
 		usleep(1000);
 }
 
-/* Alarms run in the interrupt thread, one event after the other: ours comes after what there is. */
-void program_finish_interrupts(void)
+/* Waits until EAL's interrupt thread has handled what there is now. A memif whose far end hangs up
+ * disconnects in that thread: no port may be stopped or closed while it is at it. Alarms run there
+ * too, one event after the other: ours comes last. */
+static void finish_interrupts(void)
 {
 	static atomic_bool finished; /* static: a late alarm finds it */
 
@@ -70,6 +72,22 @@ static void rest_interrupts(void)
 	rte_intr_instance_free(last); /* what is registered is a copy */
 }
 
+/* All are stopped before the first is closed, which may be the far end of another. */
+static void close_ports(void)
+{
+	uint16_t port;
+
+	RTE_ETH_FOREACH_DEV(port)
+	{
+		rte_eth_dev_stop(port);
+		finish_interrupts();
+	}
+	RTE_ETH_FOREACH_DEV(port)
+	{
+		rte_eth_dev_close(port);
+	}
+}
+
 static void on_signal(int number)
 {
 	(void)number;
@@ -92,28 +110,23 @@ int program_main(const struct program *p, int argc, char **argv)
 	signal(SIGTERM, on_signal);
 	/* EAL prints its own usage for --help; ours is asked for behind "--". */
 	ok = p->parse(argc - used, argv + used, &help, &why);
-	if (ok && help)
-		fputs(p->usage(), stdout);
 	if (ok && !help)
-		ok = p->start(&why);
+		ok = p->start(&why) && commands_register(p->commands, &why);
 	if (ok && !help && !atomic_load(quit)) {
 		printf("ready\n");
 		fflush(stdout);
 		p->run();
 	}
-	p->stop();
+	commands_end();
+	if (p->stop)
+		p->stop();
+	close_ports();
 	rest_interrupts();
 	rte_eal_cleanup();
 	if (ok)
 		return EXIT_SUCCESS;
 	fprintf(stderr, "%s: %s; accepted: %s\n", p->name, why.what, why.accepted);
 	return EXIT_FAILURE;
-}
-
-bool program_port_failed(struct problem *why, uint16_t port, const char *step, int error)
-{
-	return problem_set(why, "see the log above for the driver's reason", "port %u: %s: %s",
-			   port, step, rte_strerror(-error));
 }
 
 struct wallclock program_clock(clockid_t clock)

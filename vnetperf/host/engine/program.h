@@ -1,5 +1,5 @@
-/* What every engine on DPDK does alike: starts, runs until it is to end, and lets go of its ports.
- */
+/* What every engine on DPDK does alike: starts, answers commands, runs until it is to end, and lets
+ * go of its ports. */
 #ifndef ENGINE_PROGRAM_H
 #define ENGINE_PROGRAM_H
 
@@ -7,29 +7,23 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "commands.h"
 #include "problem.h"
 #include "wallclock.h"
 
 struct program {
 	const char *name;
 	atomic_bool *quit; /* set by SIGINT and SIGTERM */
-	/* Reads its own options; `help` when they ask for the usage. */
+	/* Reads its own options; *help: they asked for the usage, and it is printed. */
 	bool (*parse)(int argc, char *const argv[], bool *help, struct problem *why);
-	const char *(*usage)(void);
 	bool (*start)(struct problem *why);
-	void (*run)(void);  /* until `quit` */
-	void (*stop)(void); /* also after a start that failed */
+	const struct command *commands; /* from the start on until the stop */
+	void (*run)(void);		/* until `quit` */
+	void (*stop)(void); /* before ports are closed, also after a start that failed; or NULL */
 };
 
 /* Returns the exit status of the process. */
 int program_main(const struct program *p, int argc, char **argv);
-
-/* Waits until EAL's interrupt thread has handled what there is now. A memif whose far end hangs up
- * disconnects in that thread: no port may be stopped or closed while it is at it. */
-void program_finish_interrupts(void);
-
-/* A step of setting up a port that its driver refused, with DPDK's (negative) number. */
-bool program_port_failed(struct problem *why, uint16_t port, const char *step, int error);
 
 /* One moment by a clock of the kernel and by the processor's counter. */
 struct wallclock program_clock(clockid_t clock);

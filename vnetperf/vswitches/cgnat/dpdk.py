@@ -41,7 +41,7 @@ from vnetperf.vswitches.cgnat.base import (
 from vnetperf.vswitches.testpmd import phy_device
 
 ENGINE = DpdkProgram("cgnat", Path(__file__).with_name("engine"))
-PROTOCOL = 1
+PROTOCOL = 2
 FILE_PREFIX = "cgnat"
 STAGES = ("rx", "val", "nat", "ct", "tx")
 #: What runs where, by mode: stages with + between them are one thread's.
@@ -246,7 +246,11 @@ class DpdkNat(NatSwitch):
         if self.process is None:
             raise DutError("it is not running", where=self.name)
         answer = self._telemetry.ask(f"/cgnat/{command}")
-        return answer if isinstance(answer, dict) else {}
+        if not isinstance(answer, dict):
+            return {}
+        if "error" in answer:
+            raise DutError(answer["error"], where=self.name, accepted=answer["accepted"])
+        return answer
 
     def remove_port(self, port: Port) -> None:
         """Start the engine again without a port: what it sends there is lost."""
@@ -289,7 +293,7 @@ class DpdkNat(NatSwitch):
             found.append(
                 driver.model_copy(
                     update={
-                        **self._ask(f"port,{number}"),
+                        **self._ask(f"port,port={number}"),
                         "rx_dropped": driver.rx_dropped + sum(drops.values()),
                         "tx_dropped": refused,
                         "causes": drops,
@@ -300,14 +304,14 @@ class DpdkNat(NatSwitch):
 
     def _drops(self, number: int) -> dict[str, int]:
         """Packets of a port that were dropped so far, by cause."""
-        told = self._ask(f"drops,{number}")
+        told = self._ask(f"drops,port={number}")
         return {cause.replace("_", " "): n for cause, n in told.items() if n}
 
     def datapath_work(self) -> tuple[DatapathWork, ...]:
         """What each thread did, stage by stage."""
         found = []
         for number, group in enumerate(groups_of(self.plan.scenario)):
-            told = self._ask(f"worker,{number}")
+            told = self._ask(f"worker,worker={number}")
             stages = group.split("+")
             busy = told["turns"] - told["empty"]
             found.append(
@@ -390,7 +394,7 @@ class DpdkNat(NatSwitch):
         roles = [demand.role for demand in self.roles(self.plan.scenario)]
         if not any(map(placement.turn_of, roles)):
             return {}
-        told = [self._ask(f"worker,{number}")["refused"] for number in range(len(roles))]
+        told = [self._ask(f"worker,worker={number}")["refused"] for number in range(len(roles))]
         refused = next(filter(None, told), "")
         priority = max(map(placement.priority_of, roles))
         return {

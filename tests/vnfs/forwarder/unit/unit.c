@@ -66,17 +66,15 @@ int main(int argc, char **argv)
 {
 	struct problem why = {"", ""};
 	struct options o;
+	bool help = false;
 
-	args_defaults(&o);
-	if (argc < 2 || !args_parse(&o, argc - 1, argv + 1, &why)) {
+	if (argc < 2 || !args_parse(&o, argc - 1, argv + 1, &help, &why)) {
 		printf("%s; accepted: %s\n", why.what, why.accepted);
 		return EXIT_FAILURE;
 	}
 	if (strcmp(argv[1], "frames") == 0)
 		return frames(&o);
-	if (o.help)
-		fputs(args_usage(), stdout);
-	else
+	if (!help)
 		tell(&o);
 	return EXIT_SUCCESS;
 }

@@ -232,10 +232,10 @@ int main(int argc, char **argv)
 {
 	struct core *core = zeroed(sizeof(*core));
 	struct problem why = {"no memory", ""};
+	bool help;
 
 	signal(SIGXFSZ, SIG_IGN); /* a file that takes no more is an error of that write */
-	args_defaults(&core->options);
-	if (!args_parse(&core->options, argc, argv, &why) ||
+	if (!args_parse(&core->options, argc, argv, &help, &why) ||
 	    !fragments_create(&core->fragments, core->options.nat.seed, &memory) ||
 	    !mapper_create(&core->mapper, &core->options.nat, &core->published, &memory) ||
 	    !tracker_create(&core->tracker, &core->options.nat, &core->published, &memory) ||

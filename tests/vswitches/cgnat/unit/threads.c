@@ -175,9 +175,10 @@ int main(int argc, char **argv)
 	struct config *c = &lane->options.nat;
 	pthread_t thread;
 	uint64_t ended;
-	bool good, kept_out;
+	bool good, kept_out, help;
+	struct problem why;
 
-	args_defaults(&lane->options);
+	args_parse(&lane->options, 1, argv, &help, &why);
 	c->subscribers = 4;
 	c->mappings = MAPPINGS;
 	c->sessions = 2 * MAPPINGS;

@@ -25,16 +25,14 @@ struct options {
 	uint16_t priority; /* of SCHED_FIFO while a trial is paced; 0: none */
 	uint16_t share;	   /* percent of a processor that a worker takes then, at most */
 	bool nic_time;	   /* arrivals by the NIC's clock, where it has one */
-	bool help;
 	unsigned int n_map;
 	struct queue_map map[ARGS_MAX_MAP];
 	unsigned int n_attach;
 	const char *attach[LG_MAX_PORTS]; /* devices of the last ports, in their order */
 };
 
-void args_defaults(struct options *o);
-/* argv[0] is skipped. */
-bool args_parse(struct options *o, int argc, char *const argv[], struct problem *why);
-const char *args_usage(void);
+/* argv[0] is skipped; what is not there has its default. *help: they were asked for, and printed.
+ */
+bool args_parse(struct options *o, int argc, char *const argv[], bool *help, struct problem *why);
 
 #endif

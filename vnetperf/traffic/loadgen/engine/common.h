@@ -24,8 +24,6 @@
 #define LG_MIN_FRAME 64
 #define LG_MAX_FRAME 9280 /* 9216 and the headers of a tunnel */
 
-#define LG_NS_PER_S 1000000000ULL
-
 #define LG_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define LG_UNLIKELY(x) __builtin_expect(!!(x), 0)
 

@@ -1,4 +1,5 @@
-/* Trials: set up, started, ended, summed up.  All functions need engine.control held. */
+/* Trials: set up, started, ended, summed up.  All functions are for commands, of which no two run
+ * at once. */
 #ifndef LOADGEN_CONTROL_H
 #define LOADGEN_CONTROL_H
 

@@ -2,7 +2,6 @@
 #ifndef LOADGEN_ENGINE_H
 #define LOADGEN_ENGINE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 
@@ -230,7 +229,6 @@ struct engine {
 	_Atomic uint32_t order;
 	_Atomic uint32_t plugs; /* changes with what is plugged in */
 	_Atomic bool quit;
-	pthread_mutex_t control; /* telemetry calls come from several threads */
 };
 
 extern struct engine engine;
@@ -252,7 +250,6 @@ static inline uint32_t *mbuf_tag(struct rte_mbuf *m)
 
 /* ports.c: configure and start all ports; a failure is told by `why`. */
 bool ports_start(struct problem *why);
-void ports_stop(void);
 
 /* setup.c */
 bool workers_create(struct problem *why);

@@ -2,15 +2,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define SENT	 0u
 #define RECEIVED 1u
 
 struct capture capture;
 struct capture_request capture_request;
-/* Wall clock and TSC of one moment. */
-static uint64_t wall_ns, wall_tsc;
 
 /* Streams are numbered from 0: the groups up to the highest one in use are enough. */
 static uint32_t groups(void)
@@ -44,15 +41,11 @@ static uint32_t longest(void)
 bool keep_arm(bool trial, struct problem *why)
 {
 	struct capture_request request = capture_request;
-	struct timespec t;
 
 	if (!trial) {
 		capture.on = false; /* what the last trial kept stays */
 		return true;
 	}
-	clock_gettime(CLOCK_REALTIME, &t);
-	wall_tsc = rte_rdtsc();
-	wall_ns = (uint64_t)t.tv_sec * LG_NS_PER_S + (uint64_t)t.tv_nsec;
 	for (unsigned int p = 0; p < engine.n_ports; p++) {
 		for (unsigned int i = 0; i < engine.port[p].n_rxq; i++)
 			memset(engine.port[p].rxq[i].follows, 0,
@@ -162,10 +155,7 @@ struct record {
 
 static bool write_slot(FILE *file, const struct capture_slot *s)
 {
-	const int64_t since = (int64_t)(s->tsc - wall_tsc);
-	const int64_t ns = since < 0 ? -(int64_t)cycles_to_ns((uint64_t)-since)
-				     : (int64_t)cycles_to_ns((uint64_t)since);
-	const struct record r = {.wall_ns = wall_ns + (uint64_t)ns,
+	const struct record r = {.wall_ns = wallclock_ns(&engine.trial.wall, s->tsc),
 				 .len = s->len,
 				 .kept = s->kept,
 				 .port = s->port,

@@ -6,26 +6,21 @@
 #include "keep.h"
 #include "telemetry.h"
 
-struct engine engine = {.control = PTHREAD_MUTEX_INITIALIZER};
+struct engine engine;
 
 static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
 {
-	args_defaults(&engine.options);
-	if (!args_parse(&engine.options, argc, argv, why))
-		return false;
-	*help = engine.options.help;
-	return true;
+	return args_parse(&engine.options, argc, argv, help, why);
 }
 
 static bool start(struct problem *why)
 {
 	engine.hz = program_counter_hz();
-	engine.ns_mult = (uint64_t)(((unsigned __int128)LG_NS_PER_S << 32) / engine.hz);
+	engine.ns_mult = (uint64_t)(((unsigned __int128)WALL_NS_PER_S << 32) / engine.hz);
 	engine.turn_us = engine.options.turn_us;
 	engine.turn = (uint64_t)((double)engine.hz * engine.options.turn_us / 1e6);
 	engine.steady = program_clock(CLOCK_MONOTONIC);
-	if (!ports_start(why) || !answers_create(why) || !workers_create(why) ||
-	    !telemetry_register(why))
+	if (!ports_start(why) || !answers_create(why) || !workers_create(why))
 		return false;
 	workers_compare_clocks();
 	return true;
@@ -39,18 +34,21 @@ static void run(void)
 
 static void stop(void)
 {
-	/* Never released: a command that comes now waits until the process is gone. */
-	pthread_mutex_lock(&engine.control);
 	answers_release();
 	workers_release();
 	capture_release(&capture);
-	ports_stop();
 }
 
 int main(int argc, char **argv)
 {
 	const struct program loadgen = {
-		"loadgen", &engine.quit, parse, args_usage, start, run, stop,
+		.name = "loadgen",
+		.quit = &engine.quit,
+		.parse = parse,
+		.start = start,
+		.commands = telemetry_commands,
+		.run = run,
+		.stop = stop,
 	};
 
 	return program_main(&loadgen, argc, argv);

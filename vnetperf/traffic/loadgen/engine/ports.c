@@ -1,5 +1,6 @@
 /* Ports: all that EAL has found are configured alike and started. */
 #include "engine.h"
+#include "ethdev.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,37 +11,21 @@
 #include <rte_malloc.h>
 #include <rte_mbuf_dyn.h>
 
-#define CACHE 256u
-
 static const struct rte_mbuf_dynfield tag_field = {
 	.name = "loadgen_tag",
 	.size = sizeof(uint32_t),
 	.align = __alignof__(uint32_t),
 };
 
-static uint16_t data_room(void)
-{
-	const unsigned int frame = RTE_MAX(engine.largest_frame, engine.options.room);
-	const unsigned int room = RTE_ALIGN_CEIL(frame, 64) + RTE_PKTMBUF_HEADROOM;
-
-	return (uint16_t)RTE_MAX(room, (unsigned int)RTE_MBUF_DEFAULT_BUF_SIZE);
-}
-
 static struct rte_mempool *pool_create(const char *kind, uint16_t port, uint16_t queue, uint32_t n,
 				       struct problem *why)
 {
-	const int socket = rte_eth_dev_socket_id(port);
-	struct rte_mempool *pool;
+	const uint32_t room = RTE_MAX(engine.largest_frame, engine.options.room);
 	char name[RTE_MEMPOOL_NAMESIZE];
 
 	snprintf(name, sizeof(name), "lg_%s_%u_%u", kind, port, queue);
-	/* DPDK refuses caches that could hold most of the pool. */
-	pool = rte_pktmbuf_pool_create(name, n, n < 2 * CACHE ? n / 4 : CACHE, 0, data_room(),
-				       socket < 0 ? (int)rte_socket_id() : socket);
-	if (pool == NULL)
-		problem_set(why, "more memory (-m, hugepages) or fewer --mbufs and queues",
-			    "no memory for %u buffers of %u octets", n, data_room());
-	return pool;
+	return ethdev_pool(name, engine.options.mbufs ? engine.options.mbufs : n, room, 0,
+			   rte_eth_dev_socket_id(port), why);
 }
 
 /* These state a limit of about 1518 octets but take what their buffers, or the kernel's interface
@@ -56,40 +41,25 @@ static bool takes_any_size(const struct rte_eth_dev_info *info)
 	return false;
 }
 
-static bool conf_fill(uint16_t port, struct rte_eth_conf *conf, const struct rte_eth_dev_info *info,
-		      struct problem *why)
+static bool is_given_mtu(const struct ethdev *e)
+{
+	return engine.options.mtu_given && !takes_any_size(&e->info);
+}
+
+static bool conf_fill(struct ethdev *e, struct problem *why)
 {
 	const struct options *o = &engine.options;
-	const struct port *p = &engine.port[port];
+	char accepted[64];
 
-	memset(conf, 0, sizeof(*conf));
-	if (p->n_rxq > info->max_rx_queues || p->n_txq > info->max_tx_queues) {
-		char accepted[64];
-
-		snprintf(accepted, sizeof(accepted), "at most %u receive and %u transmit queues",
-			 info->max_rx_queues, info->max_tx_queues);
-		return problem_set(why, accepted, "port %u (%s): %u receive, %u transmit queues",
-				   port, info->driver_name, p->n_rxq, p->n_txq);
-	}
-	if (p->n_rxq > 1 && info->flow_type_rss_offloads) {
-		conf->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-		conf->rx_adv_conf.rss_conf.rss_hf =
-			info->flow_type_rss_offloads &
-			(RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP);
-	}
-	conf->rxmode.mtu = RTE_ETHER_MTU;
-	if (o->mtu_given && !takes_any_size(info))
-		conf->rxmode.mtu = o->mtu;
+	e->conf.rxmode.mtu = is_given_mtu(e) ? o->mtu : RTE_ETHER_MTU;
 	/* Of use only with a clock that can be read besides: see nic_time(). */
 	if (o->nic_time && engine.time_offset >= 0)
-		conf->rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
-	conf->txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
-	if (info->max_mtu && conf->rxmode.mtu > info->max_mtu) {
-		char accepted[64];
-
-		snprintf(accepted, sizeof(accepted), "--mtu %u..%u", info->min_mtu, info->max_mtu);
-		return problem_set(why, accepted, "port %u (%s): MTU %u", port, info->driver_name,
-				   conf->rxmode.mtu);
+		e->conf.rxmode.offloads |= e->info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+	if (e->info.max_mtu && e->conf.rxmode.mtu > e->info.max_mtu) {
+		snprintf(accepted, sizeof(accepted), "--mtu %u..%u", e->info.min_mtu,
+			 e->info.max_mtu);
+		return problem_set(why, accepted, "port %u (%s): MTU %u", e->port,
+				   e->info.driver_name, e->conf.rxmode.mtu);
 	}
 	return true;
 }
@@ -98,8 +68,7 @@ static bool tx_queue_create(uint16_t port, uint16_t queue, uint16_t desc, struct
 {
 	const int socket = rte_eth_dev_socket_id(port);
 	/* The ring full of frames, a stash, caches on both sides. */
-	const uint32_t n = engine.options.mbufs ? engine.options.mbufs
-						: desc + 2048u + 2 * CACHE + 2 * LG_MAX_BURST;
+	const uint32_t n = desc + 2048u + 2 * ETHDEV_CACHE + 2 * LG_MAX_BURST;
 	struct tx_queue *q =
 		rte_zmalloc_socket("lg_txq", sizeof(*q), 128, socket < 0 ? SOCKET_ID_ANY : socket);
 
@@ -117,25 +86,18 @@ static bool tx_queue_create(uint16_t port, uint16_t queue, uint16_t desc, struct
 	return q->pool != NULL;
 }
 
-static bool queues_setup(uint16_t port, uint16_t rx_desc, uint16_t tx_desc, struct problem *why)
+static bool queues_create(const struct ethdev *e, struct problem *why)
 {
-	const struct options *o = &engine.options;
-	struct port *p = &engine.port[port];
+	struct port *p = &engine.port[e->port];
 	/* A full ring, a burst in hand and a cache per queue: each has its own lcore at most. */
 	const uint32_t n =
-		o->mbufs ? o->mbufs
-			 : (uint32_t)p->n_rxq * (rx_desc + 2 * CACHE + LG_MAX_BURST) + 512;
-	const unsigned int socket = (unsigned int)rte_eth_dev_socket_id(port);
-	int error;
+		(uint32_t)p->n_rxq * (e->rx_desc + 2 * ETHDEV_CACHE + LG_MAX_BURST) + 512;
 
-	p->rx_pool = pool_create("rx", port, 0, n, why);
+	p->rx_pool = pool_create("rx", e->port, 0, n, why);
 	if (p->rx_pool == NULL)
 		return false;
 	for (uint16_t i = 0; i < p->n_rxq; i++) {
-		error = rte_eth_rx_queue_setup(port, i, rx_desc, socket, NULL, p->rx_pool);
-		if (error)
-			return program_port_failed(why, port, "receive queue", error);
-		p->rxq[i].port = port;
+		p->rxq[i].port = e->port;
 		p->rxq[i].queue = i;
 		p->rxq[i].expected =
 			calloc((size_t)LG_MAX_STREAMS * engine.most_txq, sizeof(uint64_t));
@@ -143,10 +105,7 @@ static bool queues_setup(uint16_t port, uint16_t rx_desc, uint16_t tx_desc, stru
 			return problem_set(why, "more memory", "no memory for a receive queue");
 	}
 	for (uint16_t i = 0; i < p->n_txq; i++) {
-		error = rte_eth_tx_queue_setup(port, i, tx_desc, socket, NULL);
-		if (error)
-			return program_port_failed(why, port, "transmit queue", error);
-		if (!tx_queue_create(port, i, tx_desc, why))
+		if (!tx_queue_create(e->port, i, e->tx_desc, why))
 			return false;
 	}
 	return true;
@@ -167,42 +126,36 @@ static void nic_time(uint16_t port, const struct rte_eth_conf *conf)
 
 static bool port_start(uint16_t port, struct problem *why)
 {
-	uint16_t rx_desc = engine.options.rx_desc, tx_desc = engine.options.tx_desc;
+	const struct options *o = &engine.options;
 	struct port *p = &engine.port[port];
-	struct rte_eth_dev_info info;
-	struct rte_eth_conf conf;
+	struct ethdev e = {
+		.port = port,
+		.rx_queues = o->rx_queues[port],
+		.tx_queues = o->tx_queues[port],
+		.rx_desc = o->rx_desc,
+		.tx_desc = o->tx_desc,
+		.hashes = RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP,
+		.node = rte_eth_dev_socket_id(port),
+	};
 	int error;
 
-	p->n_rxq = engine.options.rx_queues[port];
-	p->n_txq = engine.options.tx_queues[port];
-	error = rte_eth_dev_info_get(port, &info);
-	if (error)
-		return program_port_failed(why, port, "device info", error);
-	snprintf(p->driver, sizeof(p->driver), "%s", info.driver_name);
+	if (!ethdev_look(&e, why) || !conf_fill(&e, why))
+		return false;
+	p->n_rxq = e.rx_queues;
+	p->n_txq = e.tx_queues;
+	p->rx_desc = e.rx_desc;
+	snprintf(p->driver, sizeof(p->driver), "%s", e.info.driver_name);
 	rte_eth_dev_get_name_by_port(port, p->name);
-	if (!conf_fill(port, &conf, &info, why))
+	if (!queues_create(&e, why) || !ethdev_configure(&e, p->rx_pool, why))
 		return false;
-	error = rte_eth_dev_configure(port, p->n_rxq, p->n_txq, &conf);
-	if (error)
-		return program_port_failed(why, port, "configure", error);
-	error = rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx_desc, &tx_desc);
-	if (error)
-		return program_port_failed(why, port, "descriptors", error);
-	p->rx_desc = rx_desc;
-	if (!queues_setup(port, rx_desc, tx_desc, why))
-		return false;
-	if (engine.options.mtu_given && !takes_any_size(&info)) {
-		error = rte_eth_dev_set_mtu(port, engine.options.mtu);
+	if (is_given_mtu(&e)) {
+		error = rte_eth_dev_set_mtu(port, o->mtu);
 		if (error && error != -ENOTSUP) /* such drivers take any size */
-			return program_port_failed(why, port, "MTU", error);
+			return ethdev_refused(port, "MTU", error, why);
 	}
-	error = rte_eth_dev_start(port);
-	if (error)
-		return program_port_failed(why, port, "start", error);
-	nic_time(port, &conf);
-	afpacket_find(&p->afpacket, p->driver, info.if_index);
-	/* Drivers without it (memif, ring) take every frame anyway. */
-	rte_eth_promiscuous_enable(port);
+	if (!ethdev_start(&e, &p->afpacket, why))
+		return false;
+	nic_time(port, &e.conf);
 	return true;
 }
 
@@ -248,14 +201,4 @@ bool ports_start(struct problem *why)
 	if (engine.n_ports == 0)
 		return problem_set(why, "ports by --vdev=... or -a ...", "no port");
 	return true;
-}
-
-void ports_stop(void)
-{
-	for (uint16_t i = 0; i < engine.n_ports; i++) {
-		rte_eth_dev_stop(i);
-		program_finish_interrupts();
-	}
-	for (uint16_t i = 0; i < engine.n_ports; i++)
-		rte_eth_dev_close(i);
 }

@@ -1,17 +1,7 @@
-/* Registration of the commands, and the shape that all replies share. */
+/* All commands. */
 #include "telemetry.h"
 
-#include <stdio.h>
-
-#include "engine.h"
-
-#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
-
-static const struct {
-	const char *name;
-	command_fn *run;
-	const char *help;
-} commands[] = {
+const struct command telemetry_commands[] = {
 	{"/loadgen/port", command_port, "One port: name, MAC, link. Parameters: port"},
 	{"/loadgen/port/unplug", command_unplug,
 	 "Let go of a port: what it is to send is refused. Parameters: port"},
@@ -67,40 +57,7 @@ static const struct {
 	{"/loadgen/neighbour/announce", command_neighbour_announce,
 	 "Send gratuitous ARP and advertisements. Parameters: none"},
 	{"/loadgen/quit", command_quit, "End the engine. Parameters: none"},
-	/* Last: who gets an answer to this finds all the others there. */
+	/* Last, see commands_register(). */
 	{"/loadgen/info", command_info, "Version, limits, clock. Parameters: none"},
+	{0},
 };
-
-/* One entry for all commands: parse, run alone, turn a refusal into {"error", "accepted"}. */
-static int dispatch(const char *cmd, const char *text, struct rte_tel_data *d)
-{
-	struct problem why = {"", ""};
-	struct params ps;
-	bool ok = params_parse(&ps, text, &why);
-
-	rte_tel_data_start_dict(d);
-	if (ok) {
-		pthread_mutex_lock(&engine.control);
-		for (unsigned int i = 0; i < N_COMMANDS; i++) {
-			if (strcmp(cmd, commands[i].name) == 0)
-				ok = commands[i].run(&ps, d, &why);
-		}
-		pthread_mutex_unlock(&engine.control);
-	}
-	if (!ok) {
-		rte_tel_data_start_dict(d);
-		rte_tel_data_add_dict_string(d, "error", why.what);
-		rte_tel_data_add_dict_string(d, "accepted", why.accepted);
-	}
-	return 0;
-}
-
-bool telemetry_register(struct problem *why)
-{
-	for (unsigned int i = 0; i < N_COMMANDS; i++) {
-		if (rte_telemetry_register_cmd(commands[i].name, dispatch, commands[i].help) != 0)
-			return problem_set(why, "a DPDK with telemetry",
-					   "telemetry refuses the command %s", commands[i].name);
-	}
-	return true;
-}

@@ -2,16 +2,10 @@
 #ifndef LOADGEN_TELEMETRY_H
 #define LOADGEN_TELEMETRY_H
 
-#include <rte_telemetry.h>
-#include <rte_version.h>
-
+#include "commands.h"
 #include "common.h"
-#include "params.h"
 
-bool telemetry_register(struct problem *why);
-
-/* A command: reads its parameters, fills the (already started) dictionary `d`. */
-typedef bool command_fn(struct params *ps, struct rte_tel_data *d, struct problem *why);
+extern const struct command telemetry_commands[];
 
 command_fn command_info, command_port, command_worker, command_xstats, command_quit;
 command_fn command_stream_add, command_stream_field, command_stream_expect, command_stream_load,
@@ -30,12 +24,5 @@ struct hdr;
 int64_t tel_write_pairs(const char *path, const struct hdr *h, const struct hdr *negative);
 /* The stream that is asked for, of the last trial. */
 bool tel_result_stream(struct params *ps, uint16_t *id, struct problem *why);
-
-/* DPDK 23.03 renamed these; the old names are going away. */
-#if RTE_VERSION >= RTE_VERSION_NUM(23, 3, 0, 0)
-#define tel_dict_uint rte_tel_data_add_dict_uint
-#else
-#define tel_dict_uint rte_tel_data_add_dict_u64
-#endif
 
 #endif

@@ -9,9 +9,9 @@
 
 #define PORTS 2u
 
-enum mode { MODE_IO, MODE_MAC, MODE_MACSWAP, MODE_5TSWAP, MODES };
+enum mode { MODE_IO, MODE_MAC, MODE_MACSWAP, MODE_5TSWAP };
 
-extern const char *const mode_names[MODES];
+extern const char *const mode_names[]; /* ended by NULL */
 
 struct options {
 	enum mode mode;
@@ -26,12 +26,10 @@ struct options {
 	uint32_t phase_us;  /* of the turns in the monotonic clock */
 	uint32_t priority;  /* real-time; 0: none */
 	uint32_t share;	    /* percent of its processor that it takes then, at most */
-	bool help;
 };
 
-void args_defaults(struct options *o);
-/* argv[0] is skipped. */
-bool args_parse(struct options *o, int argc, char *const argv[], struct problem *why);
-const char *args_usage(void);
+/* argv[0] is skipped; what is not there has its default. *help: they were asked for, and printed.
+ */
+bool args_parse(struct options *o, int argc, char *const argv[], bool *help, struct problem *why);
 
 #endif

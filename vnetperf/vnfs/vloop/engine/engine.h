@@ -8,6 +8,7 @@
 
 #include "afpacket.h"
 #include "args.h"
+#include "commands.h"
 #include "program.h"
 #include "turns.h"
 
@@ -42,12 +43,11 @@ extern struct engine engine;
 
 /* ports.c */
 bool ports_start(struct problem *why);
-void ports_stop(void);
 
 /* worker.c */
 int worker_main(void *unused);
 
 /* telemetry.c */
-bool telemetry_register(struct problem *why);
+extern const struct command telemetry_commands[];
 
 #endif

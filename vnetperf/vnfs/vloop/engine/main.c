@@ -15,11 +15,7 @@ struct engine engine;
 
 static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
 {
-	args_defaults(&engine.options);
-	if (!args_parse(&engine.options, argc, argv, why))
-		return false;
-	*help = engine.options.help;
-	return true;
+	return args_parse(&engine.options, argc, argv, help, why);
 }
 
 static bool start(struct problem *why)
@@ -29,7 +25,7 @@ static bool start(struct problem *why)
 				   rte_lcore_count());
 	engine.hz = program_counter_hz();
 	atomic_store(&engine.worker.policy_error, NOT_ASKED_YET);
-	return ports_start(why) && telemetry_register(why);
+	return ports_start(why);
 }
 
 /* Whatever is written to it is passed over. */
@@ -56,8 +52,14 @@ static void run(void)
 
 int main(int argc, char **argv)
 {
-	const struct program vloop = {"vloop", &engine.quit, parse,	args_usage,
-				      start,   run,	     ports_stop};
+	const struct program vloop = {
+		.name = "vloop",
+		.quit = &engine.quit,
+		.parse = parse,
+		.start = start,
+		.commands = telemetry_commands,
+		.run = run,
+	};
 
 	return program_main(&vloop, argc, argv);
 }

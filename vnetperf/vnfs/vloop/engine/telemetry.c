@@ -4,19 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include <rte_telemetry.h>
-#include <rte_version.h>
-
-/* DPDK 23.03 gave it another name, 24.11 took the old one away. */
-#if RTE_VERSION >= RTE_VERSION_NUM(23, 3, 0, 0)
-#define add_dict_uint rte_tel_data_add_dict_uint
-#else
-#define add_dict_uint rte_tel_data_add_dict_u64
-#endif
-
 static void add(struct rte_tel_data *d, const char *name, uint64_t number)
 {
-	add_dict_uint(d, name, number);
+	tel_dict_uint(d, name, number);
 }
 
 /* Written by one thread, read by another: each number is whole. */
@@ -48,15 +38,14 @@ static void tell_priority(char *text, size_t octets)
 		snprintf(text, octets, "refused: error %d", error);
 }
 
-static int tell_info(const char *command, const char *text, struct rte_tel_data *d)
+static bool tell_info(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	const struct options *o = &engine.options;
 	char priority[32];
 
-	(void)command;
-	(void)text;
+	if (!params_done(ps, "no parameters", why))
+		return false;
 	tell_priority(priority, sizeof(priority));
-	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
 	rte_tel_data_add_dict_string(d, "mode", mode_names[o->mode]);
 	add(d, "queues", o->queues);
@@ -64,16 +53,15 @@ static int tell_info(const char *command, const char *text, struct rte_tel_data 
 	add(d, "phase_us", o->phase_us);
 	rte_tel_data_add_dict_string(d, "priority", priority);
 	add(d, "forwarding", atomic_load(&engine.forwarding));
-	return 0;
+	return true;
 }
 
-static int tell_turns(const char *command, const char *text, struct rte_tel_data *d)
+static bool tell_turns(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	const struct worker *w = &engine.worker;
 
-	(void)command;
-	(void)text;
-	rte_tel_data_start_dict(d);
+	if (!params_done(ps, "no parameters", why))
+		return false;
 	add_read(d, "sleeps", &w->turns.sleeps);
 	add_read(d, "empty", &w->empty);
 	add_read(d, "forced", &w->turns.forced);
@@ -83,36 +71,22 @@ static int tell_turns(const char *command, const char *text, struct rte_tel_data
 	add_read_ns(d, "longest_busy_ns", &w->longest);
 	add_read(d, "refused_0", &w->refused[0]);
 	add_read(d, "refused_1", &w->refused[1]);
-	return 0;
-}
-
-static int forward(const char *command, const char *text, struct rte_tel_data *d)
-{
-	(void)command;
-	(void)text;
-	atomic_store(&engine.forwarding, true);
-	rte_tel_data_start_dict(d);
-	return 0;
-}
-
-bool telemetry_register(struct problem *why)
-{
-	static const struct {
-		const char *name;
-		telemetry_cb run;
-		const char *help;
-	} commands[] = {
-		{"/forwarder/turns", tell_turns, "Sleeps, frames, time so far. Parameters: none"},
-		{"/forwarder/forward", forward, "Begin to poll the ports. Parameters: none"},
-		/* Last: who gets an answer to this finds all the others there. */
-		{"/forwarder/info", tell_info, "Version, mode, turn, priority. Parameters: none"},
-	};
-
-	for (size_t i = 0; i < RTE_DIM(commands); i++) {
-		if (rte_telemetry_register_cmd(commands[i].name, commands[i].run,
-					       commands[i].help) != 0)
-			return problem_set(why, "a DPDK with telemetry",
-					   "telemetry refuses the command %s", commands[i].name);
-	}
 	return true;
 }
+
+static bool forward(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	if (!params_done(ps, "no parameters", why))
+		return false;
+	atomic_store(&engine.forwarding, true);
+	add(d, "ok", 1);
+	return true;
+}
+
+const struct command telemetry_commands[] = {
+	{"/forwarder/turns", tell_turns, "Sleeps, frames, time so far. Parameters: none"},
+	{"/forwarder/forward", forward, "Begin to poll the ports. Parameters: none"},
+	/* Last, see commands_register(). */
+	{"/forwarder/info", tell_info, "Version, mode, turn, priority. Parameters: none"},
+	{0},
+};

@@ -4,66 +4,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "words.h"
+#include "options.h"
+#include "values.h"
 
 const char *const stage_names[STAGES] = {"rx", "val", "nat", "ct", "tx"};
 
-/* What an option's text is, and where its value goes. */
-enum form { NUMBER32, NUMBER16, ADDRESS, CHOICE };
+static const char *const blocks[] = {"computed", "dynamic", NULL};
+static const char *const filtering[] = {"endpoint-independent", "address-and-port", NULL};
+static const char *const tcp[] = {"loose", "strict", NULL};
+static const char *const log_forms[] = {"text", "ipfix", NULL};
+static const char *const no_yes[] = {"no", "yes", NULL};
 
-struct option {
-	const char *name;
-	enum form form;
-	size_t at;
-	unsigned long min, max;
-	const char *no, *yes; /* of a choice */
-	const char *help;
-};
-
-#define AT(field)  offsetof(struct options, field)
-#define NAT(field) AT(nat.field)
-
-static const struct option options[] = {
-	{"--inside", ADDRESS, NAT(inside), 0, 0, "", "", "first subscriber (100.64.0.1)"},
-	{"--subscribers", NUMBER32, NAT(subscribers), 1, 1 << 24, "", "", "their number (1024)"},
-	{"--pool", ADDRESS, NAT(pool), 0, 0, "", "", "first public address (198.18.0.0)"},
-	{"--addresses", NUMBER32, NAT(addresses), 1, 65536, "", "", "public addresses (1)"},
-	{"--block", NUMBER32, NAT(block), 1, PORTS - FIRST_PORT, "", "", "ports of a block (63)"},
-	{"--blocks", CHOICE, NAT(dynamic), 0, 0, "computed", "dynamic", "how they are given out"},
-	{"--most-blocks", NUMBER32, NAT(most_blocks), 1, MOST_BLOCKS, "", "",
-	 "of a subscriber, if dynamic (4)"},
-	{"--hold", NUMBER32, NAT(hold_s), 0, 86400, "", "",
-	 "seconds that a block which came back rests (120)"},
-	{"--mappings", NUMBER32, NAT(mappings), 1, 1 << 28, "", "", "room (65536)"},
-	{"--sessions", NUMBER32, NAT(sessions), 1, 1 << 28, "", "", "room (65536)"},
-	{"--session-limit", NUMBER32, NAT(session_limit), 0, UINT32_MAX, "", "",
-	 "of a subscriber (0: none)"},
-	{"--filtering", CHOICE, NAT(filtering), 0, 0, "endpoint-independent", "address-and-port",
-	 "who may send to a mapping"},
-	{"--tcp", CHOICE, NAT(strict_tcp), 0, 0, "loose", "strict",
-	 "strict: connections begin with SYN"},
-	{"--inbound-refresh", CHOICE, NAT(inbound_refresh), 0, 0, "no", "yes",
-	 "packets from outside keep sessions of UDP and ICMP"},
-	{"--udp-timeout", NUMBER32, NAT(udp_s), 1, 86400, "", "", "seconds (300)"},
-	{"--icmp-timeout", NUMBER32, NAT(icmp_s), 1, 86400, "", "", "seconds (60)"},
-	{"--tcp-timeout", NUMBER32, NAT(tcp_s), 1, 864000, "", "", "seconds (7440)"},
-	{"--tcp-transitory-timeout", NUMBER32, NAT(tcp_transitory_s), 1, 86400, "", "",
-	 "seconds (240)"},
-	{"--rx-desc", NUMBER16, AT(rx_desc), 32, 32768, "", "", "descriptors (1024)"},
-	{"--tx-desc", NUMBER16, AT(tx_desc), 32, 32768, "", "", "descriptors (1024)"},
-	{"--room", NUMBER16, AT(room), 1518, 16384, "", "", "octets of frame in a buffer (2048)"},
-	{"--log-form", CHOICE, AT(log_ipfix), 0, 0, "text", "ipfix", "of --log"},
-	{"--turn-us", NUMBER32, AT(turn_us), 0, 1000000, "", "",
-	 "sleep until the next multiple when idle (0: never)"},
-	{"--priority", NUMBER16, AT(priority), 0, 99, "", "",
-	 "of SCHED_FIFO, with turns (0: none)"},
-	{"--share", NUMBER16, AT(share), 1, 100, "", "",
-	 "percent of its processor that a thread takes with a priority (100)"},
-};
-
-#define N_OPTIONS (sizeof(options) / sizeof(options[0]))
-
-void args_defaults(struct options *o)
+static void set_defaults(struct options *o)
 {
 	memset(o, 0, sizeof(*o));
 	o->nat = (struct config){
@@ -88,84 +40,32 @@ void args_defaults(struct options *o)
 	o->share = 100;
 }
 
-const char *args_usage(void)
+static bool address(const struct option *o, void *to, const char *text, struct problem *why)
 {
-	static char text[4096];
-	size_t n = (size_t)snprintf(
-		text, sizeof(text),
-		"cgnat [EAL arguments] -- [options]; subscribers at port 0, public addresses at "
-		"port 1\n"
-		"  --own MAC,MAC  of the ports\n"
-		"  --next-hop MAC,MAC  where frames go\n"
-		"  --stages LIST  of lcores, as rx+val/nat/ct+tx (rx+val+nat+ct+tx: one does all)\n"
-		"  --lcores-of-stages LIST  an lcore for each group (in order of their numbers)\n"
-		"  --phases LIST  how much later turns of each group begin, us (0)\n"
-		"  --log FILE  what blocks were given out and came back\n");
+	struct in_addr found;
 
-	for (size_t i = 0; i < N_OPTIONS && n < sizeof(text); i++) {
-		const struct option *o = &options[i];
-
-		n += (size_t)snprintf(text + n, sizeof(text) - n, "  %s %s%s%s  %s\n", o->name,
-				      o->form == CHOICE ? o->no : "N", o->form == CHOICE ? "|" : "",
-				      o->yes, o->help);
-	}
-	return text;
-}
-
-static bool store(const struct option *o, void *to, const char *text, struct problem *why)
-{
-	char accepted[64];
-	struct in_addr address;
-	unsigned long n = 0;
-
-	switch (o->form) {
-	case NUMBER32:
-	case NUMBER16:
-		if (!words_number(o->name, text, o->min, o->max, &n, why))
-			return false;
-		if (o->form == NUMBER32)
-			*(uint32_t *)to = (uint32_t)n;
-		else
-			*(uint16_t *)to = (uint16_t)n;
-		return true;
-	case ADDRESS:
-		if (inet_pton(AF_INET, text, &address) != 1)
-			return problem_set(why, "an IPv4 address", "%s %.60s", o->name, text);
-		*(uint32_t *)to = ntohl(address.s_addr);
-		return true;
-	default:
-		if (strcmp(text, o->no) != 0 && strcmp(text, o->yes) != 0) {
-			snprintf(accepted, sizeof(accepted), "%s, %s", o->no, o->yes);
-			return problem_set(why, accepted, "%s %.60s", o->name, text);
-		}
-		*(bool *)to = strcmp(text, o->yes) == 0;
-		return true;
-	}
-}
-
-static bool mac_pair(const char *name, const char *text, uint8_t macs[SIDES][6],
-		     struct problem *why)
-{
-	for (unsigned int side = 0; side < SIDES; side++) {
-		for (unsigned int i = 0; i < 6; i++) {
-			const char after = i < 5 ? ':' : side + 1 < SIDES ? ',' : '\0';
-			char *end;
-			const unsigned long octet = strtoul(text, &end, 16);
-
-			if (end != text + 2 || octet > 0xff || *end != after)
-				return problem_set(why, "two, as 02:00:00:00:00:01,02:...",
-						   "%s is no pair of MAC addresses", name);
-			macs[side][i] = (uint8_t)octet;
-			text = end + 1;
-		}
-	}
+	if (inet_pton(AF_INET, text, &found) != 1)
+		return problem_set(why, "an IPv4 address", "%s=%.60s", o->name, text);
+	*(uint32_t *)to = ntohl(found.s_addr);
 	return true;
 }
 
-static bool stage_list(struct options *o, const char *text, struct problem *why)
+static bool mac_pair(const struct option *o, void *to, const char *text, struct problem *why)
 {
+	uint8_t(*macs)[6] = to;
+	const char *second = value_mac(text, macs[INSIDE]);
+	const char *after = second && *second == ',' ? value_mac(second + 1, macs[OUTSIDE]) : NULL;
+
+	return (after && *after == '\0') || problem_set(why, "two, as 02:00:00:00:00:01,02:...",
+							"%s is no pair of MAC addresses", o->name);
+}
+
+static bool stage_list(const struct option *known, void *to, const char *text, struct problem *why)
+{
+	struct options *o = to;
 	uint32_t next = STAGE_RX;
 
+	(void)known;
 	o->n_groups = 0;
 	while (next < STAGES) {
 		const size_t n = strlen(stage_names[next]);
@@ -201,34 +101,80 @@ static bool number_list(uint32_t *to, uint32_t *n, const char *name, const char 
 	return problem_set(why, "numbers, as 1,2,3", "%s is no list of numbers", name);
 }
 
-static bool option(void *to, const char *name, const char *value, struct problem *why)
+static bool lcores(const struct option *o, void *to, const char *text, struct problem *why)
 {
-	struct options *o = to;
+	struct options *all = to;
 
-	if (strcmp(name, "--own") == 0)
-		return mac_pair(name, value, o->macs.own, why);
-	if (strcmp(name, "--next-hop") == 0)
-		return mac_pair(name, value, o->macs.next_hop, why);
-	if (strcmp(name, "--stages") == 0)
-		return stage_list(o, value, why);
-	if (strcmp(name, "--lcores-of-stages") == 0)
-		return number_list(o->lcores, &o->n_lcores, name, value, why);
-	if (strcmp(name, "--phases") == 0)
-		return number_list(o->phases, &o->n_phases, name, value, why);
-	if (strcmp(name, "--log") == 0) {
-		if (strlen(value) >= sizeof(o->log))
-			return problem_set(why, "255 octets", "--log is too long");
-		snprintf(o->log, sizeof(o->log), "%s", value);
-		return true;
-	}
-	for (size_t i = 0; i < N_OPTIONS; i++) {
-		if (strcmp(name, options[i].name) == 0)
-			return store(&options[i], (char *)o + options[i].at, value, why);
-	}
-	return problem_set(why, "those that --help lists", "unknown option '%.60s'", name);
+	return number_list(all->lcores, &all->n_lcores, o->name, text, why);
 }
 
-bool args_parse(struct options *o, int argc, char *const argv[], struct problem *why)
+static bool phases(const struct option *o, void *to, const char *text, struct problem *why)
 {
-	return words_take(argc, argv, option, o, &o->help, why) && config_check(&o->nat, why);
+	struct options *all = to;
+
+	return number_list(all->phases, &all->n_phases, o->name, text, why);
+}
+
+static bool log_file(const struct option *o, void *to, const char *text, struct problem *why)
+{
+	if (strlen(text) >= o->size)
+		return problem_set(why, "255 octets", "%s is too long", o->name);
+	snprintf(to, o->size, "%s", text);
+	return true;
+}
+
+#define PURPOSE                                                                                    \
+	"cgnat [EAL arguments] -- [options]; subscribers at port 0, public addresses at port 1"
+#define NUMBER(field, min, max) OPTION_NUMBER(struct options, field, min, max)
+#define CHOICE(field, words)	OPTION_CHOICE(struct options, field, words)
+#define OTHER(reader, text, field)                                                                 \
+	.value = (text), .read = (reader), OPTION_AT(struct options, field)
+
+static const struct option known[] = {
+	{"--own", "of the ports", OTHER(mac_pair, "MAC,MAC", macs.own)},
+	{"--next-hop", "where frames go", OTHER(mac_pair, "MAC,MAC", macs.next_hop)},
+	{"--stages", "of lcores, as rx+val/nat/ct+tx (rx+val+nat+ct+tx: one does all)",
+	 .read = stage_list, .value = "LIST"},
+	{"--lcores-of-stages", "an lcore for each group (in order of their numbers)",
+	 .read = lcores, .value = "LIST"},
+	{"--phases", "how much later turns of each group begin, us (0)", .read = phases,
+	 .value = "LIST"},
+	{"--log", "what blocks were given out and came back", OTHER(log_file, "FILE", log)},
+	{"--inside", "first subscriber (100.64.0.1)", OTHER(address, "ADDRESS", nat.inside)},
+	{"--subscribers", "their number (1024)", NUMBER(nat.subscribers, 1, 1 << 24)},
+	{"--pool", "first public address (198.18.0.0)", OTHER(address, "ADDRESS", nat.pool)},
+	{"--addresses", "public addresses (1)", NUMBER(nat.addresses, 1, 65536)},
+	{"--block", "ports of a block (63)", NUMBER(nat.block, 1, PORTS - FIRST_PORT)},
+	{"--blocks", "how they are given out", CHOICE(nat.dynamic, blocks)},
+	{"--most-blocks", "of a subscriber, if dynamic (4)",
+	 NUMBER(nat.most_blocks, 1, MOST_BLOCKS)},
+	{"--hold", "seconds that a block which came back rests (120)",
+	 NUMBER(nat.hold_s, 0, 86400)},
+	{"--mappings", "room (65536)", NUMBER(nat.mappings, 1, 1 << 28)},
+	{"--sessions", "room (65536)", NUMBER(nat.sessions, 1, 1 << 28)},
+	{"--session-limit", "of a subscriber (0: none)", NUMBER(nat.session_limit, 0, UINT32_MAX)},
+	{"--filtering", "who may send to a mapping", CHOICE(nat.filtering, filtering)},
+	{"--tcp", "strict: connections begin with SYN", CHOICE(nat.strict_tcp, tcp)},
+	{"--inbound-refresh", "packets from outside keep sessions of UDP and ICMP",
+	 CHOICE(nat.inbound_refresh, no_yes)},
+	{"--udp-timeout", "seconds (300)", NUMBER(nat.udp_s, 1, 86400)},
+	{"--icmp-timeout", "seconds (60)", NUMBER(nat.icmp_s, 1, 86400)},
+	{"--tcp-timeout", "seconds (7440)", NUMBER(nat.tcp_s, 1, 864000)},
+	{"--tcp-transitory-timeout", "seconds (240)", NUMBER(nat.tcp_transitory_s, 1, 86400)},
+	{"--rx-desc", "descriptors (1024)", NUMBER(rx_desc, 32, 32768)},
+	{"--tx-desc", "descriptors (1024)", NUMBER(tx_desc, 32, 32768)},
+	{"--room", "octets of frame in a buffer (2048)", NUMBER(room, 1518, 16384)},
+	{"--log-form", "of --log", CHOICE(log_ipfix, log_forms)},
+	{"--turn-us", "sleep until the next multiple when idle (0: never)",
+	 NUMBER(turn_us, 0, 1000000)},
+	{"--priority", "of SCHED_FIFO, with turns (0: none)", NUMBER(priority, 0, 99)},
+	{"--share", "percent of its processor that a thread takes with a priority (100)",
+	 NUMBER(share, 1, 100)},
+	{0},
+};
+
+bool args_parse(struct options *o, int argc, char *const argv[], bool *help, struct problem *why)
+{
+	set_defaults(o);
+	return options_read(known, PURPOSE, o, argc, argv, help, why) && config_check(&o->nat, why);
 }

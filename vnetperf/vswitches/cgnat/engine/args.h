@@ -31,12 +31,11 @@ struct options {
 	uint16_t share;	   /* percent of its processor that a thread takes then, at most */
 	char log[256];	   /* file of block events; "" for none */
 	bool log_ipfix;	   /* in messages of IPFIX; else lines of text */
-	bool help;
 };
 
 void args_defaults(struct options *o);
-/* argv[0] is skipped. */
-bool args_parse(struct options *o, int argc, char *const argv[], struct problem *why);
-const char *args_usage(void);
+/* argv[0] is skipped; what is not there has its default. *help: they were asked for, and printed.
+ */
+bool args_parse(struct options *o, int argc, char *const argv[], bool *help, struct problem *why);
 
 #endif

@@ -8,7 +8,7 @@
 #include "problem.h"
 #include "types.h"
 
-#define CGNAT_PROTOCOL 1
+#define CGNAT_PROTOCOL 2
 
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)

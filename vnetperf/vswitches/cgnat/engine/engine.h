@@ -10,6 +10,7 @@
 
 #include "afpacket.h"
 #include "args.h"
+#include "commands.h"
 #include "fragments.h"
 #include "program.h"
 #include "tracker.h"
@@ -60,14 +61,13 @@ extern struct engine engine;
 
 /* ports.c */
 bool ports_start(struct problem *why);
-void ports_stop(void);
 
 /* worker.c */
 bool workers_create(struct problem *why);
 int worker_main(void *unused);
 
 /* telemetry.c */
-bool telemetry_register(struct problem *why);
+extern const struct command telemetry_commands[];
 
 /* blocklog.c: events of blocks, written to a file by the main lcore. */
 bool blocklog_open(const char *path, bool ipfix, struct problem *why);

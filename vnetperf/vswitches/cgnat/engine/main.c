@@ -15,16 +15,12 @@ struct engine engine;
 
 static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
 {
-	args_defaults(&engine.options);
-	engine.options.nat.seed = rte_rand();
-	if (!args_parse(&engine.options, argc, argv, why))
-		return false;
-	*help = engine.options.help;
-	return true;
+	return args_parse(&engine.options, argc, argv, help, why);
 }
 
 static bool start(struct problem *why)
 {
+	engine.options.nat.seed = rte_rand();
 	engine.hz = program_counter_hz();
 	if (!workers_create(why))
 		return false;
@@ -34,7 +30,7 @@ static bool start(struct problem *why)
 	if (!blocklog_open(engine.options.log, engine.options.log_ipfix, why))
 		return false;
 	engine.mapper.blocks.note = blocklog_note;
-	return ports_start(why) && telemetry_register(why);
+	return ports_start(why);
 }
 
 static void run(void)
@@ -47,15 +43,17 @@ static void run(void)
 	rte_eal_mp_wait_lcore();
 }
 
-static void stop(void)
-{
-	blocklog_close();
-	ports_stop();
-}
-
 int main(int argc, char **argv)
 {
-	const struct program cgnat = {"cgnat", &engine.quit, parse, args_usage, start, run, stop};
+	const struct program cgnat = {
+		.name = "cgnat",
+		.quit = &engine.quit,
+		.parse = parse,
+		.start = start,
+		.commands = telemetry_commands,
+		.run = run,
+		.stop = blocklog_close,
+	};
 
 	return program_main(&cgnat, argc, argv);
 }

@@ -1,18 +1,8 @@
 /* What can be read and told over DPDK's telemetry. */
 #include "engine.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
-
-#include <rte_telemetry.h>
-#include <rte_version.h>
-
-/* DPDK 23.03 gave it another name, 24.11 took the old one away. */
-#if RTE_VERSION >= RTE_VERSION_NUM(23, 3, 0, 0)
-#define add_dict_uint rte_tel_data_add_dict_uint
-#else
-#define add_dict_uint rte_tel_data_add_dict_u64
-#endif
 
 static const char *const verdict_names[] = {
 #define NAME(name, text) text,
@@ -35,16 +25,23 @@ static void add(struct rte_tel_data *d, const char *name, uint64_t number)
 	for (; name[n] && n + 1 < sizeof(key); n++)
 		key[n] = name[n] == ' ' ? '_' : name[n];
 	key[n] = '\0';
-	add_dict_uint(d, key, number);
+	tel_dict_uint(d, key, number);
 }
 
-static int tell_info(const char *command, const char *text, struct rte_tel_data *d)
+/* The only parameter of a command: a number below `end`. */
+static bool asked_for(struct params *ps, const char *key, uint32_t end, uint64_t *number,
+		      struct problem *why)
+{
+	return params_need(ps, key, why) && params_u64(ps, key, 0, end - 1, number, why) &&
+	       params_done(ps, key, why);
+}
+
+static bool tell_info(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	const struct config *c = &engine.options.nat;
 
-	(void)command;
-	(void)text;
-	rte_tel_data_start_dict(d);
+	if (!params_done(ps, "no parameters", why))
+		return false;
 	add(d, "protocol", CGNAT_PROTOCOL);
 	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
 	add(d, "hz", engine.hz);
@@ -52,10 +49,10 @@ static int tell_info(const char *command, const char *text, struct rte_tel_data 
 	add(d, "mappings", c->mappings);
 	add(d, "sessions", c->sessions);
 	add(d, "blocks", engine.mapper.blocks.count);
-	return 0;
+	return true;
 }
 
-static uint64_t drops(unsigned long side, unsigned int verdict)
+static uint64_t drops(uint64_t side, unsigned int verdict)
 {
 	uint64_t sum = 0;
 
@@ -64,17 +61,15 @@ static uint64_t drops(unsigned long side, unsigned int verdict)
 	return sum;
 }
 
-static int tell_drops(const char *command, const char *text, struct rte_tel_data *d)
+static bool tell_drops(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
-	const unsigned long side = text ? strtoul(text, NULL, 10) : 0;
+	uint64_t side = 0;
 
-	(void)command;
-	if (side >= SIDES)
-		return -1;
-	rte_tel_data_start_dict(d);
+	if (!asked_for(ps, "port", SIDES, &side, why))
+		return false;
 	for (unsigned int verdict = PASS + 1; verdict < N_VERDICTS; verdict++)
 		add(d, verdict_names[verdict], drops(side, verdict));
-	return 0;
+	return true;
 }
 
 /* Workers that have yet to do what they were asked. */
@@ -88,14 +83,13 @@ static uint32_t forgetting(void)
 	return n;
 }
 
-static int tell_tables(const char *command, const char *text, struct rte_tel_data *d)
+static bool tell_tables(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	const struct mapper *m = &engine.mapper;
 	const struct tracker *t = &engine.tracker;
 
-	(void)command;
-	(void)text;
-	rte_tel_data_start_dict(d);
+	if (!params_done(ps, "no parameters", why))
+		return false;
 	add(d, "sessions", tracker_count(t));
 	add(d, "sessions made", read_number(&t->made));
 	add(d, "sessions ended", read_number(&t->ended));
@@ -109,7 +103,7 @@ static int tell_tables(const char *command, const char *text, struct rte_tel_dat
 	add(d, "blocks returned", read_number(&m->blocks.returned));
 	add(d, "block events lost", blocklog_lost());
 	add(d, "workers that forget", forgetting());
-	return 0;
+	return true;
 }
 
 static void add_stage(struct rte_tel_data *d, const struct worker *w, enum stage stage)
@@ -122,15 +116,14 @@ static void add_stage(struct rte_tel_data *d, const struct worker *w, enum stage
 	add(d, name, read_number(&w->work[stage].cycles));
 }
 
-static int tell_worker(const char *command, const char *text, struct rte_tel_data *d)
+static bool tell_worker(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
-	const unsigned long n = text ? strtoul(text, NULL, 10) : 0;
-	const struct worker *w = &engine.workers[n < engine.n_workers ? n : 0];
+	const struct worker *w;
+	uint64_t n = 0;
 
-	(void)command;
-	if (n >= engine.n_workers)
-		return -1;
-	rte_tel_data_start_dict(d);
+	if (!asked_for(ps, "worker", engine.n_workers, &n, why))
+		return false;
+	w = &engine.workers[n];
 	add(d, "lcore", w->lcore);
 	rte_tel_data_add_dict_string(d, "refused", w->refused ? strerror(w->refused) : "");
 	add(d, "turns", read_number(&w->turns));
@@ -139,68 +132,51 @@ static int tell_worker(const char *command, const char *text, struct rte_tel_dat
 	add(d, "idle", read_number(&w->idle));
 	for (uint32_t stage = w->group.first; stage <= (uint32_t)w->group.last; stage++)
 		add_stage(d, w, (enum stage)stage);
-	return 0;
+	return true;
 }
 
-static int tell_port(const char *command, const char *text, struct rte_tel_data *d)
+static bool tell_port(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
-	const unsigned long side = text ? strtoul(text, NULL, 10) : 0;
-	uint64_t rx = 0, tx = 0;
+	uint64_t side = 0, rx = 0, tx = 0;
 
-	(void)command;
-	if (side >= SIDES)
-		return -1;
+	if (!asked_for(ps, "port", SIDES, &side, why))
+		return false;
 	for (uint32_t i = 0; i < engine.n_workers; i++) {
 		rx += read_number(&engine.workers[i].rx[side]);
 		tx += read_number(&engine.workers[i].tx[side]);
 	}
-	rte_tel_data_start_dict(d);
 	add(d, "rx", rx);
 	add(d, "tx", tx);
-	return 0;
+	return true;
 }
 
-static int forward(const char *command, const char *text, struct rte_tel_data *d)
+static bool forward(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
-	(void)command;
-	(void)text;
+	if (!params_done(ps, "no parameters", why))
+		return false;
 	atomic_store(&engine.forwarding, true);
-	rte_tel_data_start_dict(d);
-	return 0;
+	tel_dict_uint(d, "ok", 1);
+	return true;
 }
 
 /* Done by the threads that own the tables; /cgnat/tables tells when they all have. */
-static int forget(const char *command, const char *text, struct rte_tel_data *d)
+static bool forget(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
-	(void)command;
-	(void)text;
+	if (!params_done(ps, "no parameters", why))
+		return false;
 	atomic_fetch_add(&engine.forget, 1);
-	rte_tel_data_start_dict(d);
-	return 0;
-}
-
-bool telemetry_register(struct problem *why)
-{
-	static const struct {
-		const char *name;
-		telemetry_cb run;
-		const char *help;
-	} commands[] = {
-		{"/cgnat/drops", tell_drops, "Packets dropped, by cause. Parameters: port"},
-		{"/cgnat/tables", tell_tables, "Sessions, mappings, blocks. Parameters: none"},
-		{"/cgnat/worker", tell_worker, "Stages of one worker. Parameters: worker"},
-		{"/cgnat/port", tell_port, "Packets of one port. Parameters: port"},
-		{"/cgnat/forward", forward, "Begin to poll the ports. Parameters: none"},
-		{"/cgnat/forget", forget, "End all sessions. Parameters: none"},
-		/* Last: who gets an answer to this finds all the others there. */
-		{"/cgnat/info", tell_info, "Version, room, clock. Parameters: none"},
-	};
-
-	for (size_t i = 0; i < RTE_DIM(commands); i++) {
-		if (rte_telemetry_register_cmd(commands[i].name, commands[i].run,
-					       commands[i].help) != 0)
-			return problem_set(why, "a DPDK with telemetry",
-					   "telemetry refuses the command %s", commands[i].name);
-	}
+	tel_dict_uint(d, "ok", 1);
 	return true;
 }
+
+const struct command telemetry_commands[] = {
+	{"/cgnat/drops", tell_drops, "Packets dropped, by cause. Parameters: port"},
+	{"/cgnat/tables", tell_tables, "Sessions, mappings, blocks. Parameters: none"},
+	{"/cgnat/worker", tell_worker, "Stages of one worker. Parameters: worker"},
+	{"/cgnat/port", tell_port, "Packets of one port. Parameters: port"},
+	{"/cgnat/forward", forward, "Begin to poll the ports. Parameters: none"},
+	{"/cgnat/forget", forget, "End all sessions. Parameters: none"},
+	/* Last, see commands_register(). */
+	{"/cgnat/info", tell_info, "Version, room, clock. Parameters: none"},
+	{0},
+};

@@ -1,10 +1,12 @@
 #include "params.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "values.h"
 
 static bool item_add(struct params *ps, char *text, struct problem *why)
 {
@@ -65,20 +67,8 @@ bool params_u64(struct params *ps, const char *key, uint64_t min, uint64_t max, 
 		struct problem *why)
 {
 	const char *text = params_text(ps, key);
-	char range[64], *end;
-	unsigned long long value;
 
-	if (text == NULL)
-		return true;
-	errno = 0;
-	value = strtoull(text, &end, 0);
-	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || value < min ||
-	    value > max) {
-		snprintf(range, sizeof(range), "a whole number %" PRIu64 "..%" PRIu64, min, max);
-		return problem_set(why, range, "%s=%.60s", key, text);
-	}
-	*out = value;
-	return true;
+	return text == NULL || value_number(key, text, min, max, out, why);
 }
 
 bool params_real(struct params *ps, const char *key, double min, double max, double *out,
@@ -104,47 +94,28 @@ bool params_word(struct params *ps, const char *key, const char *const words[], 
 		 struct problem *why)
 {
 	const char *text = params_text(ps, key);
-	char list[100] = "";
-	size_t used = 0;
 
-	if (text == NULL)
-		return true;
-	for (unsigned int i = 0; words[i]; i++) {
-		if (strcmp(text, words[i]) == 0) {
-			*out = i;
-			return true;
-		}
-		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
-					 words[i]);
-	}
-	return problem_set(why, list, "%s=%.60s", key, text);
-}
-
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
+	return text == NULL || value_choice(key, text, words, out, why);
 }
 
 bool params_hex(struct params *ps, const char *key, uint8_t *out, size_t max, size_t *len,
 		struct problem *why)
 {
 	const char *text = params_text(ps, key);
+	char accepted[64];
 	size_t n;
 
 	if (text == NULL)
 		return true;
 	n = strlen(text);
-	if (n % 2 || n / 2 > max)
-		return problem_set(why, "an even number of hex digits, at most 440 octets",
-				   "%s of %zu hex digits", key, n);
+	if (n % 2 || n / 2 > max) {
+		snprintf(accepted, sizeof(accepted),
+			 "an even number of hex digits, at most %zu octets", max);
+		return problem_set(why, accepted, "%s of %zu hex digits", key, n);
+	}
 	for (size_t i = 0; i < n; i += 2) {
-		int high = hex_digit(text[i]), low = hex_digit(text[i + 1]);
+		const int high = value_hex_digit(text[i]);
+		const int low = value_hex_digit(text[i + 1]);
 
 		if (high < 0 || low < 0)
 			return problem_set(why, "hex digits", "%s has '%.2s' at digit %zu", key,

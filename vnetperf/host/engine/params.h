@@ -1,9 +1,13 @@
 /* Parameters of a command: "key=value,key=value".  Every key must be known, given once, in range.
  */
-#ifndef LOADGEN_PARAMS_H
-#define LOADGEN_PARAMS_H
+#ifndef ENGINE_PARAMS_H
+#define ENGINE_PARAMS_H
 
-#include "common.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "problem.h"
 
 #define PARAMS_MAX 24
 
