@@ -50,6 +50,22 @@ class Turning(NoProgress):
             self.agent.duts = duts(self.left.pop(0))
 
 
+def test_rounds_at_the_generators_limit_are_no_more_than_planned(tmp_path: Path) -> None:
+    """Their limits differ, which tells of the tester; the DUT has none that was seen."""
+    agent = FakeAgent(duts=duts(2e9))
+    agent.offers_fps = 500e3
+    bench = Bench(tmp_path, agent, configuration(preset()))
+
+    class Slowing(NoProgress):
+        def round_ends(self, _: object) -> None:
+            agent.offers_fps *= 0.8
+
+    bench.run.progress = Slowing()
+    (goal,) = bench.throughput().goals
+    assert [one.qualifier for one in goal.rounds] == ["at least"] * 3
+    assert goal.repeatable is False
+
+
 def test_three_rounds_that_agree_are_enough(tmp_path: Path) -> None:
     bench = Bench(tmp_path, FakeAgent(duts=duts(700e3)), configuration(preset()))
     found = bench.throughput()

@@ -166,13 +166,16 @@ def _apart_text(goals: Goals) -> str:
 def wants_round(results: Sequence[Result], preset: Preset) -> bool:
     """Whether there is a further round after those that found some results.
 
-    There is none after one that has no lower bound: at which load would it begin?
+    There is none after one that has no lower bound: at which load would it begin? Nor are there
+    more than planned where each ended at a limit of load: what varies then is not the DUT.
     """
     if any(goal.lower_bound_fps is None for r in results for goal in r.goals):
         return False
     if len(results) < preset.rounds:
         return True
     if len(results) >= preset.most_rounds:
+        return False
+    if all(goal.qualifier for r in results for goal in r.goals):
         return False
     goals = over_rounds(dict(enumerate(results, 1)))
     return any(goal.repeatable is False for goal in goals)

@@ -71,7 +71,9 @@ class LiveProgress:
         from vnetperf.report.goal_text import headline  # imports slowly
 
         last = rounds[-1]
-        found = ", ".join(f"{goal.name} {headline(goal)}" for goal in last.goals)
+        # How it repeats is told of all of them, and not of one.
+        each = (goal.model_copy(update={"repeatable": None}) for goal in last.goals)
+        found = ", ".join(f"{goal.name} {headline(goal)}" for goal in each)
         # pytest captures what is written while a test runs.
         plugins = getattr(getattr(self.terminal, "config", None), "pluginmanager", None)
         capture = plugins.getplugin("capturemanager") if plugins is not None else None
