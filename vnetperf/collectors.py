@@ -14,6 +14,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -142,6 +143,7 @@ def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iter
 
 
 #: Places in /proc/TID/stat, proc(5), among the fields after the parenthesised name.
+_STAT_PARENT = 1
 _STAT_FLAGS, _STAT_USER, _STAT_SYSTEM, _STAT_STARTED = 6, 11, 12, 19
 _STAT_CPU, _STAT_GUEST = 36, 40
 
@@ -368,8 +370,31 @@ def _run_times(root: Path) -> _RunTimes:
     return _RunTimes(root)
 
 
+#: A controller is the agent's parent, or with sudo in between the parent of that.
+_ABOVE = 3
+
+
+@cache
+def _framework(root: Path) -> set[int]:
+    """This process, and its controller where that is on the same machine.
+
+    They take the same of every trial, and of a processor that is shared what its pollers leave.
+    """
+    own = os.getpid()
+    found, pid = {own}, own
+    for _ in range(_ABOVE):
+        fields = _stat(f"{root}/proc/{pid}")
+        pid = int(fields[_STAT_PARENT]) if len(fields) > _STAT_PARENT else 0
+        if pid <= 1:
+            break
+        with contextlib.suppress(OSError):
+            if Path(f"{root}/proc/{pid}/exe").samefile(sys.executable):
+                return found | {pid}
+    return found
+
+
 class _OthersWatch:
-    """What threads that are not the deployment's run, from one moment to another.
+    """What threads that are neither the deployment's nor ours run, from one moment to another.
 
     Args:
         pollers: Where the deployment's busy threads are: all threads of these processes are its
@@ -381,7 +406,7 @@ class _OthersWatch:
         self._root = root
         self._times = _run_times(root)
         self._known = self._times.look()
-        self._processes = {poller.pid for poller in pollers}
+        self._processes = {poller.pid for poller in pollers} | _framework(root)
         self._own: set[int] = set()
         if self._known:
             self._own |= {one.tid for pid in self._processes for one in list_threads(pid)}

@@ -102,13 +102,14 @@ def published(goals: Goals, searches: Sequence[LoggedSearch] = ()) -> GoalResult
     goal = goals[order[0 if is_least else (len(order) - 1) // 2]]
     repeatable = is_repeatable([*goals.values()])
     irregular = {n: one for n, one in goals.items() if not one.regular and not one.qualifier}
-    limits = dict.fromkeys(one.reason for one in goals.values() if one.qualifier and one.reason)
+    limited = {n: one.reason for n, one in goals.items() if one.qualifier and one.reason}
     reasons = []
-    if irregular:  # each round has its own reasons, which would be a page here
-        first, one = next(iter(irregular.items()))
-        others = "" if len(irregular) == 1 else f"{len(irregular)} of {len(goals)} rounds, e.g. "
-        reasons.append(f"{others}round {first}: {one.reason}")
-    reasons += [why for why in limits if why]
+    # Each round has its own reasons, which would be a page here.
+    for some in ({n: one.reason for n, one in irregular.items()}, limited):
+        if some:
+            first, why = next(iter(some.items()))
+            others = "" if len(some) == 1 else f"{len(some)} of {len(goals)} rounds, e.g. "
+            reasons.append(f"{others}round {first}: {why}")
     if not repeatable and not irregular:
         reasons.append(_apart_text(goals))
     if not repeatable:

@@ -250,7 +250,7 @@ def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
         notes.append(f"the throughput is at least that: {goal.reason}")
     elif goal.mark:
         which = "least of rounds that are" if goal.regular else "lower bound of a result that is"
-        notes.append(f"the throughput is the {which} {goal.mark}: {goal.reason}")
+        notes.append(f"the throughput is the {which} {goal.mark} (its reasons are there)")
     return KnownThroughput(
         load_fps=min(loads) / begin.in_sum,
         upper_fps=max(load for load in (*uppers, *loads) if load is not None) / begin.in_sum,
