@@ -25,6 +25,7 @@ from vnetperf.model.nat import Nat
 from vnetperf.model.outcomes import (
     AddressTable,
     BackToBack,
+    CpuLoad,
     DelayVariation,
     ForwardingRate,
     LatencyAt,
@@ -365,6 +366,7 @@ def requests_of(preset: Preset, test: str, load_fps: float) -> list[TrialRequest
         "reset": (2, {"duration_s": 10.0, "load_fps": preset.reset.share * load_fps}),
         "mrr": (preset.mrr.repeats, {"duration_s": preset.mrr.duration_s}),
         "soak": (round(soak.duration_s / soak.trial_s), {"duration_s": soak.trial_s}),
+        "cpu_load": (preset.cpu_load.repeats, {"duration_s": preset.cpu_load.duration_s}),
     }
     count, request = each.get(test, (2, {"duration_s": preset.rfc2889.duration_s}))
     return [TrialRequest(**{"load_fps": load_fps, **request}) for _ in range(count)]
@@ -412,6 +414,7 @@ def found_of(preset: Preset, test: str, trials: list[int]) -> dict[str, Any]:
                 for s, number in zip((1.0, 0.9), trials, strict=False)
             )
         },
+        "cpu_load": {"cpu_load": CpuLoad(at=())},
         "back_to_back": {
             "back_to_back": BackToBack(
                 frames=spread([100.0] * b2b.searches),

@@ -85,6 +85,20 @@ def test_what_a_further_frame_takes_is_judged_where_it_is_clear(results: RunResu
     assert not any("others" in label for label in labels)
 
 
+def test_work_over_the_testers_is_compared_where_the_tester_sent_alike(
+    results: RunResults,
+) -> None:
+    (found,) = (r for r in results.results if r.test == "cpu_load")
+    costs = [m for m in metrics_of(found) if m.name == "relative_cost"]
+    first, vnf = costs[:2]
+    assert first.title == (
+        "vSwitch's work per frame over the tester's at 50000 frames/s per interface"
+    )
+    assert (first.value, first.better, first.main, first.load_fps) == (1.92, "less", True, 1e5)
+    assert first.conditions["tester's turn"] == "100 us"
+    assert (vnf.value, vnf.why, vnf.main) == (None, "vnf0 polls", False)
+
+
 def test_a_test_without_a_result_says_why() -> None:
     missing = Result(
         scenario="x", test="throughput", frame_size=64, status="not measured", why="no room"

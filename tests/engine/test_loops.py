@@ -249,8 +249,25 @@ def test_frames_of_a_turn_leave_together_and_the_worker_sleeps_in_between(
     port = result.ports[0]
     assert port.tx_frames / port.turns == pytest.approx(50, rel=0.5)
     assert port.most_in_turn >= 50
+    # Sleeps are in no round, and each frame was sent and found.
+    (work,) = engine.work(1)
+    assert work.packets == 2 * port.tx_frames
+    assert work.polls is not None
+    assert work.empty_polls is not None
+    assert work.idle_cycles is not None
+    assert 0 < work.polls - work.empty_polls <= work.packets
+    assert work.busy_cycles > 0
+    assert work.idle_cycles > 0
+    # It looks several times before it sleeps.
+    assert work.still_polls is not None
+    assert work.still_cycles is not None
+    assert turns.sleeps < work.still_polls < work.empty_polls
+    assert 0 < work.still_cycles < work.idle_cycles
+    hz = engine.info().tsc_hz
+    assert (work.busy_cycles + work.idle_cycles) / hz * 1e9 <= turns.time_ns - turns.slept_ns
     # Nothing of it is left for what comes next.
     run(engine, {0: StreamLoad(None, count=1000)})
+    assert engine.work(1)[0].packets == 2000
     (turns,) = engine.turns(1)
     assert (turns.prompt, turns.refused) == (0, "")  # full speed is nobody's priority
 

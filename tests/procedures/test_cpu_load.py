@@ -54,7 +54,8 @@ class Watched:
 
 
 def measured(dut: Dut | Watched, **test: object) -> tuple[CpuLoad, list[TrialOutcome]]:
-    return drive(cpu_load(inputs(CpuLoadTest(duration_s=2.0, **test))), dut)
+    """By shares alone; `test_relative_cost` has the other loads."""
+    return drive(cpu_load(inputs(CpuLoadTest(duration_s=2.0, loads_fps=(), **test))), dut)
 
 
 @pytest.mark.parametrize("apart", [False, True])

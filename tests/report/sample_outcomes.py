@@ -23,6 +23,7 @@ from vnetperf.model.outcomes import (
     LossStep,
     NatSessions,
     Recovery,
+    RelativeCost,
     Reset,
     RoleCost,
     Service,
@@ -34,6 +35,7 @@ from vnetperf.model.outcomes import (
 from vnetperf.model.result import LedgerEntry, Result, RoleUse, RunResults, TrialPoint
 from vnetperf.model.trial import Gaps, TrialGaps, Verdict
 from vnetperf.procedures.latency import over_trials
+from vnetperf.procedures.relative_cost import BY_ROUNDS
 from vnetperf.statistics.samples import spread
 
 from .sample import DIRECTIONS, build, histogram
@@ -519,6 +521,29 @@ def cpu_load(rng: random.Random, size: int) -> dict[str, Any]:
                 },
                 trials=(1, 2, 3, 4, 5),
                 disturbed=(5,) if share == 1 else (),
+            )
+        )
+    for load, cost in ((50e3, 1.92), (100e3, 1.42), (200e3, 1.31)):
+        found.append(
+            CpuAt(
+                load_fps=2 * load,
+                of=f"{load:.0f} frames/s per interface",
+                share=None,
+                duration_s=10.0,
+                forwarded_fps=spread([2 * load] * 5),
+                loss_ratio=0.0,
+                relative={
+                    "vSwitch": RelativeCost(
+                        value=cost,
+                        least=cost - 0.03,
+                        most=cost + 0.05,
+                        values=(cost - 0.03, cost, cost + 0.05),
+                        by=BY_ROUNDS,
+                    ),
+                    "VNF": RelativeCost(why="not measured: vnf0 polls"),
+                },
+                tester={"ring": "2048 frames", "turn": "100 us", "priority": "SCHED_FIFO"},
+                trials=(6, 7, 8),
             )
         )
     fits = {"tester": (60.0, 0.2, 1.0), "kernel": (20.0, 0.01, 0.5)}

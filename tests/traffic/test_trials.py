@@ -11,6 +11,7 @@ import pytest
 
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError, TrialTimeoutError
+from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.nat import Nat
 from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
@@ -109,6 +110,9 @@ class StoodStill:
 
     def __init__(self) -> None:
         self.queues: list[Any] = []
+
+    def work(self, workers: int) -> tuple[DatapathWork, ...]:
+        return ()
 
     def gaps(self) -> tuple[Any, Any]:
         longest = SimpleNamespace(max_ns=5e6, p50_ns=0.0, p99_ns=0.0, p999_ns=5e6)

@@ -227,7 +227,7 @@ def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> Tri
             for key, why in one.uncollected.items()
         },
     }
-    for field in ("threads", "events", "datapath", "energy"):
+    for field in ("threads", "events", "datapath", "vnf_work", "energy"):
         update[field] = getattr(result, field) + tuple(
             one.model_copy(update=_names_at(host, one))
             for host, counts in counted.items()

@@ -308,6 +308,7 @@ class DutWatch:
         self._before: dict[str, HopCounters] = {}
         self._links: dict[str, int] = {}
         self._work: dict[str, DatapathWork] = {}
+        self._vnf_work: dict[str, DatapathWork] = {}
         self._why_no_work = ""
         self.began_anew = False
 
@@ -320,6 +321,7 @@ class DutWatch:
         """Begin to look at threads; traffic follows."""
         if self._deployment.plan.has_dut:
             self._work, self._why_no_work = _datapath_work(self._deployment, begins=True)
+            self._vnf_work = _vnf_work(self._deployment)
         self.collectors.start()
 
     def sent(self) -> None:
@@ -337,6 +339,7 @@ class DutWatch:
         hops = self._deployment.counters().items()
         return {
             "datapath": work,
+            "vnf_work": self._vnf_work_since(),
             "uncollected": {"datapath": why} if why else {},
             "hops": tuple(counter_difference(self._before.get(name), hop) for name, hop in hops),
             "links_down": self.links_down(),
@@ -358,6 +361,12 @@ class DutWatch:
         if why:
             return (), why
         return tuple(work.since(self._work[name]) for name, work in now.items()), ""
+
+    def _vnf_work_since(self) -> tuple[DatapathWork, ...]:
+        """What the VNFs' threads have counted since; of one that began anew nothing."""
+        now = _vnf_work(self._deployment) if self._vnf_work else {}
+        every = (now[name].since(then) for name, then in self._vnf_work.items() if name in now)
+        return tuple(work for work in every if work.packets >= 0)
 
 
 def begin_watch(deployment: LiveDeployment, wait_s: float = 0.0) -> DutWatch:
@@ -513,6 +522,15 @@ def _tester_counted(
         counted = now.since(before[now.port]) if now.port in before else PortCounts(port=now.port)
         own[now.port] = own[now.port] + counted if now.port in own else counted
     return tuple(own[number] for number in sorted(own))
+
+
+def _vnf_work(deployment: LiveDeployment) -> dict[str, DatapathWork]:
+    """What the VNFs' threads have counted, by thread; empty where one of them cannot be read."""
+    try:
+        return {work.thread: work for vnf in deployment.vnfs for work in vnf.datapath_work()}
+    except VnetperfError as error:  # no reason to lose a trial
+        log.info("VNFs' own counts: %s", error)
+        return {}
 
 
 def _datapath_work(

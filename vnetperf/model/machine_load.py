@@ -144,16 +144,19 @@ def counted_since(before: int | None, now: int | None) -> int | None:
 
 
 class DatapathWork(Frozen):
-    """What one thread of a vSwitch counted by itself, over one trial or since some start.
+    """What one thread counted by itself, over one trial or since some start.
 
     Attributes:
-        thread: Name of the thread, e.g. "core 1".
-        packets: Packets that it took from ports.
+        thread: Name of the thread, e.g. "core 1"; of a VNF its role.
+        packets: Packets that it took from ports; of the tester those that it sent, too.
         busy_cycles: TSC cycles of rounds in which there were packets; of a graph those of its nodes
             but for the input nodes.
         idle_cycles: TSC cycles of rounds in which there were none; None: it does not tell these.
         polls: Rounds; None: it does not tell these, or not recorded.
         empty_polls: Rounds in which there were no packets; None likewise.
+        still_cycles: TSC cycles of rounds without packets right after others of the kind; None:
+            not told apart from `idle_cycles`.
+        still_polls: How many of these; None likewise.
         lookups: How a packet's rule was found -> packets, e.g. "emc hits".
         nodes: Node of the graph -> what it did; empty where there is no graph.
     """
@@ -164,6 +167,8 @@ class DatapathWork(Frozen):
     idle_cycles: int | None
     polls: int | None = None
     empty_polls: int | None = None
+    still_cycles: int | None = None
+    still_polls: int | None = None
     lookups: dict[str, int] = Field(default_factory=dict)
     nodes: dict[str, NodeWork] = Field(default_factory=dict)
 
@@ -176,6 +181,8 @@ class DatapathWork(Frozen):
             idle_cycles=counted_since(before.idle_cycles, self.idle_cycles),
             polls=counted_since(before.polls, self.polls),
             empty_polls=counted_since(before.empty_polls, self.empty_polls),
+            still_cycles=counted_since(before.still_cycles, self.still_cycles),
+            still_polls=counted_since(before.still_polls, self.still_polls),
             lookups={n: count - before.lookups.get(n, 0) for n, count in self.lookups.items()},
             nodes={
                 name: node.since(before.nodes[name]) if name in before.nodes else node

@@ -492,14 +492,39 @@ class EnergyCost(Frozen):
     nj_per_frame: Spread | None = None
 
 
+#: Parts of the DUT whose cost is set against the tester's.
+VSWITCH, VNF = "vSwitch", "VNF"
+
+
+class RelativeCost(Frozen):
+    """Work for a frame over the tester's work for it, in the same trials at one load.
+
+    Attributes:
+        value: Median of the trials; None: `why`.
+        least: Least of the trials.
+        most: Most of the trials.
+        values: One for each trial.
+        by: What was counted, of both.
+        why: Why there is none: "not measured: ..."; "".
+    """
+
+    value: float | None = None
+    least: float | None = None
+    most: float | None = None
+    values: tuple[float, ...] = ()
+    by: str = ""
+    why: str = ""
+
+
 class CpuAt(Frozen):
     """Processors at one load.
 
     Attributes:
         load_fps: Intended load, aggregate frames/s.
         of: What the load is: "throughput", "50 % of throughput"; "1000 frames/s per interface" of a
-            share below the smallest load, or above the largest that can be offered.
-        share: Load as a share of the throughput.
+            share below the smallest load, or above the largest that can be offered, and of a load
+            that is none.
+        share: Load as a share of the throughput; None for one that is none.
         duration_s: Seconds of a trial.
         forwarded_fps: Frames forwarded, aggregate frames/s, one value for each trial.
         loss_ratio: Largest loss ratio of a trial, worse direction.
@@ -511,6 +536,10 @@ class CpuAt(Frozen):
         watched_s: Host -> time in which its threads were watched, mean of the trials, seconds: what
             processors are means over. "" for the tester's host. Empty: not recorded.
         energy: Part of the machine -> what it took; empty: nothing meters it, or not recorded.
+        relative: "vSwitch", "VNF" (all of them) -> its work for a frame over the tester's; empty:
+            not recorded.
+        tester: How the tester sent: its "turn", its "priority", the DUT's receive "ring".
+            Relative costs are comparable where these are the same; empty: not recorded.
         trials: Numbers of the trials.
         disturbed: Of those the ones whose load the generator could not offer, or in which the
             tester stood still; they count.
@@ -518,7 +547,7 @@ class CpuAt(Frozen):
 
     load_fps: float
     of: str
-    share: float
+    share: float | None
     duration_s: float
     forwarded_fps: Spread
     loss_ratio: float
@@ -528,6 +557,8 @@ class CpuAt(Frozen):
     watched_share: float | None = None
     watched_s: dict[str, float] = Field(default_factory=dict)
     energy: dict[str, EnergyCost] = Field(default_factory=dict)
+    relative: dict[str, RelativeCost] = Field(default_factory=dict)
+    tester: dict[str, str] = Field(default_factory=dict)
     trials: tuple[int, ...] = ()
     disturbed: tuple[int, ...] = ()
 

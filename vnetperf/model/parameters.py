@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, Self
 
-from pydantic import ConfigDict, Field, PositiveFloat
+from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError
@@ -376,19 +376,34 @@ class LossProfileTest(ProcedureParameters):
 
 #: Loads at which processors are looked at: nearly none, so that what they do without frames shows.
 CPU_LOAD_SHARES: Final = (0.01, 0.1, 0.25, 0.5, 0.75, 1.0)
+#: Loads at which costs of different DUTs, machines and runs are compared, frames/s per interface.
+CPU_LOADS_FPS: Final = (5e4, 1e5, 2e5)
 
 
 class CpuLoadTest(ProcedureParameters):
     """Processors against load.
 
     Attributes:
-        shares: Loads as shares of the throughput.
+        shares: Loads as shares of the throughput; empty: it needs none.
+        loads_fps: Loads besides, frames/s per interface.
         duration_s: Seconds of a trial: the kernel counts part of the time in ticks of 10 ms.
     """
 
-    shares: tuple[PositiveFloat, ...] = Field(default=CPU_LOAD_SHARES, min_length=1)
+    shares: tuple[PositiveFloat, ...] = CPU_LOAD_SHARES
+    loads_fps: tuple[PositiveFloat, ...] = CPU_LOADS_FPS
     duration_s: float = Field(default=10.0, gt=0)
     repeats: int = Field(default=3, ge=1)
+
+    @property
+    def has_loads(self) -> bool:
+        """Whether no load is a share of the throughput."""
+        return not self.shares
+
+    @model_validator(mode="after")
+    def _has_a_load(self) -> Self:
+        if not self.shares and not self.loads_fps:
+            raise ValueError("cpu_load has neither shares nor loads_fps; give one of them")
+        return self
 
 
 class LatencyLoadTest(ProcedureParameters):

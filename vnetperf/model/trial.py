@@ -734,6 +734,8 @@ class TrialResult(Frozen):
             refused frame is one the DUT dropped; False when refusal is the generator's limit.
         hops: Counter differences of the DUT's ports.
         datapath: What each thread of the vSwitch counted by itself; empty where it keeps no count.
+        vnf_work: The same of the VNFs' threads.
+        tester_work: The same of the tester's; empty: it keeps no count, or not recorded.
         machine: The machine as a whole; None: not recorded.
         machines: Other hosts of the testbed -> the same of them, and with their names before
             the roles of threads; empty: not recorded, or there are none.
@@ -779,6 +781,8 @@ class TrialResult(Frozen):
     threads: tuple[ThreadLoad, ...] = ()
     events: tuple[ThreadEvents, ...] = ()
     datapath: tuple[DatapathWork, ...] = ()
+    vnf_work: tuple[DatapathWork, ...] = ()
+    tester_work: tuple[DatapathWork, ...] = ()
     machine: MachineLoad | None = None
     machines: dict[str, MachineLoad] = Field(default_factory=dict)
     energy: tuple[EnergyUse, ...] = ()

@@ -92,7 +92,8 @@ def _estimate_loss_profile(preset: Preset, _: float) -> DurationEstimate:
 
 def _estimate_cpu_load(preset: Preset, _: float) -> DurationEstimate:
     test = preset.cpu_load
-    return _equal_trials(len(set(test.shares)) * test.repeats, test.duration_s)
+    loads = len(set(test.shares)) + len(set(test.loads_fps))
+    return _equal_trials(loads * test.repeats, test.duration_s)
 
 
 def _estimate_latency_load(preset: Preset, rate_fps: float) -> DurationEstimate:
@@ -207,7 +208,7 @@ def duration_estimate(test: str, preset: Preset, rate_fps: float) -> DurationEst
     if known is None or known.estimate is None:
         return None
     found = known.estimate(preset, rate_fps)
-    if not known.needs_carried:
+    if not (known.needs_carried and known.needs_throughput(preset)):
         return found
     tries_s = THROUGHPUT_TRIES * max(goal.final_trial_s for goal in preset.goals)
     return replace(

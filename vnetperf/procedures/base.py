@@ -39,8 +39,9 @@ P = TypeVar("P", bound=Parameters)
 
 
 #: Rules by which tests ask for trials today. By those of 1 a recovery had no trial's beginning at
-#: the relaxed load, and bursts counted by the gap of a calibration: logs are read by their own.
-RULES = 2
+#: the relaxed load, and bursts counted by the gap of a calibration; by those of 2 processors were
+#: looked at at shares of the throughput alone. Logs are read by their own.
+RULES = 3
 
 
 class ProcedureInputs(Frozen, Generic[P]):
@@ -187,6 +188,11 @@ def latencies_of(result: TrialResult, ends: Sequence[str]) -> dict[str, Latency]
 def share_of_throughput(share: float) -> str:
     """What results call a load that is a share of the throughput."""
     return "throughput" if share == 1 else f"{100 * share:g} % of throughput"
+
+
+def per_interface(load_fps: float) -> str:
+    """What results call a load that is no share."""
+    return f"{load_fps:.10g} frames/s per interface"
 
 
 #: Most bins of a curve: more are merged.

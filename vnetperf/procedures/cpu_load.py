@@ -24,13 +24,18 @@ from vnetperf.model.machine_load import (
 from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, EnergyCost, RoleCost
 from vnetperf.model.parameters import CpuLoadTest
 from vnetperf.model.result import MACHINE, OTHERS, RoleUse, total_if_known
-from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialResult, Verdict
-from vnetperf.procedures.base import ProcedureInputs, share_of_throughput, shortfall_note
+from vnetperf.model.trial import SAME_RTOL, TrialOutcome, TrialRequest, TrialResult, Verdict
+from vnetperf.procedures.base import (
+    ProcedureInputs,
+    per_interface,
+    share_of_throughput,
+    shortfall_note,
+)
 from vnetperf.procedures.rates import forwarded_fps
+from vnetperf.procedures.relative_cost import TESTER, relative_costs, sending_conditions
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
-TESTER = "tester"
 #: Resolution of a processor's time in /proc/stat, seconds.
 _TICK_S = 0.01
 
@@ -236,15 +241,7 @@ def cpu_load(inputs: ProcedureInputs[CpuLoadTest]) -> Procedure[CpuLoad]:
     A trial whose load the generator could not offer counts as well: processor use stands against
     what was forwarded.
     """
-    test, known = inputs.parameters, inputs.known
-    loads: dict[float, tuple[float, str]] = {}  # load -> its share, and what it is called
-    for share in sorted(set(test.shares)):
-        load = min(inputs.ceiling_fps, max(inputs.min_load_fps, share * known.load_fps))
-        if isclose(load, share * known.load_fps):
-            loads.setdefault(load, (share, share_of_throughput(share)))
-        else:  # no such share was run
-            named = f"{load:.0f} frames/s per interface"
-            loads.setdefault(load, (load / known.load_fps, named))
+    test, loads = inputs.parameters, _loads(inputs)
     trials: dict[float, list[TrialOutcome]] = {load: [] for load in loads}
     for _ in range(test.repeats):
         for load in loads:
@@ -256,15 +253,49 @@ def cpu_load(inputs: ProcedureInputs[CpuLoadTest]) -> Procedure[CpuLoad]:
             )
             trials[load].append((yield request))
     every = [outcome for each in trials.values() for outcome in each]
+    notes = (inputs.known.note if test.shares else "", _above_ceiling(inputs))
     return CpuLoad(
         at=tuple(_at(inputs, *of, trials[load]) for load, of in loads.items()),
         fits=_fits(every),
-        note="; ".join(filter(None, (known.note, shortfall_note(every)))),
+        note="; ".join(filter(None, (*notes, shortfall_note(every)))),
     )
 
 
+def _loads(inputs: ProcedureInputs[CpuLoadTest]) -> dict[float, tuple[float | None, str]]:
+    """Load -> its share of the throughput, and what it is called; rising."""
+    loads: dict[float, tuple[float | None, str]] = {}
+    for share in sorted(set(inputs.parameters.shares)):
+        known = inputs.known
+        load = min(inputs.ceiling_fps, max(inputs.min_load_fps, share * known.load_fps))
+        if isclose(load, share * known.load_fps):
+            loads.setdefault(load, (share, share_of_throughput(share)))
+        else:  # no such share was run
+            loads.setdefault(load, (load / known.load_fps, per_interface(load)))
+    for load in _absolute(inputs):
+        if load <= inputs.ceiling_fps * (1 + SAME_RTOL):
+            loads[load] = (loads[load][0] if load in loads else None, per_interface(load))
+    return dict(sorted(loads.items()))
+
+
+def _absolute(inputs: ProcedureInputs[CpuLoadTest]) -> tuple[float, ...]:
+    """Loads that are no shares, rising; by earlier rules there were none."""
+    return tuple(sorted(set(inputs.parameters.loads_fps))) if inputs.rules > 2 else ()
+
+
+def _above_ceiling(inputs: ProcedureInputs[CpuLoadTest]) -> str:
+    """Which loads the generator cannot offer; "" for none."""
+    above = [load for load in _absolute(inputs) if load > inputs.ceiling_fps * (1 + SAME_RTOL)]
+    if not above:
+        return ""
+    named = ", ".join(per_interface(load) for load in above)
+    return f"not measured at {named}: at most {inputs.ceiling_fps:.0f} can be offered"
+
+
 def _at(
-    inputs: ProcedureInputs[CpuLoadTest], share: float, of: str, trials: Sequence[TrialOutcome]
+    inputs: ProcedureInputs[CpuLoadTest],
+    share: float | None,
+    of: str,
+    trials: Sequence[TrialOutcome],
 ) -> CpuAt:
     uses = [{use.role: use for use in cpu_by_role(one.result)} for one in trials]
     work = [each for one in trials for each in one.result.datapath]
@@ -289,6 +320,8 @@ def _at(
         watched_share=_watched(trials),
         watched_s=_watched_s(trials),
         energy=_energy(trials),
+        relative=relative_costs(trials),
+        tester=sending_conditions(trials),
         trials=tuple(one.number for one in trials),
         disturbed=tuple(one.number for one in trials if one.verdict is not Verdict.VALID),
     )

@@ -21,6 +21,7 @@ from vnetperf.model.trial import SAME_RTOL, Latency, TrialOutcome, TrialRequest,
 from vnetperf.procedures.base import (
     ProcedureInputs,
     latencies_of,
+    per_interface,
     share_of_throughput,
     shortfall_note,
 )
@@ -224,7 +225,7 @@ def _curve_at(
         note = _above_ceiling(inputs)
     elif not good:
         note = f"not measured: {_why_none(bad)}"
-    found = _result_at(inputs, f"{load_fps:.10g} frames/s per interface", load_fps, good, note)
+    found = _result_at(inputs, per_interface(load_fps), load_fps, good, note)
     forwarded = [one.result.received / one.duration_s for one in good]
     return found.model_copy(
         update={"forwarded_fps": fmean(forwarded) if good else None, "discarded": len(bad)}

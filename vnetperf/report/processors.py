@@ -6,7 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vnetperf.model import units
-from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, EnergyCost, RoleCost
+from vnetperf.model.outcomes import (
+    VSWITCH,
+    CpuAt,
+    CpuFit,
+    CpuLoad,
+    EnergyCost,
+    RelativeCost,
+    RoleCost,
+)
 from vnetperf.model.result import MACHINE, Result
 from vnetperf.model.units import nanoseconds, percent
 from vnetperf.report import text
@@ -80,6 +88,59 @@ _ENERGY_NOTE = (
     "All that the part of the machine took over the trials, with what it takes without frames, "
     "for each frame that came back. RAPL meters processors and memory alone."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Relative:
+    """What a part of the DUT took at one load, over what the tester took."""
+
+    result: Result
+    at: CpuAt
+    part: str
+    cost: RelativeCost
+
+
+_RELATIVE: tuple[Column[_Relative], ...] = (
+    Column("size", lambda e: e.result.size_name, words=True),
+    Column("load", lambda e: e.at.of, words=True),
+    Column("part", lambda e: e.part, words=True),
+    Column("work over the tester's", lambda e: relative_text(e.cost), bold=True),
+    Column("trials", lambda e: str(len(e.cost.values)) if e.cost.values else None),
+    Column("by", lambda e: e.cost.by or None, words=True, brief=False),
+)
+#: What the number means.
+RELATIVE_MEANS = (
+    "What a frame costs, lower is cheaper: the tester's own work on the same frames in the same "
+    "trials is 1"
+)
+
+
+def relative_text(cost: RelativeCost) -> str:
+    """A cost with the range of its trials, "1.42 (1.39 to 1.47)", or why there is none."""
+    if cost.value is None or cost.least is None or cost.most is None:
+        return cost.why
+    value, least, most = (units.significant(n, 3) for n in (cost.value, cost.least, cost.most))
+    return f"{value} ({least} to {most})"
+
+
+def _load_text(at: CpuAt, result: Result) -> str:
+    interfaces = sum(result.loads) or result.directions
+    return f"{units.fps(at.load_fps / interfaces)} an interface"
+
+
+def _shown_load(found: CpuLoad) -> CpuAt | None:
+    """The load that stands for the costs: the middle one of those that are no shares."""
+    at = [one for one in found.at if one.share is None and one.relative]
+    return at[len(at) // 2] if at else None
+
+
+def cost_text(result: Result) -> str:
+    """What a frame costs relative to the tester, in a line; "" where that is not recorded."""
+    at = _shown_load(result.cpu_load) if result.cpu_load is not None else None
+    if at is None:
+        return ""
+    costs = ", ".join(f"{part} {relative_text(cost)}" for part, cost in at.relative.items())
+    return f"{costs} at {_load_text(at, result)}"
 
 
 _CPU_FITS: tuple[Column[Entry[CpuFit]], ...] = (
@@ -178,6 +239,14 @@ def tables(group: Group) -> Iterator[Table]:
     ]
     events = [column for column in _CPU_EVENTS if any(column.cell(row) for row in rows)]
     yield Table.of("Processors by role", (*_CPU_LOAD, *events), rows, _cpu_notes(group, rows))
+    relative = [
+        _Relative(r, at, part, cost)
+        for r, found in known
+        for at in found.at
+        for part, cost in at.relative.items()
+    ]
+    notes = [f"{RELATIVE_MEANS}. The range is that of the trials."] if relative else []
+    yield Table.of("Work for a frame over the tester's", _RELATIVE, relative, notes)
     metered = [
         _Energy(r, at, part, cost)
         for r, found in known
@@ -195,8 +264,11 @@ def tables(group: Group) -> Iterator[Table]:
     yield Table.of("What a further frame takes", _CPU_FITS, fits, notes)
 
 
-def headline(_: Result, found: CpuLoad) -> tuple[str, str]:
+def headline(result: Result, found: CpuLoad) -> tuple[str, str]:
     """The answer in few words, and what it was found with."""
+    at = _shown_load(found)
+    if at is not None and VSWITCH in at.relative:
+        return f"{relative_text(at.relative[VSWITCH])} of the tester's work", _load_text(at, result)
     last = found.at[-1]
     machine = last.roles.get(MACHINE)
     if machine is None or machine.ns_per_frame is None:

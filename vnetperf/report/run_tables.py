@@ -11,7 +11,7 @@ from vnetperf.model.calibration import Calibration, CalibrationPoint
 from vnetperf.model.result import LedgerEntry, Result, RunResults
 from vnetperf.model.transfer import TransferSpec
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, mpi, outcomes, summary, transfers
+from vnetperf.report import goal_text, mpi, outcomes, processors, summary, transfers
 from vnetperf.report.summary import Group, MissingValue, flatten_facts, scalar_text, size_names
 from vnetperf.report.table import Cell, Column, Table
 from vnetperf.report.text import known
@@ -129,12 +129,27 @@ def _result_text(found: Sequence[Group]) -> Iterator[str]:
                 + goal_text.headline(goal, outcomes.over_deployments(result, goal.name))
                 for goal in result.goals
             ]
+            if group.test == "cpu_load" and processors.cost_text(result):
+                continue  # it has a line of its own
             if not numbers and (number := outcomes.headline(result)[0]):
                 numbers = [f"{group.test_words} {number.splitlines()[0]}"]
             answers.setdefault(result.size_text, []).extend(numbers)
         for size, numbers in answers.items():
             if numbers:
                 yield f"{scenario}, {size}: {_listed(numbers, _MOST_ANSWERS)}"
+
+
+def _cost_text(found: Sequence[Group]) -> Iterator[str]:
+    """What a frame costs relative to the tester, at the smallest frame size of each scenario."""
+    of = {
+        group.scenario: f"{group.scenario}, {result.size_text}: {cost}"
+        for group in found
+        for result in reversed(group.measured)
+        if (cost := processors.cost_text(result))
+    }
+    if of:
+        yield from of.values()
+        yield f"{processors.RELATIVE_MEANS}."
 
 
 def _transfer_answers(results: RunResults) -> Iterator[str]:
@@ -203,6 +218,7 @@ def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str
         ("Machine", _machine_text(results)),
         ("Software", "; ".join(filter(None, dict.fromkeys(_software_text(results))))),
         ("Result", "\n".join([*_result_text(found), *_transfer_answers(results), *ranks])),
+        ("Cost", "\n".join(_cost_text(found))),
         ("Worth", "; ".join(_worth_text(results))),
     )
     return [(name, words) for name, words in rows if words]

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from vnetperf.model.outcomes import (
     MOST_FORWARDED,
+    VSWITCH,
     AddressTable,
     BackToBack,
     CpuLoad,
@@ -741,20 +742,29 @@ def _of_cpu_load(make: _Make, _: Result, found: CpuLoad) -> Iterator[Metric]:
         yield make("datapath_in_work", "ratio", at.in_work, at.of)
         yield make("datapath_empty_polls", "ratio", at.empty_polls, at.of)
         yield make("watching_processors", "", at.watched_share, at.of)
+        for part, cost in at.relative.items():
+            label = f"{part}'s work per frame over the tester's at {at.of}"
+            about = {
+                "main": part == VSWITCH and at.share is None,
+                "load_fps": at.load_fps,
+                "given": {f"tester's {what}": how for what, how in at.tester.items()},
+                "why": cost.why.removeprefix("not measured: "),
+            }
+            yield make("relative_cost", "", cost.value, at.of, part, less=label, **about)
         for part, energy in at.energy.items():
             yield make("power", "W", energy.watts, at.of, part)
             label = f"energy per frame of {part} at {at.of}"
             about = {"less": label, "load_fps": at.load_fps}
             yield make("energy_per_frame", "nJ", energy.nj_per_frame, at.of, part, **about)
-        for role, cost in at.roles.items():
+        for role, taken in at.roles.items():
             of = (at.of, role)
-            yield make("processors", "", cost.processors, *of)
+            yield make("processors", "", taken.processors, *of)
             about = {"main": role == MACHINE and at.share == 1, "load_fps": at.load_fps}
             if role.rpartition(":")[2] != OTHERS:  # no part of the deployment
                 label = f"processor time per frame of {role} at {at.of}"
-                yield make("time_per_frame", "ns", cost.ns_per_frame, *of, less=label, **about)
+                yield make("time_per_frame", "ns", taken.ns_per_frame, *of, less=label, **about)
             for event in ("cycles", "instructions", "cache_misses", "tlb_misses"):
-                yield make(f"{event}_per_frame", "", getattr(cost, f"{event}_per_frame"), *of)
+                yield make(f"{event}_per_frame", "", getattr(taken, f"{event}_per_frame"), *of)
     for role, fit in found.fits.items():
         judged = role.rpartition(":")[2] not in ("tester", OTHERS) and fit.is_clear
         label = f"processor time of a further frame, {role}" if judged else ""

@@ -12,6 +12,7 @@ from vnetperf.backend import Backend
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Attachment, WireEnd
 from vnetperf.model.errors import ConfigError, DutError
+from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
@@ -195,6 +196,16 @@ class Vnf(Backend):
         Returns:
             Counters since the VNF was launched.
         """
+
+    def datapath_work(self) -> tuple[DatapathWork, ...]:
+        """What its forwarding threads count by themselves; none by default.
+
+        It is read before and after each trial, while no frames flow.
+
+        Returns:
+            Counts since the VNF was launched, of each thread; its name begins with `role`.
+        """
+        return ()
 
     @abstractmethod
     def check_alive(self) -> None:

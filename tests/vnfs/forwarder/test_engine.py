@@ -213,6 +213,7 @@ def test_without_turns_it_polls(start: Start, run_dir: Path) -> None:
     turns = one.ask("/forwarder/turns")
     assert (turns["sleeps"], turns["forced"], turns["refused_0"]) == (0, 0, 0)
     assert 0 < turns["longest_busy_ns"] <= turns["busy_ns"]
+    assert turns["busy_cycles"] > 0
 
 
 def test_frames_that_a_port_refuses_are_counted(start: Start, run_dir: Path) -> None:

@@ -15,6 +15,7 @@ from vnetperf.backend import IS_STOPPED
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import GeneratorError, HostError, TrialTimeoutError
+from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.trial import CaptureWhat
 from vnetperf.traffic.base import host_failures
 from vnetperf.traffic.loadgen.build import ENGINE
@@ -661,6 +662,23 @@ class Engine:
         """Return how each worker took turns in the last trial."""
         rows = [{"worker": number} for number in range(workers)]
         return tuple(parse_reply(WorkerTurns, r) for r in self._ask_all("trial/turns", rows))
+
+    def work(self, workers: int) -> tuple[DatapathWork, ...]:
+        """Return what each worker did in the rounds of the last trial."""
+        rows = [{"worker": number} for number in range(workers)]
+        return tuple(
+            DatapathWork(
+                thread=f"loadgen-{number}",
+                packets=reply["frames"],
+                busy_cycles=reply["busy_cycles"],
+                idle_cycles=reply["idle_cycles"],
+                polls=reply["rounds"],
+                empty_polls=reply["rounds"] - reply["busy_rounds"],
+                still_cycles=reply["still_cycles"],
+                still_polls=reply["still_rounds"],
+            )
+            for number, reply in enumerate(self._ask_all("trial/work", rows))
+        )
 
     def gaps(self) -> tuple[GapTimes, GapTimes]:
         """Return the gaps of polling and of sending of all workers in the last trial."""

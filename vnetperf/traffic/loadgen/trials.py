@@ -461,6 +461,7 @@ def _counted(
         directions=directions,
         gaps=_gaps(engine, prepared, directions, trial),
         turns=_turns(engine, prepared, trial, result),
+        tester_work=engine.work(prepared.workers),
         foreign={str(p.port): p.foreign for p in result.ports},
         corrupted=sum(p.corrupted for p in result.ports),
         verified=sum(p.verified for p in result.ports),

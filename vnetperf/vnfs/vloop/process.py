@@ -19,6 +19,7 @@ from vnetperf.host.xdp import CLANG
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError, VnetperfError
 from vnetperf.model.frames import MAX_FRAME_SIZE
+from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.scenario import Plan, Pollers, Scenario
 from vnetperf.model.testbed import MachineFacts, Program, Testbed
 from vnetperf.model.trial import HopCounters
@@ -374,6 +375,20 @@ class Vloop(Vnf):
             counters.append(self._telemetry.counters(port, f"{self.role}.{port} (inside)"))
         first, second = counters
         return dpdk.with_lost(first, second), dpdk.with_lost(second, first)
+
+    def datapath_work(self) -> tuple[DatapathWork, ...]:
+        """What our forwarder has counted; testpmd shows it in shares only."""
+        if not isinstance(self.command, VloopCommand):
+            return ()
+        told = self._telemetry.ask("/forwarder/turns")
+        return (
+            DatapathWork(
+                thread=self.role,
+                packets=told["frames"],
+                busy_cycles=told["busy_cycles"],
+                idle_cycles=None,
+            ),
+        )
 
     def pollers(self) -> tuple[Pollers, ...]:
         """The thread that forwards."""

@@ -134,6 +134,17 @@ struct tx_queue {
 	uint32_t catch_up; /* overdue frames sent after a stall, at most; 0: by max_lag alone */
 };
 
+/* What a worker did in a trial: rounds of its loop, and those in which it found or sent frames.
+ * Neither sleeps nor time that it has lent to others is in the cycles. */
+struct work {
+	uint64_t rounds, busy_rounds;
+	uint64_t busy, idle; /* cycles in rounds with frames, and in the others */
+	uint64_t frames;     /* found and sent */
+	/* Rounds without frames right after others of the kind: what an empty round takes when all
+	 * is in the caches, which tells how fast the processor is. */
+	uint64_t still_rounds, still;
+};
+
 /* How a worker took turns in a trial. */
 struct turns_result {
 	uint64_t sleeps, forced, slept; /* as of struct turns */
@@ -166,6 +177,8 @@ struct worker {
 	struct turns before;	   /* as they were when the trial began */
 	uint64_t began;		   /* TSC then */
 	struct turns_result taken; /* of the last trial */
+	struct work work;	   /* likewise */
+	unsigned int empty;	   /* rounds without frames since the last with some, or sleep */
 	struct scheduling scheduling;
 	struct hdr *gaps; /* of polling, ns: all its queues are looked at in turn */
 	uint16_t n_rxq, n_txq;

@@ -30,6 +30,8 @@ const struct command telemetry_commands[] = {
 	{"/loadgen/trial/result", command_trial_result, "One stream. Parameters: stream"},
 	{"/loadgen/trial/port", command_trial_port, "One port in the trial. Parameters: port"},
 	{"/loadgen/trial/turns", command_turns, "Turns of a worker in the last trial: worker"},
+	{"/loadgen/trial/work", command_work,
+	 "Rounds and cycles of a worker in the last trial: worker"},
 	{"/loadgen/trial/gaps", command_gaps,
 	 "When nobody polled or sent, in the trial. Parameters: none"},
 	{"/loadgen/trial/queue", command_queue,

@@ -11,8 +11,8 @@ command_fn command_info, command_port, command_worker, command_xstats, command_q
 command_fn command_stream_add, command_stream_field, command_stream_expect, command_stream_load,
 	command_stream_bind, command_stream_bindings, command_stream_clear;
 command_fn command_trial_start, command_trial_stop, command_trial_status, command_trial_result;
-command_fn command_trial_port, command_turns, command_gaps, command_queue, command_histogram,
-	command_learn;
+command_fn command_trial_port, command_turns, command_work, command_gaps, command_queue,
+	command_histogram, command_learn;
 command_fn command_unplug, command_plug;
 command_fn command_timeline, command_ipdv, command_echoes;
 command_fn command_neighbour_add, command_neighbour_any, command_neighbour_clear;

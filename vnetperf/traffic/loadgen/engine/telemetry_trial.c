@@ -254,6 +254,26 @@ bool command_turns(struct params *ps, struct rte_tel_data *d, struct problem *wh
 	return true;
 }
 
+bool command_work(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	const struct work *work;
+	uint64_t worker = 0;
+
+	if (!need_result(why) || !params_need(ps, "worker", why) ||
+	    !params_u64(ps, "worker", 0, engine.n_workers - 1u, &worker, why) ||
+	    !params_done(ps, "worker", why))
+		return false;
+	work = &engine.worker[worker]->work;
+	tel_dict_uint(d, "rounds", work->rounds);
+	tel_dict_uint(d, "busy_rounds", work->busy_rounds);
+	tel_dict_uint(d, "busy_cycles", work->busy);
+	tel_dict_uint(d, "idle_cycles", work->idle);
+	tel_dict_uint(d, "frames", work->frames);
+	tel_dict_uint(d, "still_rounds", work->still_rounds);
+	tel_dict_uint(d, "still_cycles", work->still);
+	return true;
+}
+
 static void put_gaps(struct rte_tel_data *d, const char *kind, const struct hdr *h, uint64_t time)
 {
 	static const struct {

@@ -79,6 +79,7 @@ static void be_prompt(struct worker *w)
 	w->before = w->turns;
 	w->began = rte_rdtsc();
 	w->taken = (struct turns_result){0};
+	w->work = (struct work){0};
 	if (engine.options.priority == 0 || !is_paced(w))
 		return;
 	w->taken.refused = scheduling_fifo(engine.options.priority, &w->scheduling);
@@ -321,20 +322,40 @@ static void answer_neighbours(struct worker *w)
 	}
 }
 
+/* Rounds without frames before a sleep: most of them tell how fast the processor is just then. */
+#define LOOKS_BEFORE_SLEEP 4
+
 /*
  * Where its processor is shared a worker sleeps until the next turn when there is nothing to do,
  * and under SCHED_FIFO when it has used up its share, whatever there is.
  */
-static void end_turn(struct worker *w, unsigned int work)
+static void end_turn(struct worker *w, unsigned int work, uint64_t now)
 {
-	const uint64_t now = rte_rdtsc();
 	const bool spent = turns_spent(&w->turns, now);
 
-	if (work && !spent)
+	if ((work || w->empty < LOOKS_BEFORE_SLEEP) && !spent)
 		return;
 	turns_wait(&w->turns);
 	turns_woke(&w->turns, now, rte_rdtsc(), work > 0);
 	w->woke = true;
+	w->empty = 0;
+}
+
+/* A round of a trial, and the frames it found and sent. */
+static inline void note_work(struct worker *w, uint64_t cycles, unsigned int frames)
+{
+	w->work.rounds++;
+	if (frames == 0) {
+		w->work.idle += cycles;
+		if (w->empty) {
+			w->work.still_rounds++;
+			w->work.still += cycles;
+		}
+		return;
+	}
+	w->work.busy_rounds++;
+	w->work.busy += cycles;
+	w->work.frames += frames;
 }
 
 /* The main thread has the program's name; DPDK's own names differ between versions. */
@@ -367,6 +388,7 @@ int worker_main(void *unused)
 		const uint64_t looked = rte_rdtsc();
 		const uint64_t turn = turns_begin(&w->turns, looked, rte_rdtsc);
 		unsigned int found = 0, sent = 0;
+		uint64_t now;
 		bool running;
 
 		if (LG_UNLIKELY(order != w->order))
@@ -387,8 +409,13 @@ int worker_main(void *unused)
 			rx_read_clock(w->rxq[i]);
 		if (running && w->index == 0 && may_be_over(w, found + sent))
 			lead(w);
+		now = rte_rdtsc();
+		/* A turn that began without a sleep did so later: others ran until then. */
+		if (running)
+			note_work(w, now - RTE_MAX(looked, turn), found + sent);
+		w->empty = found + sent ? 0 : w->empty + 1;
 		if (engine.turn)
-			end_turn(w, found + sent);
+			end_turn(w, found + sent, now);
 	}
 	return 0;
 }

@@ -67,6 +67,7 @@ static bool tell_turns(struct params *ps, struct rte_tel_data *d, struct problem
 	add_read(d, "forced", &w->turns.forced);
 	add_read(d, "frames", &w->frames);
 	add_read(d, "calls", &w->calls);
+	add_read(d, "busy_cycles", &w->busy);
 	add_read_ns(d, "busy_ns", &w->busy);
 	add_read_ns(d, "longest_busy_ns", &w->longest);
 	add_read(d, "refused_0", &w->refused[0]);

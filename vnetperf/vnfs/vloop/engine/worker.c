@@ -116,11 +116,14 @@ static void forward_in_turns(struct worker *w)
 		const uint32_t n = look(w);
 		const uint64_t now = rte_rdtsc();
 		const bool spent = turns_spent(&w->turns, now);
+		const uint64_t turn = turns_begin(&w->turns, now, rte_rdtsc);
 
-		turns_begin(&w->turns, now, rte_rdtsc);
 		worked = worked || n;
-		if (n && !spent)
+		if (n && !spent) {
+			if (turn > now)
+				began += turn - now; /* in which it let others run */
 			continue;
+		}
 		if (worked) {
 			w->busy += now - began;
 			w->longest = RTE_MAX(w->longest, now - began);
