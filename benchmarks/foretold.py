@@ -6,9 +6,9 @@
 
 Each run deploys anew, searches the throughput at 64 octets as a test case does, with
 all of its rounds, and then offers loads around the range for `--seconds`, in trials of the
-goal's own length and in random order. What the deployment carried meanwhile is the largest load of
-which at least half of the trials kept to the goal, as at every lower load. It is covered where it
-is in the range, or beyond it by no more than a step of these loads (the goal's width).
+goal's own length and in random order. What the deployment carried meanwhile is the limit that most
+of these trials agree with: they kept to the goal up to it, and did not above it. It is covered where
+it is in the range, or beyond it by no more than a step of these loads (the goal's width).
 """
 
 from __future__ import annotations
@@ -58,12 +58,15 @@ def carried(run: Run, goal: GoalResult, in_sum: float, seconds: float) -> float 
                 kept[load].append(loss.is_low(goal.loss_ratio))
             if time.monotonic() > end:
                 break
-    best = None
-    for load in loads:
-        if kept[load] and 2 * sum(kept[load]) < len(kept[load]):
-            break
-        best = load * in_sum if kept[load] else best
-    return best
+    if not any(map(any, kept.values())):
+        return None
+    return in_sum * max(loads, key=lambda limit: agreeing(kept, limit))
+
+
+def agreeing(kept: dict[float, list[bool]], limit: float) -> int:
+    """Trials that agree with a limit: kept to the goal up to it, and not above it."""
+    below = sum(sum(each) for load, each in kept.items() if load <= limit)
+    return below + sum(len(each) - sum(each) for load, each in kept.items() if load > limit)
 
 
 def one_run(scenario: str, preset: str, seconds: float) -> tuple[bool, bool]:
