@@ -7,8 +7,8 @@
 Each run deploys anew, searches the throughput at 64 octets as a test case does, with
 all of its rounds, and then offers loads around the range for `--seconds`, in trials of the
 goal's own length and in random order. What the deployment carried meanwhile is the limit that most
-of these trials agree with: they kept to the goal up to it, and did not above it. It is covered where
-it is in the range, or beyond it by no more than a step of these loads (the goal's width).
+of these trials agree with: they kept to the goal up to it, and did not above it. It is covered
+where it is in the range, or beyond it by no more than a step of these loads (the goal's width).
 """
 
 from __future__ import annotations
