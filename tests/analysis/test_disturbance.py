@@ -165,3 +165,34 @@ def test_an_emulated_guest_is_a_warning(tmp_path: Path) -> None:
     bench.run.close()
     warnings = derive(read_log(tmp_path / LOG_NAME)).warnings
     assert any("emulated guests: vnf0 without KVM" in text for text in warnings)
+
+
+@pytest.mark.parametrize(("exceed", "regular"), [(0.5, True), (0.0, False)])
+def test_what_was_discarded_marks_a_bound_that_it_could_change(
+    tmp_path: Path, exceed: float, regular: bool
+) -> None:
+    """One trial in four that says nothing: a majority stays one, a bound without loss does not."""
+    goal = replace(NDR, exceed_ratio=exceed, duration_sum_s=4.0, final_trial_s=1.0)
+    preset = PRESET.model_copy(update={"goals": (goal,)})
+    calm = Bench(tmp_path, FakeAgent(), configuration(preset), name="calm.jsonl")
+    (before,) = calm.throughput().goals
+    assert before.regular
+    silent = before.trials_at_lower_bound[-1]
+
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        if number != silent:
+            return result
+        short = [
+            d.model_copy(update={"sent": d.sent * 9 // 10, "received": d.sent * 9 // 10})
+            for d in result.directions
+        ]
+        unsent = [d.model_copy(update={"unsent": d.intended - d.sent}) for d in short]
+        return result.model_copy(update={"directions": tuple(unsent)})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=spoil), configuration(preset))
+    (found,) = bench.throughput().goals
+    assert found.lower_bound_load_fps == before.lower_bound_load_fps
+    assert found.at_lower_bound is not None
+    assert found.at_lower_bound.discarded == 1
+    assert found.at_lower_bound.could_differ is not regular
+    assert found.regular is (regular or not found.at_lower_bound.is_selection)

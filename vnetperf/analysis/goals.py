@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, inf, log, log1p, sqrt
+from math import ceil, fsum, inf, log, log1p, sqrt
 
 from vnetperf.analysis.logged_tests import LoggedTest, is_valid, outcome_of
 from vnetperf.model.errors import LogError
@@ -408,8 +408,22 @@ def bound_trials(
     """How many trials classified the load of a bound, and how many said nothing of it."""
     if load_fps is None:
         return None
-    there = [counts_for(t, goal) for t in trials_at(load_fps, logged)]
-    return BoundTrials(load_fps=load_fps, valid=sum(there), discarded=there.count(False))
+    criterion, there = Criterion.of_goal(goal), trials_at(load_fps, logged)
+    counted = [outcome_of(trial) for trial in there if counts_for(trial, goal)]
+    left_s = fsum(t.spec.duration_s for t in there if not counts_for(t, goal))
+    sums = DurationSums.of(counted, criterion)
+    is_lower = classify(sums, criterion) is LoadClass.LOWER
+    opposite = (
+        replace(sums, full_high=sums.full_high + left_s)
+        if is_lower
+        else replace(sums, full_low=sums.full_low + left_s)
+    )
+    return BoundTrials(
+        load_fps=load_fps,
+        valid=len(counted),
+        discarded=len(there) - len(counted),
+        could_differ=classify(opposite, criterion) is not classify(sums, criterion),
+    )
 
 
 def trials_at(load_fps: float, logged: LoggedTest) -> list[TrialRecord]:

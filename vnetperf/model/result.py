@@ -170,16 +170,20 @@ class BoundTrials(Frozen):
         load_fps: The load, frames/s per interface.
         valid: Trials that classified it.
         discarded: Trials that said nothing of it for this goal, because of the tester.
+        could_differ: Whether the load would have another class if all of these had shown the
+            opposite of what the others did.
     """
 
     load_fps: float
     valid: int
     discarded: int
+    could_differ: bool = True
 
     @property
     def is_selection(self) -> bool:
-        """Whether too many were discarded."""
-        return self.discarded > MOST_DISCARDED * (self.valid + self.discarded)
+        """Whether so many were discarded that the bound may be what was selected."""
+        share = MOST_DISCARDED * (self.valid + self.discarded)
+        return self.could_differ and self.discarded > share
 
 
 class RoundBounds(Frozen):
