@@ -173,9 +173,9 @@ def _worth_text(results: RunResults) -> Iterator[str]:
         yield f"{bad} of {len(results.trials)} trials not {Verdict.VALID.value}"
     if missing := sum(r.status != "measured" for r in results.results):
         yield f"{missing} of {len(results.results)} cases not measured"
-    entries = summary.ledger(results)
-    if deviated := sum(entry.status == "deviated" for entry in entries):
-        yield f"{deviated} of {len(entries)} clauses deviated from"
+    clauses = summary.clause_counts(summary.ledger(results))
+    if deviated := clauses["deviated"] + clauses[summary.IN_PART]:
+        yield f"{deviated} of {sum(clauses.values())} clauses deviated from"
     if count := len(summary.run_warnings(results)):
         yield f"{count} warning{'s' if count > 1 else ''} below"
 
