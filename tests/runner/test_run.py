@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
 from tests.fakes.machine import facts
-from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
+from tests.runner.support import NDR, PDR, PRESET, Bench, configuration, with_medium
 from vnetperf.analysis.goals import answer_goal
 from vnetperf.analysis.logged_tests import searches_of
 from vnetperf.analysis.results_from_log import derive
@@ -110,7 +110,7 @@ def test_the_weaker_direction_sets_the_rate_and_is_seen(tmp_path: Path) -> None:
 
 
 def test_rates_are_sums_over_the_directions_that_send(tmp_path: Path) -> None:
-    one_way = Bench(tmp_path, settings=configuration(traffic="unidirectional"))
+    one_way = Bench(tmp_path, settings=with_medium(configuration(traffic="unidirectional")))
     result = one_way.throughput()
     assert result.directions == 1
     assert brackets(goal(result, "ndr"), NDR, SimulatedDut(700e3), directions=1)

@@ -15,7 +15,7 @@ from vnetperf.analysis.compliance import ledger_of
 from vnetperf.analysis.compliance.rfc2544 import constant_load
 from vnetperf.analysis.compliance.rfc8219 import transport
 from vnetperf.analysis.disturbance import disturbing_share, marked, trial_warnings
-from vnetperf.analysis.goals import goals_by_trials, goals_of
+from vnetperf.analysis.goals import goals_by_trials, goals_of, on_medium
 from vnetperf.analysis.logged_tests import (
     Case,
     LoggedSearch,
@@ -269,11 +269,6 @@ def warnings_of(
     )
     warnings += _each_once(_taken_cores(scenarios, tests))
     warnings += run.preset.warnings
-    if run.testbed.media.nominal and scenarios:
-        warnings.append(
-            f"virtual wires have no speed of their own: the theoretical maximum is that of "
-            f"{run.testbed.media.bits_per_second / 1e9:g} Gbit/s Ethernet, for comparison only"
-        )
     warnings += _turn_warnings(tests)
     limit = disturbing_share(run.preset.goals)
     warnings += _trial_warnings([t for test in tests for t in test.trials], limit)
@@ -637,15 +632,15 @@ def _offset_warnings(generator: dict[str, Any]) -> list[str]:
     return []
 
 
-def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) -> Result:
-    """The result of a test."""
+def result_of(logged: LoggedTest, media: LinkSpeed | None, *, by_trials: bool = False) -> Result:
+    """The result of a test; `media` is None where the wires have no speed of their own."""
     begin = logged.begin
     common: dict[str, Any] = {
         "scenario": begin.scenario,
         "test": begin.test,
         "frame_size": begin.frame_size,
         "search": begin.search,
-        "media_max_fps": media.max_frame_rate(begin.wire_size) * begin.in_sum,
+        "media_max_fps": media.max_frame_rate(begin.wire_size) * begin.in_sum if media else None,
         "generator_max_fps": begin.generator_max_fps,
         "directions": begin.directions,
         "imix": begin.imix,
@@ -663,6 +658,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
         if logged.end is None and is_open:
             why = f"the run was interrupted after {len(logged.trials)} trials of this test"
             return Result(**common, status="not measured", why=why, algorithm=begin.algorithm)
+        goals = on_medium(goals, common["media_max_fps"])
         return Result(
             algorithm=begin.algorithm,
             search_inputs=search_inputs(begin.limits),
@@ -778,7 +774,7 @@ def _trial_point(
 
 
 def _result_of_test(
-    logged: LoggedTest, media: LinkSpeed, run: RunRecord, otherwise: list[LoggedTest]
+    logged: LoggedTest, media: LinkSpeed | None, run: RunRecord, otherwise: list[LoggedTest]
 ) -> Result:
     """A result; by its trials where another version's search had requested them."""
     try:
@@ -815,7 +811,7 @@ def result_of_rounds(rounds: Mapping[int, Result], searches: Sequence[LoggedSear
 
 
 def _results_of_round(
-    records: Sequence[Record], media: LinkSpeed, run: RunRecord, otherwise: list[LoggedTest]
+    records: Sequence[Record], media: LinkSpeed | None, run: RunRecord, otherwise: list[LoggedTest]
 ) -> list[Result]:
     """The results of one round; searches that would be others today are added to `otherwise`."""
     tests = tests_of(records)
@@ -1103,7 +1099,7 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
     last = next((r for r in reversed(records) if isinstance(r, RunRecord | EndRecord)), None)
     end = last if isinstance(last, EndRecord) else None  # else a resumed session goes on
     tests = tests_of(records)
-    media = LinkSpeed(run.testbed.media.bits_per_second)
+    media = run.testbed.media.speed
     otherwise: list[LoggedTest] = []
     parts = by_round(records)
     results = merge_rounds(

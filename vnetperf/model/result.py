@@ -237,7 +237,8 @@ class GoalResult(Frozen):
         qualifier: "at least" when the maximum load met the goal, or the generator offered no more
             than about the lower bound; "at most" when the minimum load failed.
         reason: Why the result is irregular, or not repeatable; "" when it is neither.
-        throughput_l1_bps: Lower bound as L1 bit/s, aggregate.
+        throughput_l1_bps: Lower bound as L1 bit/s, aggregate; None without a bound, and where the
+            wires have no speed of their own.
         latency: Latency per direction at the lower bound (of `trial`), by direction.
         latency_range_ns: Direction -> least and largest median latency of all full-length trials at
             the lower bound, nanoseconds; empty where none is known.
@@ -519,7 +520,8 @@ class Result(Frozen):
             n, max(r) and z of TST009; the time budget and the waits that it counts.
         test_inputs: Of another test the parameters that its numbers depend on, name -> value.
         goals: One for each goal of the preset.
-        media_max_fps: Theoretical maximum of the reference medium, aggregate frames/s.
+        media_max_fps: Theoretical maximum of the medium, aggregate frames/s; None where the wires
+            have no speed of their own.
         generator_max_fps: The generator's calibrated clean maximum, aggregate frames/s; or None.
         min_load_fps: Smallest load searched, frames/s per interface.
         max_load_fps: Largest load searched, frames/s per interface.

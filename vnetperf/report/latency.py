@@ -67,7 +67,9 @@ _LATENCY: tuple[Column[_Direction], ...] = (
     Column("tester's poll gaps", lambda d: goal_text.gaps_text(d.at.gaps), brief=False),
     Column("loss", lambda d: percent(d.at.loss_ratio), brief=False),
     Column("rate, aggregate", lambda d: units.fps(d.at.load_fps), brief=False),
-    Column("of the medium", lambda d: of_medium(d.at.load_fps, d.result), brief=False),
+    Column(
+        "of the medium", lambda d: of_medium(d.at.load_fps, d.result), brief=False, optional=True
+    ),
 )
 
 

@@ -31,7 +31,7 @@ from vnetperf.model.result import FrameFaults, RepeatedNumber, Result
 from vnetperf.model.units import frames, nanoseconds, percent, seconds
 from vnetperf.report import latency, processors, text
 from vnetperf.report.summary import Entry, Group, of_medium
-from vnetperf.report.table import Column, Table, group_sentences
+from vnetperf.report.table import NOT_MEASURED, NOT_RECORDED, Column, Table, group_sentences
 from vnetperf.report.text import single
 
 _SIZE: Column[Entry[Any]] = Column("size", lambda e: e.result.size_name, words=True)
@@ -152,7 +152,9 @@ def _loss_columns(names: Iterable[str]) -> Iterator[Column[Entry[LossStep]]]:
     yield _SIZE
     yield Column("input rate", lambda e: percent(e.found.input_ratio))
     yield Column("load, aggregate", lambda e: units.fps(e.found.load_fps))
-    yield Column("of the medium", lambda e: of_medium(e.found.load_fps, e.result), brief=False)
+    yield Column(
+        "of the medium", lambda e: of_medium(e.found.load_fps, e.result), brief=False, optional=True
+    )
     yield Column("loss, worse direction", lambda e: _step_text(e.found), bold=True)
     for name in names:
         yield Column(f"loss {name}", _loss_of(name), brief=False)
@@ -483,7 +485,7 @@ _RATES: tuple[Column[Entry[ForwardingRate]], ...] = (
     Column("loss, worse direction, mean", lambda e: percent(e.found.loss_ratio.mean)),
     Column(
         "of the medium",
-        lambda e: of_medium(e.found.forwarded_fps.mean, e.result) or "not measured",
+        lambda e: of_medium(e.found.forwarded_fps.mean, e.result),
         brief=False,
     ),
     Column("load, aggregate", lambda e: units.fps(e.found.load_fps)),

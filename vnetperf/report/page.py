@@ -418,6 +418,9 @@ def _overview_text(results: RunResults, goals: bool) -> str:
             " Lower bounds in frames/s, the sum of the sending directions, by frame size in octets "
             "with FCS; below each its share of the medium's theoretical maximum, and the mean over "
             "all deployments where there were several."
+        if any(r.media_max_fps for r in results.results):
+            line += "its share of the medium's theoretical maximum, and "
+        line += "the mean over all deployments where there were several."
         )
     return line
 

@@ -327,8 +327,6 @@ def _missing_of_result(result: Result) -> Iterator[MissingValue]:
         return
     if result.generator_max_fps is None:
         yield MissingValue(f"{where}.generator_max_fps", "not measured: size not calibrated")
-    if result.media_max_fps is None:
-        yield MissingValue(f"{where}.media_max_fps", "unknown: no reference medium was recorded")
     reasons = {name: why for goal in result.goals for name, why in goal.uncollected.items()}
     for collector, why in reasons.items():
         yield MissingValue(f"{where}.{collector}", why)

@@ -73,6 +73,7 @@ class Column(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Table:
+    optional: bool = False  # Whether a table without anything in it leaves it out
     """A table: described once, shown in a terminal, in Markdown and in the page."""
 
     title: str
@@ -92,7 +93,14 @@ class Table:
         terminal: bool = True,
     ) -> Table:
         """Make a table with a row for each item; without one it has no notes either."""
-        rows = tuple(tuple(column.shown(item) for column in columns) for item in items)
+        found = [[column.shown(item) for column in columns] for item in items]
+        kept_columns = [
+            n
+            for n, column in enumerate(columns)
+            if not column.optional or any(row[n].text not in ("", NONE) for row in found)
+        ]
+        columns = [columns[n] for n in kept_columns]
+        rows = tuple(tuple(row[n] for n in kept_columns) for row in found)
         kept = dict.fromkeys(note for note in notes if note) if rows else ()
         return cls(title, tuple(columns), rows, tuple(kept), terminal)
 

@@ -527,7 +527,7 @@ class Conductor:
 
     def _result(self, logged: Sequence[LoggedTest]) -> Result:
         """The result of a test; of a throughput, of all its rounds."""
-        media = LinkSpeed(self.run.configuration.testbed.media.bits_per_second)
+        media = self.run.configuration.testbed.media.speed
         if searches := in_rounds(logged):
             rounds = {one.begin.round: result_of(one, media) for one in searches}
             found = result_of_rounds(rounds, searches)
