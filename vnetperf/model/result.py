@@ -915,7 +915,9 @@ class RunResults(Frozen):
         preset: Name of the preset.
         benchmark: False for presets that are no benchmark (smoke).
         preset_note: The preset's own first line for reports.
-        warnings: What a reader must know first, e.g. shared cores or an interrupted run.
+        warnings: What makes numbers worth less, e.g. shared cores or an interrupted run.
+        conditions: What was set, and what numbers are of; empty in results of an older tool, whose
+            warnings have it.
         settings: Effective settings, key -> {"value", "source"}.
         environment: Machine facts; values that could not be read are "unknown: why". Of a run on
             several testbeds: name of the testbed -> its facts.
@@ -939,6 +941,7 @@ class RunResults(Frozen):
     benchmark: bool = True
     preset_note: str = ""
     warnings: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
     environment: dict[str, Any] = Field(default_factory=dict)
     testbeds: tuple[str, ...] = ()

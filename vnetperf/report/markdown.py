@@ -100,6 +100,12 @@ def _parts(results: RunResults) -> Iterator[str]:
     first = summary.first_line(results)
     yield f"**{escape_markdown(first)}**" if first else ""
     yield f"# vnetperf report: {escape_markdown(results.preset)}"
+    yield f"# {escape_markdown(run_tables.title(results, found))}"
+    yield from table_markdown(run_tables.headline_table(results, found))
+    yield from (f"> **Warning:** {escape_markdown(w)}" for w in results.warnings)
+    yield "\n".join(f"- Setting: {escape_markdown(c)}" for c in summary.run_conditions(results))
+    yield from table_markdown(run_tables.identity(results))
+    yield LEGEND
     yield from (f"> **Warning:** {escape_markdown(w)}" for w in summary.run_warnings(results))
     yield from table_markdown(run_tables.identity(results))
     found, trials = groups(results), trials_by_case(results)

@@ -626,7 +626,7 @@ def html_report(results: RunResults) -> str:
         title=f"{results.preset}{where}",
         first_line=summary.first_line(results),
         headline=run_tables.headline(results, found),
-        warnings=[("", warning) for warning in summary.run_warnings(results)],
+        warnings=[("", warning) for warning in results.warnings],
         contents=_contents(results, views, comparisons, user_tables),
         files=_FILES,
         overview=_overview_text(results, bool(goal_tables)),

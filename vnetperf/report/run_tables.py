@@ -176,7 +176,7 @@ def _worth_text(results: RunResults) -> Iterator[str]:
     clauses = summary.clause_counts(summary.ledger(results))
     if deviated := clauses["deviated"] + clauses[summary.IN_PART]:
         yield f"{deviated} of {sum(clauses.values())} clauses deviated from"
-    if count := len(summary.run_warnings(results)):
+    if count := len(results.warnings):
         yield f"{count} warning{'s' if count > 1 else ''} below"
 
 

@@ -168,10 +168,10 @@ def first_line(results: RunResults) -> str:
     return f"{LAB} {note}".strip() if results.virtual_lab else note
 
 
-def run_warnings(results: RunResults) -> tuple[str, ...]:
-    """What a reader must know before any number."""
+def run_conditions(results: RunResults) -> tuple[str, ...]:
+    """What was set, and what numbers are of; none of it makes one worth less."""
     copy = results.redacted
-    return ((copy.sentence,) if copy else ()) + results.warnings
+    return ((copy.sentence,) if copy else ()) + results.conditions
 
 
 def redaction_rows(results: RunResults) -> tuple[tuple[str, str], ...]:

@@ -81,8 +81,9 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
     first = summary.first_line(results)
     if first:
         yield line(first, "bold" if summary.is_benchmark(results) else "bold red")
-    for warning in summary.run_warnings(results):
-        yield line(f"Warning: {warning}", "yellow")
+    yield from (line(f"Warning: {warning}", "yellow") for warning in results.warnings)
+    for condition in summary.run_conditions(results):
+        yield line(f"Setting: {condition}", "dim")
     for group in groups(results):
         yield line("")
         if group.goal_names:
