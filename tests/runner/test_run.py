@@ -764,7 +764,7 @@ def test_a_stall_ends_no_search_before_its_throughput_has_a_lower_bound(tmp_path
     assert found.lower_bound_load_fps is not None
     assert 100e3 < found.lower_bound_load_fps <= 2 * 150e3
     assert re.search(
-        r"4 trials at \d+ frames/s per interface \(trial [\d, ]+\) decided nothing, the tester "
+        r"4 trials at [\d.]+ kfps per interface \(trial [\d, ]+\) decided nothing, the tester "
         r"stood still or lost frames itself",
         found.reason,
     )
@@ -801,8 +801,8 @@ def test_a_search_that_no_load_helps_keeps_the_bounds_of_its_other_goals(tmp_pat
     ndr = goal(result, "ndr")
     assert ndr.lower_bound_fps is None
     assert ndr.qualifier == ""
-    assert "4 trials at 1000 frames/s per interface" in ndr.reason
-    with pytest.raises(NoResultError, match=r"goal ndr: no load met .* at 1000 frames") as caught:
+    assert "4 trials at 1.000 kfps per interface" in ndr.reason
+    with pytest.raises(NoResultError, match=r"goal ndr: no load met .* at 1.000 kfps") as caught:
         bench.measure("latency")
     assert "down to" not in str(caught.value)
     bench.run.close()
