@@ -13,7 +13,7 @@ from vnetperf.report.table import escape_markdown, markdown_code
 
 GOLDEN_ROW = (
     "| 512 | ndr | **at least 11.75 Mfps** | no load failed | 11.75 Mfps | 0 % | none | 50.00 "
-    "| 11.75 Mfps | 100 % | 100 % | 28 | unknown: not recorded | irregular: the maximum load met "
+    "| 11.75 Mfps | 100 % | 100 % | 28 | not recorded | irregular: the maximum load met "
     "the goal: the DUT may be faster than this search could offer | one search: not known |"
 )
 
