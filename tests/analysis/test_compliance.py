@@ -15,7 +15,12 @@ from tests.runner.support import PRESET, Bench, configuration
 from vnetperf import config
 from vnetperf.analysis.compliance import ledger_of, rfc9693
 from vnetperf.analysis.compliance.clause import ClauseContext, LoggedTrials
-from vnetperf.analysis.compliance.rfc2544 import TESTS, _overload_doubts, constant_load
+from vnetperf.analysis.compliance.rfc2544 import (
+    TESTS,
+    _overload_doubts,
+    constant_load,
+    rfc6815_isolation,
+)
 from vnetperf.analysis.logged_tests import Logged, LoggedTest
 from vnetperf.analysis.results_from_log import faults_of, result_of
 from vnetperf.model.deployment import make_deployment
@@ -174,6 +179,39 @@ def test_tester_and_dut_on_machines_of_their_own_are_apart(
     testbed = Testbed(hosts=hosts, cables=(cable,))
     ledger = _setup(TrafficProfile(), testbed=testbed, hosts=parts)
     assert ledger["section 6"][0] == status
+
+
+@pytest.mark.parametrize(
+    ("plan", "testbed", "status"),
+    [
+        ({"wire": "memif"}, Testbed(), "met"),
+        ({"wire": "memif"}, Testbed(isolation="in a rack of its own"), "met"),
+        ({}, Testbed(isolation="in a rack of its own"), "not looked at"),
+        ({"wire": "nic", "nics": [{}]}, Testbed(isolation="by a firewall"), "not looked at"),
+        ({"wire": "nic", "nics": [{}]}, Testbed(), "deviated"),
+        ({"wire": "external"}, Testbed(isolation="a lab"), "not looked at"),
+        (
+            {"wire": "veth"},
+            Testbed(isolation="a lab", hosts={"m": HostConfig(transport="ssh=m")}),
+            "not looked at",
+        ),
+        ({"wire": "veth", "cluster": True}, Testbed(isolation="a lab"), "not looked at"),
+    ],
+)
+def test_isolation_is_met_where_the_run_knows_it_and_not_by_a_statement(
+    plan: dict[str, Any], testbed: Testbed, status: str
+) -> None:
+    traffic, graph = TrafficProfile(), make_deployment("phy2phy")
+    scenario = Scenario(deployment=graph, vswitch="switch", traffic=traffic)
+    vswitch = {"cluster": {}} if plan.pop("cluster", False) else {}
+    placed = {"placement": {"mode": "shared", "cores": {}}} if plan else {}
+    facts = ScenarioFacts(scenario="phy2phy_switch", plan=plan | placed, facts={"vswitch": vswitch})
+    record = ScenarioRecord(scenario=scenario, facts=facts)
+    run = RunRecord.model_construct(testbed=testbed, preset=PRESET)
+    (found,) = rfc6815_isolation([record], run)
+    assert found.status == status
+    assert testbed.isolation in found.value
+    assert ("not checked" in found.value) is (status == "not looked at")
 
 
 def test_two_names_of_one_machine_are_not_apart() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runner.support import Bench
+from tests.runner.support import Bench, configuration, with_medium
 from vnetperf import search
 from vnetperf.analysis import goals
 from vnetperf.analysis.results_from_log import derive
@@ -53,12 +53,15 @@ def test_without_checksums_it_is_not_told_from_an_edited_log(
 
 
 def test_theoretical_maxima_are_those_of_the_frame_in_its_tunnel(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    bench = Bench(tmp_path, settings=with_medium(configuration()))
     found = bench.throughput(64, "op2p_dpdk")
     medium = LinkSpeed(bench.configuration.testbed.media.bits_per_second)
     assert found.media_max_fps == pytest.approx(2 * medium.max_frame_rate(64 + 50))
     (goal, _) = found.goals
     assert goal.throughput_l1_bps == pytest.approx((goal.lower_bound_fps or 0) * (64 + 50 + 20) * 8)
+    virtual = Bench(tmp_path, name="virtual.jsonl").throughput(64)
+    assert virtual.media_max_fps is None  # a wire without a speed of its own
+    assert [goal.throughput_l1_bps for goal in virtual.goals] == [None, None]
     # A log from before does not have the overhead with each test, but the scenario.
     before = [
         record.model_copy(update={"overhead": None}) if isinstance(record, BeginRecord) else record

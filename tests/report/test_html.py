@@ -111,7 +111,7 @@ def test_the_first_line_says_that_it_is_no_benchmark(smoke, page):
         "at least 11.75 Mfps irregular",
         "at least 11.75M 100 % irregular",
         "4.445 Mfps irregular",
-        "512 ndr: irregular: bounds are 7.4 % apart",
+        "512 octets, ndr: irregular: bounds are 7.4 % apart",
         "1518 octets: not measured: the path check lost 3 of 32 frames",
         "pvp_vpp : not deployed: vpp: exited with status 1",
         "theoretical maximum of the reference medium",
@@ -167,7 +167,7 @@ def test_the_page_opens_with_what_was_measured_on_what_and_what_it_is_worth(page
         "Example 8-core server processor",
         "Linux 6.12.9-amd64",
         "ovs-vswitchd (Open vSwitch) 3.1.0, DPDK 22.11",
-        "pvp_dpdk, 64 octets: ndr 5.964 Mfps",
+        "pvp_dpdk, PVP: carries 5.96 million frames a second at 64 octets and 4.29 million at 1280",
         "an estimate by trials of 1 s (RFC 2544 section 24: 60 s); 9 of 26 bounds irregular",
         "1 of 14 cases not measured",
     ):

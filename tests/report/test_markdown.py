@@ -5,13 +5,15 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
+from vnetperf.model.result import LedgerEntry
+from vnetperf.report import run_tables, summary
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.summary import flatten_facts, is_missing, missing_values
 from vnetperf.report.table import escape_markdown, markdown_code
 
 GOLDEN_ROW = (
     "| 512 | ndr | **at least 11.75 Mfps** | no load failed | 11.75 Mfps | 0 % | none | 50.00 "
-    "| 11.75 Mfps | 100 % | 100 % | 28 | unknown: not recorded | irregular: the maximum load met "
+    "| 11.75 Mfps | 100 % | 100 % | 28 | not recorded | irregular: the maximum load met "
     "the goal: the DUT may be faster than this search could offer | one search: not known |"
 )
 
@@ -121,3 +123,23 @@ def test_facts_flatten_into_rows():
         "smt": "no",
         "empty": "none",
     }
+
+
+def test_the_ledger_counts_clauses_and_not_their_entries(results):
+    def entry(clause, status, test):
+        return LedgerEntry(clause=clause, requirement="", status=status, test=test)
+
+    entries = (
+        entry("RFC 1", "met", "latency"),
+        entry("RFC 1", "met", "reset"),
+        entry("RFC 2", "met", "latency"),
+        entry("RFC 2", "deviated", "reset"),
+        entry("RFC 3", "not applicable", "latency"),
+        entry("RFC 3", "met", "reset"),
+        entry("RFC 4", "not looked at", ""),
+    )
+    one = results.model_copy(update={"ledger": entries, "deviations": (entries[3],)})
+    said = "4 clauses: 2 met, 1 met in part, 0 deviated, 0 not applicable, 1 not looked at"
+    assert said in markdown_report(one)
+    worth = dict(run_tables.headline(one, summary.groups(one)))["Worth"]
+    assert "1 of 4 clauses deviated from" in worth

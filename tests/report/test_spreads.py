@@ -26,7 +26,7 @@ def made(mean: float, half: float | None = None, **more: object) -> Spread:
         (made(4502.0, 27.0), "frames", "4 502 ± 27 frames (n 5)"),
         (made(1e-7, 2e-8), "ratio", "1.00e-05 % ± 2.00e-06 % (n 5)"),
         (made(999_999.0, 10.0), "fps", "0.999999 ± 0.000010 Mfps (n 5)"),
-        (made(5e6, low=4.9e6, high=5.8e6), "fps", "5.000 Mfps (4.900 to 5.800 Mfps; n 5)"),
+        (made(5e6, low=4.9e6, high=5.8e6), "fps", "5.00 Mfps (4.90 to 5.80 Mfps; n 5)"),
         (made(5e6, modes=(4e6, 6e6)), "fps", "two modes: 4.000 Mfps, 6.000 Mfps (n 5)"),
     ],
 )
@@ -50,17 +50,21 @@ def test_every_spread_can_be_said_with_its_n(values, kind):
 @pytest.mark.parametrize(
     ("values", "kind", "said"),
     [
-        ((0.018, 0.020), "s", "18.00 and 20.00 ms (n 2)"),
-        ((20e6, 900e3), "fps", "900.0 kfps and 20.00 Mfps (n 2)"),
+        ((0.018, 0.020), "s", "18.0 and 20.0 ms (n 2)"),
+        ((20e6, 900e3), "fps", "900 kfps and 20 Mfps (n 2)"),
         ((14.88e6, 14.88e6), "fps", "14.88 Mfps (n 2)"),
         ((510.0, 512.0), "frames", "510 and 512 frames (n 2)"),
         ((510.0, 512.0, 514.0), "frames", "512 (510 to 514) frames (n 3)"),
-        ((0.0042, 0.0071, 0.03), "s", "13.77 ms (4.200 to 30.00 ms; n 3)"),
+        ((49.39e-6, 0.213, 1.471), "s", "0.6 s (49 µs to 1.5 s; n 3)"),
+        ((2048.0, 2056.0, 2071.0), "frames", "2 058 (2 048 to 2 071) frames (n 3)"),
+        ((115171.0, 154901.0), "frames", "115 000 and 155 000 frames (n 2)"),
+        ((0.0, 0.0, 3.0), "s", "1.0 s (0 to 3.0 s; n 3)"),
+        ((0.0042, 0.0071, 0.03), "s", "14 ms (4.2 to 30 ms; n 3)"),
     ],
 )
 def test_three_values_or_fewer_are_shown_by_their_extremes_without_an_interval(values, kind, said):
     found = spread(values)
-    assert text.mean_with_n(found, kind) == said
+    assert text.mean_with_n(found, kind).replace("\N{NO-BREAK SPACE}", " ") == said
     assert (found.low, found.high) == (None, None)
     note = "Of three values: mean (least to most)." if len(values) == 3 else ""
     assert text.interval_note([found]) == note

@@ -11,14 +11,13 @@ from vnetperf.report.terminal import print_results, terminal_text
 GOLDEN_HEAD = """\
 Warning: cores are shared: DUT and tester run on processor 1 (slices of 100 µs)
 
-phy2phy_dpdk · throughput
-size, goal,     lower bound        loss  upper  cond.   L1 % of  p50  p99  max
-direction               fps           %    fps    fps Gb/s gen.   µs   µs   µs
-──────────────────────────────────────────────────────────────────────────────
-64 octets         28 trials
- ndr                 18.09M           0 18.17M 18.09M 12.2 77.3
+phy2phy_dpdk · throughput: sums of 2 sending interface(s)
+                    lower bound        loss  upper  cond. free   L1 % of
+octets goal                 fps           %    fps    fps  fps Gb/s gen.
+────────────────────────────────────────────────────────────────────────
+64     ndr               18.09M           0 18.17M 18.09M none 12.2 77.3
 """
-GOLDEN_AT_LEAST = " ndr        at least 11.75M irreg.    0      - 11.75M 50.0  100\n"
+GOLDEN_AT_LEAST = "512    ndr      at least 11.75M irreg.    0   none 11.75M none 50.0  100\n"
 
 
 def test_a_table_reads_as_agreed(results):
@@ -54,9 +53,11 @@ def test_a_log_that_is_not_utf8_gets_ascii(results):
 
 
 def test_each_direction_has_its_latency(results):
-    row = next(x for x in terminal_text(results).splitlines() if x.startswith(" phy0->phy1"))
-    # Name, two bounds, loss, conditional throughput, three latencies.
-    assert len(row.split()) == 8
+    lines = terminal_text(results).splitlines()
+    start = lines.index("Each direction, per interface")
+    row = next(x for x in lines[start:] if "phy0->phy1" in x)
+    # Size, goal, direction, two bounds, loss, three latencies.
+    assert len(row.split()) == 9
 
 
 def test_what_was_not_measured_says_why(results):

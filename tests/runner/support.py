@@ -15,6 +15,7 @@ from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.preset import Preset, TrialTimes
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import MediaConfig
 from vnetperf.results.log import LOG_NAME, read_log
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.conductor import Conductor
@@ -37,6 +38,12 @@ PRESET = Preset(
 def configuration(preset: Preset = PRESET, **settings: object) -> Configuration:
     loaded = config.load(settings, environment={}, directory=Path("/nonexistent"))
     return replace(loaded, preset=preset)
+
+
+def with_medium(loaded: Configuration) -> Configuration:
+    """A configuration whose wires have a speed of their own, that of 10 Gbit/s Ethernet."""
+    media = MediaConfig(nominal=False)
+    return replace(loaded, testbed=loaded.testbed.model_copy(update={"media": media}))
 
 
 def numbered_by_test(results: Iterable[Result], path: Path) -> list[object]:

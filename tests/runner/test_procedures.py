@@ -326,7 +326,7 @@ def test_which_throughput_it_is_and_how_sure_is_said(tmp_path: Path) -> None:
     (tmp_path / "fast").mkdir()
     bench = short(tmp_path / "fast", fast, goals=(PDR, NDR))
     note = bench.measure("latency").latency_at[0].note
-    assert note.startswith("the throughput is at least that: the maximum load is carried")
+    assert note.startswith("the throughput is at least that, as its own result says")
     with pytest.raises(NoResultError, match="at least the largest load that can be offered"):
         bench.measure("back_to_back")
     missing = next(r for r in bench.derived().results if r.test == "back_to_back")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
 from tests.fakes.machine import facts
-from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
+from tests.runner.support import NDR, PDR, PRESET, Bench, configuration, with_medium
 from vnetperf.analysis.goals import answer_goal
 from vnetperf.analysis.logged_tests import searches_of
 from vnetperf.analysis.results_from_log import derive
@@ -111,7 +111,7 @@ def test_the_weaker_direction_sets_the_rate_and_is_seen(tmp_path: Path) -> None:
 
 
 def test_rates_are_sums_over_the_directions_that_send(tmp_path: Path) -> None:
-    one_way = Bench(tmp_path, settings=configuration(traffic="unidirectional"))
+    one_way = Bench(tmp_path, settings=with_medium(configuration(traffic="unidirectional")))
     result = one_way.throughput()
     assert result.directions == 1
     assert brackets(goal(result, "ndr"), NDR, SimulatedDut(700e3), directions=1)
@@ -257,7 +257,7 @@ def test_a_generator_that_offers_less_limits_the_result_and_not_the_search(tmp_p
     assert 0.98 * 2 * 200e3 <= ndr.lower_bound_fps <= 2 * 200e3
     (end,) = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
     assert not end.superseded
-    assert any("GENERATOR_LIMITED" in w for w in bench.derived().warnings)
+    assert "GENERATOR_LIMITED" in terminal_text(bench.derived())
     limited = [t for t in bench.derived().trials if t.verdict == "GENERATOR_LIMITED"]
     assert all(t.load_fps > 200e3 for t in limited)
 
@@ -417,7 +417,8 @@ def test_a_load_below_that_cannot_be_offered_leaves_the_bounds_as_they_are(tmp_p
         assert held.regular
         assert held.lower_bound_fps == before.lower_bound_fps
     swept = [t.load_fps for t in bench.agent.trials if t.phase == "sweep"]
-    assert set(Counter(swept).values()) == {SHORT_TRIES}
+    # A twentieth of both directions' frames is not offered, give or take one for rounding.
+    assert set(Counter(swept).values()) <= {SHORT_TRIES, PRESET.trial.repeats_when_limited + 1}
     bench.run.close()
     (end,) = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
     assert not end.superseded
@@ -578,7 +579,7 @@ def test_loss_in_a_stall_of_the_tester_classifies_no_load(tmp_path: Path) -> Non
     assert not set(found.goals[0].trials_at_lower_bound) & set(stalled)
     assert found.goals[0].lower_bound_fps is not None
     assert found.goals[0].lower_bound_fps > 1.2e6
-    assert any("TESTER_STALLED" in w for w in bench.derived().warnings)
+    assert "TESTER_STALLED" in terminal_text(bench.derived())
     points = {t.number: t for t in bench.derived().trials}
     assert all((points[n].poll_gap_s or 0) > 0.002 for n in stalled)
 
@@ -765,7 +766,7 @@ def test_a_stall_ends_no_search_before_its_throughput_has_a_lower_bound(tmp_path
     assert found.lower_bound_load_fps is not None
     assert 100e3 < found.lower_bound_load_fps <= 2 * 150e3
     assert re.search(
-        r"4 trials at \d+ frames/s per interface \(trial [\d, ]+\) decided nothing, the tester "
+        r"4 trials at [\d.]+ kfps per interface \(trial [\d, ]+\) decided nothing, the tester "
         r"stood still or lost frames itself",
         found.reason,
     )
@@ -802,8 +803,8 @@ def test_a_search_that_no_load_helps_keeps_the_bounds_of_its_other_goals(tmp_pat
     ndr = goal(result, "ndr")
     assert ndr.lower_bound_fps is None
     assert ndr.qualifier == ""
-    assert "4 trials at 1000 frames/s per interface" in ndr.reason
-    with pytest.raises(NoResultError, match=r"goal ndr: no load met .* at 1000 frames") as caught:
+    assert "4 trials at 1.000 kfps per interface" in ndr.reason
+    with pytest.raises(NoResultError, match=r"goal ndr: no load met .* at 1.000 kfps") as caught:
         bench.measure("latency")
     assert "down to" not in str(caught.value)
     bench.run.close()
@@ -1040,7 +1041,7 @@ def test_a_generator_that_drifts_over_a_run_is_reported(
     [
         (0.04, 0.9, "cannot tell", "whether the generator's clean maximum over"),
         (0.04, 0.85, "drifted", "(-15.0%)"),
-        (0.1, 1.0, "cannot tell", "whether the generator's clean maximum over"),
+        (0.1, 1.0, "cannot tell", "whether it changed over the run cannot be told"),
         (0.1, 0.66, "drifted", "(-34.0%)"),
         (0.1, 0.1, "drifted", "(-90.0%)"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runner.support import PRESET, Bench, configuration
+from tests.runner.support import PRESET, Bench, configuration, with_medium
 from tests.runner.test_verdict import counts
 from vnetperf import config
 from vnetperf.config import Configuration
@@ -27,7 +27,7 @@ def with_traffic(name: str) -> Configuration:
 
 
 def test_rates_of_a_mix_are_of_its_true_mean(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, settings=with_traffic("imix"))
+    bench = Bench(tmp_path, settings=with_medium(with_traffic("imix")))
     result = bench.throughput(362)
     mean = (7 * 64 + 4 * 594 + 1518) / 12
     assert result.mean_frame_size == mean

@@ -110,10 +110,10 @@ def test_a_trial_short_by_a_little_classifies_what_it_can_and_says_what() -> Non
     got, why = judge(result, TOLERANCE, (0.0, 0.01))
     assert got is Verdict.VALID
     assert why.startswith("direction 0: offered 0.65% less than intended (65 frames unsent, ")
-    assert why.endswith("the DUT's loss is between 0.101% and 0.750%")
+    assert why.endswith("the DUT's loss is between 0.101 % and 0.75 %")
     got, why = judge(result, TOLERANCE, (0.0, 0.005))
     assert got is Verdict.VALID
-    assert why.endswith("0.750%: classifies the load for a loss ratio of 0 only")
+    assert why.endswith("0.75 %: classifies the load for a loss ratio of 0 only")
     assert judge(result, TOLERANCE, (0.005,))[0] is Verdict.GENERATOR_LIMITED
 
 

@@ -397,6 +397,13 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
     )
 
 
+def on_medium(goals: Iterable[GoalResult], media_max_fps: float | None) -> tuple[GoalResult, ...]:
+    """Goals without L1 bit/s where no medium carries what is around a frame."""
+    if media_max_fps is not None:
+        return tuple(goals)
+    return tuple(goal.model_copy(update={"throughput_l1_bps": None}) for goal in goals)
+
+
 def counts_for(trial: TrialRecord, goal: SearchGoal) -> bool:
     """Whether a trial is low-loss or high-loss for a goal, and not a stall or a shortfall."""
     return is_valid(trial) and Criterion.of_goal(goal).decides(outcome_of(trial))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vnetperf.analysis.disturbance import disturbing_share, marked
-from vnetperf.analysis.goals import MissingTrials, answer_goal
+from vnetperf.analysis.goals import MissingTrials, answer_goal, on_medium
 from vnetperf.analysis.logged_tests import (
     Case,
     LoggedSearch,
@@ -124,4 +124,4 @@ def _with_goals(
         for answer in answers.values():
             if answer.missing is not None:
                 missing.setdefault(goal.name, answer.missing)
-    return result.model_copy(update={"goals": tuple(found)}), missing
+    return result.model_copy(update={"goals": on_medium(found, result.media_max_fps)}), missing

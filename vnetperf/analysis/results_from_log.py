@@ -15,7 +15,7 @@ from vnetperf.analysis.compliance import ledger_of
 from vnetperf.analysis.compliance.rfc2544 import constant_load
 from vnetperf.analysis.compliance.rfc8219 import transport
 from vnetperf.analysis.disturbance import disturbing_share, marked, trial_warnings
-from vnetperf.analysis.goals import goals_by_trials, goals_of
+from vnetperf.analysis.goals import goals_by_trials, goals_of, on_medium
 from vnetperf.analysis.logged_tests import (
     Case,
     LoggedSearch,
@@ -269,11 +269,6 @@ def warnings_of(
     )
     warnings += _each_once(_taken_cores(scenarios, tests))
     warnings += run.preset.warnings
-    if run.testbed.media.nominal and scenarios:
-        warnings.append(
-            f"virtual wires have no speed of their own: the theoretical maximum is that of "
-            f"{run.testbed.media.bits_per_second / 1e9:g} Gbit/s Ethernet, for comparison only"
-        )
     warnings += _turn_warnings(tests)
     limit = disturbing_share(run.preset.goals)
     warnings += _trial_warnings([t for test in tests for t in test.trials], limit)
@@ -455,14 +450,6 @@ def _each_once(texts: Iterable[tuple[str, str]]) -> list[str]:
 def _trial_warnings(trials: Sequence[TrialRecord], limit: float) -> list[str]:
     """What single trials showed that holds for the run."""
     warnings = []
-    invalid = Counter(t.verdict.value for t in trials if not is_valid(t))
-    if invalid:
-        counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
-        # Some tests take them as they are, which the log of a trial alone does not tell.
-        warnings.append(
-            f"trials without a valid measurement: {counts} (how many of them a test discarded "
-            "stands beside its result)"
-        )
     found = [t for t in trials if t.verdict is Verdict.INCONSISTENT]
     if found:
         each = "; ".join(f"trial {t.number}: {t.reason}" for t in found)
@@ -580,18 +567,10 @@ def _turn_warnings(tests: Sequence[LoggedTest]) -> list[str]:
 def _scenario_warnings(record: ScenarioRecord) -> list[str]:
     """What the numbers of this scenario stand for, where its name could mislead."""
     scenario, warnings = record.scenario, []
-    if scenario.conditions:
-        warnings.append(", ".join(scenario.conditions))
     if scenario.traffic.mix is not None:
         warnings.append(
             "the generator's clean maximum is that of a single size, the mean of the mix; "
             "a mix of that mean may reach less or more"
-        )
-    if scenario.encapsulation:
-        warnings.append(
-            f"sizes and rates are those of the plain frame; "
-            f"in the tunnel each is {overhead(scenario.encapsulation)} octets longer, and "
-            "theoretical maxima and L1 rates are those of the frame in it"
         )
     if scenario.deployment.tester_vnf_ports and not scenario.sockets:
         graph = scenario.deployment
@@ -608,16 +587,37 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
             f"the tester was calibrated over {wire} within its machine and not over its cables of "
             f"{' and '.join(sorted(cables))}: the largest load is what it offered there"
         )
-    if tester := record.facts.facts.get("ports of the tester"):
-        warnings.append(str(tester))
-    if record.facts.facts.get("vswitch", {}).get("forwards in") == "the kernel":
-        warnings.append(
-            "the kernel forwards in the time of whoever hands it a frame, "
-            "so that the processors of tester and VNFs carry the switch's work too"
-        )
     every = [record.facts.facts, *record.facts.facts.get("hosts", {}).values()]
     offsets = [line for facts in every for line in _offset_warnings(facts.get("generator", {}))]
     return warnings + list(dict.fromkeys(offsets))
+
+
+def conditions_of(scenarios: Sequence[ScenarioRecord]) -> tuple[str, ...]:
+    """What was set, and what numbers are of: nothing of it makes one worth less."""
+    return tuple(
+        _each_once(
+            (record.facts.scenario, text) for record in scenarios for text in _conditions(record)
+        )
+    )
+
+
+def _conditions(record: ScenarioRecord) -> Iterator[str]:
+    scenario = record.scenario
+    if scenario.conditions:
+        yield ", ".join(scenario.conditions)
+    if scenario.encapsulation:
+        yield (
+            "sizes and rates are those of the plain frame; "
+            f"in the tunnel each is {overhead(scenario.encapsulation)} octets longer, and "
+            "theoretical maxima and L1 rates are those of the frame in it"
+        )
+    if tester := record.facts.facts.get("ports of the tester"):
+        yield str(tester)
+    if record.facts.facts.get("vswitch", {}).get("forwards in") == "the kernel":
+        yield (
+            "the kernel forwards in the time of whoever hands it a frame, "
+            "so that the processors of tester and VNFs carry the switch's work too"
+        )
 
 
 def _offset_warnings(generator: dict[str, Any]) -> list[str]:
@@ -637,15 +637,15 @@ def _offset_warnings(generator: dict[str, Any]) -> list[str]:
     return []
 
 
-def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) -> Result:
-    """The result of a test."""
+def result_of(logged: LoggedTest, media: LinkSpeed | None, *, by_trials: bool = False) -> Result:
+    """The result of a test; `media` is None where the wires have no speed of their own."""
     begin = logged.begin
     common: dict[str, Any] = {
         "scenario": begin.scenario,
         "test": begin.test,
         "frame_size": begin.frame_size,
         "search": begin.search,
-        "media_max_fps": media.max_frame_rate(begin.wire_size) * begin.in_sum,
+        "media_max_fps": media.max_frame_rate(begin.wire_size) * begin.in_sum if media else None,
         "generator_max_fps": begin.generator_max_fps,
         "directions": begin.directions,
         "imix": begin.imix,
@@ -658,6 +658,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
     if isinstance(begin, SearchRecord):
         goals = (goals_by_trials if by_trials else goals_of)(begin, logged)
         goals = marked(goals, logged.trials, disturbing_share(begin.goals))
+        goals = on_medium(goals, common["media_max_fps"])
         # No load has met a goal, and smaller ones were still to be tried.
         is_open = any(g.lower_bound_fps is None and g.qualifier != "at most" for g in goals)
         if logged.end is None and is_open:
@@ -778,7 +779,7 @@ def _trial_point(
 
 
 def _result_of_test(
-    logged: LoggedTest, media: LinkSpeed, run: RunRecord, otherwise: list[LoggedTest]
+    logged: LoggedTest, media: LinkSpeed | None, run: RunRecord, otherwise: list[LoggedTest]
 ) -> Result:
     """A result; by its trials where another version's search had requested them."""
     try:
@@ -815,7 +816,7 @@ def result_of_rounds(rounds: Mapping[int, Result], searches: Sequence[LoggedSear
 
 
 def _results_of_round(
-    records: Sequence[Record], media: LinkSpeed, run: RunRecord, otherwise: list[LoggedTest]
+    records: Sequence[Record], media: LinkSpeed | None, run: RunRecord, otherwise: list[LoggedTest]
 ) -> list[Result]:
     """The results of one round; searches that would be others today are added to `otherwise`."""
     tests = tests_of(records)
@@ -1007,10 +1008,7 @@ def _together(
     place = reading_order(comparisons)
     ends = [one.run.ended for one in every]
     ledger = _ledger_of_all(found)
-    warnings: dict[str, list[str]] = {}
-    for name, one in found.items():
-        for text in (*(f"the testbed was lost: {why}" for why in lost[name]), *one.warnings):
-            warnings.setdefault(text, []).append(name)
+    losses = {name: [f"the testbed was lost: {why}" for why in whys] for name, whys in lost.items()}
     return first.model_copy(
         update={
             "run": first.run.model_copy(
@@ -1027,10 +1025,7 @@ def _together(
             ),
             "warnings": (
                 *_apart(found),
-                *(
-                    text if len(names) == len(found) else f"{', '.join(names)}: {text}"
-                    for text, names in warnings.items()
-                ),
+                *_of_testbeds({n: [*losses[n], *one.warnings] for n, one in found.items()}),
                 *(
                     f"{r.scenario}, {r.test}, {r.size_name}: not measured there ({r.why}), but on "
                     "another testbed"
@@ -1038,6 +1033,7 @@ def _together(
                     for r in missing
                 ),
             ),
+            "conditions": tuple(_of_testbeds({n: one.conditions for n, one in found.items()})),
             "environment": {name: one.environment for name, one in found.items()},
             "testbeds": tuple(found),
             **{
@@ -1054,6 +1050,16 @@ def _together(
             "redacted": redacted,
         }
     )
+
+
+def _of_testbeds(texts: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Each text once, after the names of the testbeds that have it if not all do."""
+    held: dict[str, list[str]] = {}
+    for name, every in texts.items():
+        for text in every:
+            held.setdefault(text, []).append(name)
+    for text, names in held.items():
+        yield text if len(names) == len(texts) else f"{', '.join(names)}: {text}"
 
 
 def _apart(testbeds: Collection[str]) -> list[str]:
@@ -1103,7 +1109,7 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
     last = next((r for r in reversed(records) if isinstance(r, RunRecord | EndRecord)), None)
     end = last if isinstance(last, EndRecord) else None  # else a resumed session goes on
     tests = tests_of(records)
-    media = LinkSpeed(run.testbed.media.bits_per_second)
+    media = run.testbed.media.speed
     otherwise: list[LoggedTest] = []
     parts = by_round(records)
     results = merge_rounds(
@@ -1133,6 +1139,7 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
             *calibration_warnings(merged),
             *version_warnings(otherwise, run),
         ),
+        conditions=conditions_of([*deployed.values()]),
         settings=run.settings,
         environment={
             **next((r.facts for r in records if isinstance(r, EnvironmentRecord)), {}),

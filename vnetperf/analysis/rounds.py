@@ -102,14 +102,9 @@ def published(goals: Goals, searches: Sequence[LoggedSearch] = ()) -> GoalResult
     goal = goals[order[0 if is_least else (len(order) - 1) // 2]]
     repeatable = is_repeatable([*goals.values()])
     irregular = {n: one for n, one in goals.items() if not one.regular and not one.qualifier}
-    limited = {n: one.reason for n, one in goals.items() if one.qualifier and one.reason}
-    reasons = []
-    # Each round has its own reasons, which would be a page here.
-    for some in ({n: one.reason for n, one in irregular.items()}, limited):
-        if some:
-            first, why = next(iter(some.items()))
-            others = "" if len(some) == 1 else f"{len(some)} of {len(goals)} rounds, e.g. "
-            reasons.append(f"{others}round {first}: {why}")
+    limited = {n: one for n, one in goals.items() if one.qualifier and one.reason}
+    doubtful = irregular | limited
+    reasons = [_of_rounds(doubtful, len(goals), order[0])] if doubtful else []
     if not repeatable and not irregular:
         reasons.append(_apart_text(goals))
     if not repeatable:
@@ -136,6 +131,16 @@ def published(goals: Goals, searches: Sequence[LoggedSearch] = ()) -> GoalResult
             **(_over_all_trials(goal, searches) if searches else {}),
         }
     )
+
+
+def _of_rounds(doubtful: Goals, n: int, shown: int) -> str:
+    """The reason of some rounds, of that which is shown if it has one: all would be a page."""
+    number = shown if shown in doubtful else next(iter(doubtful))
+    reason = doubtful[number].reason
+    if all(one.reason == reason for one in doubtful.values()) and len(doubtful) == n:
+        return reason
+    others = "" if len(doubtful) == 1 else f"{len(doubtful)} of {n} rounds, e.g. "
+    return f"{others}round {number}: {reason}"
 
 
 def _over_all_trials(goal: GoalResult, searches: Sequence[LoggedSearch]) -> dict[str, float | None]:

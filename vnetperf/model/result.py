@@ -241,7 +241,8 @@ class GoalResult(Frozen):
         qualifier: "at least" when the maximum load met the goal, or the generator offered no more
             than about the lower bound; "at most" when the minimum load failed.
         reason: Why the result is irregular, or not repeatable; "" when it is neither.
-        throughput_l1_bps: Lower bound as L1 bit/s, aggregate.
+        throughput_l1_bps: Lower bound as L1 bit/s, aggregate; None without a bound, and where the
+            wires have no speed of their own.
         latency: Latency per direction at the lower bound (of `trial`), by direction.
         latency_range_ns: Direction -> least and largest median latency of all full-length trials at
             the lower bound, nanoseconds; empty where none is known.
@@ -523,7 +524,8 @@ class Result(Frozen):
             n, max(r) and z of TST009; the time budget and the waits that it counts.
         test_inputs: Of another test the parameters that its numbers depend on, name -> value.
         goals: One for each goal of the preset.
-        media_max_fps: Theoretical maximum of the reference medium, aggregate frames/s.
+        media_max_fps: Theoretical maximum of the medium, aggregate frames/s; None where the wires
+            have no speed of their own.
         generator_max_fps: The generator's calibrated clean maximum, aggregate frames/s; or None.
         min_load_fps: Smallest load searched, frames/s per interface.
         max_load_fps: Largest load searched, frames/s per interface.
@@ -917,7 +919,9 @@ class RunResults(Frozen):
         preset: Name of the preset.
         benchmark: False for presets that are no benchmark (smoke).
         preset_note: The preset's own first line for reports.
-        warnings: What a reader must know first, e.g. shared cores or an interrupted run.
+        warnings: What makes numbers worth less, e.g. shared cores or an interrupted run.
+        conditions: What was set, and what numbers are of; empty in results of an older tool, whose
+            warnings have it.
         settings: Effective settings, key -> {"value", "source"}.
         environment: Machine facts; values that could not be read are "unknown: why". Of a run on
             several testbeds: name of the testbed -> its facts.
@@ -941,6 +945,7 @@ class RunResults(Frozen):
     benchmark: bool = True
     preset_note: str = ""
     warnings: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
     environment: dict[str, Any] = Field(default_factory=dict)
     testbeds: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_v
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, did_you_mean
+from vnetperf.model.frames import LinkSpeed
 
 
 class Program(Frozen):
@@ -155,14 +156,19 @@ class MediaConfig(Frozen):
 
     Attributes:
         bits_per_second: Speed of the medium, L1 bit/s.
-        nominal: True when no such medium is there (virtual wires); the theoretical maximum is
-            then a reference line, not a limit of the search.
+        nominal: True when no such medium is there (virtual wires); it is then no limit of a
+            search, and no rate is a share of it.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
 
     bits_per_second: float = Field(default=10e9, gt=0)
     nominal: bool = True
+
+    @property
+    def speed(self) -> LinkSpeed | None:
+        """What its frames take; None where no such medium is there."""
+        return None if self.nominal else LinkSpeed(self.bits_per_second)
 
 
 class NicConfig(Frozen):

@@ -20,6 +20,7 @@ from vnetperf.model.machine_load import (
     ThreadLoad,
 )
 from vnetperf.model.testbed import ClockSync
+from vnetperf.model.units import percent
 
 #: "first": the first that each of the tester's ports sends, and receives; "streams": the first of
 #: each stream, sent and received; "gaps": received ones before which some of their stream are
@@ -686,8 +687,8 @@ class LossInterval:
 
     def __str__(self) -> str:
         if self.least == self.most:
-            return f"{self.most:.3%}"
-        return f"between {self.least:.3%} and {self.most:.3%}"
+            return percent(self.most, 3)
+        return f"between {percent(self.least, 3)} and {percent(self.most, 3)}"
 
     def is_low(self, loss_ratio: float) -> bool:
         """Whether the loss is no larger than a ratio, for certain."""

@@ -97,7 +97,7 @@ def _why_no_ipdv(latencies: Sequence[Latency]) -> str:
         return "the log does not say which frames have stamps of their own"
     shared = max(one["shared"] for one in differences)
     if shared > MOST_SHARED or not all("median" in one for one in differences):
-        return f"{shared:.1%} of successive frames left in one call and have one stamp"
+        return f"over {MOST_SHARED:.0%} of successive frames left in one call and have one stamp"
     return ""
 
 

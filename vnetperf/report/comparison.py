@@ -21,7 +21,7 @@ from vnetperf.model.result import (
 from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT
 from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.report import goal_text
-from vnetperf.report.table import Cell, Column, Table
+from vnetperf.report.table import NOT_MEASURED, Cell, Column, Table
 from vnetperf.report.text import known
 from vnetperf.report.transfers import HeldTransfer, spec_text
 from vnetperf.results.sharing import Sharing, sharing_of
@@ -245,7 +245,7 @@ def _event_text(goal: GoalResult, event: str) -> str:
     uses = _dut_threads(goal)
     found = [use.events_per_frame[event] for use in uses if event in use.events_per_frame]
     if not found:
-        return goal_text.NOT_MEASURED
+        return NOT_MEASURED
     # A sum over some of the threads only must not pass for one over all.
     part = f" ({len(found)} of {len(uses)} threads)" if len(found) < len(uses) else ""
     return units.significant(sum(found), 3) + part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,13 +22,21 @@ from vnetperf.model.result import (
 )
 from vnetperf.model.trial import Latency, RoundTrip, TesterTurns, TrialGaps, Verdict
 from vnetperf.report.summary import Case, Group, case_of, shown_trials
-from vnetperf.report.table import NONE, Cell, Column, Table, group_sentences
-from vnetperf.report.text import known
+from vnetperf.report.table import (
+    NONE,
+    NOT_MEASURED,
+    NOT_RECORDED,
+    Cell,
+    Column,
+    Table,
+    group_sentences,
+    listed_sizes,
+)
+from vnetperf.report.text import by_spread, known, range_text
+from vnetperf.results.sharing import joined
 
 NO_LOAD_MET = "no load met the goal"
 NO_LOAD_FAILED = "no load failed"
-NOT_MEASURED = "not measured"
-NOT_RECORDED = "unknown: not recorded"
 
 
 def headline_fps(goal: GoalResult) -> float | None:
@@ -48,9 +56,36 @@ def qualified_rate(goal: GoalResult, *, short: bool = False) -> str:
     if goal.repeatable is False and goal.rounds:
         if most is None:
             return f"{shown(least or 0.0)}{'+' if short else ' or more'}"
-        return f"{shown(least or 0.0)}{'-' if short else ' to '}{shown(most)}"
+        if short:
+            return range_text(least or 0.0, most, "fps", "-").replace(" ", "").replace("fps", "")
+        return range_text(least or 0.0, most, "fps")
     number = shown(value)
     return f"{goal.qualifier} {number}".strip()
+
+
+def in_words(low: float, high: float) -> str:
+    """A rate, or a range of rates, as one says it: "1.11 million", "2.0 to 3.1 million"."""
+    if low < high:
+        text = range_text(low, high, "fps")
+    else:
+        rounded = float(f"{low:.2e}")
+        number, unit = units.fps(rounded).split(" ")
+        digits = max(0, 3 - len(number.partition(".")[0]))
+        text = f"{float(number):.{digits}f} {unit}"
+    for unit, word in (("Gfps", "billion"), ("Mfps", "million"), ("kfps", "thousand")):
+        text = text.replace(unit, word)
+    return text.removesuffix(" fps")
+
+
+def rate_words(goal: GoalResult) -> str:
+    """The headline number as one says it, without its unit: "at least 14.9 million"."""
+    value, least, most = headline_fps(goal), goal.least_fps, goal.most_fps
+    if value is None:
+        return "no rate that meets the goal, in"
+    if goal.repeatable is False and goal.rounds:
+        low = least or 0.0
+        return in_words(low, most) if most is not None else f"at least {in_words(low, low)}"
+    return f"{goal.qualifier} {in_words(value, value)}".strip()
 
 
 def short_rate(goal: GoalResult) -> str:
@@ -241,13 +276,30 @@ def rate_rows(result: Result, group: Group | None = None) -> Iterator[RateRow]:
             yield RateRow(result, goal, name, bounds.get(name), goal.latency.get(name))
 
 
-#: Stands on a terminal for what has no number.
-_NO_NUMBER = "-"
+def shared_rows(group: Group) -> Iterator[tuple[RateRow, str]]:
+    """Rows of a group with the goals that they are of: "ndr, pdr" where both found the same."""
+    for result in group.measured:
+        alike: dict[str, list[GoalResult]] = {}
+        for goal in result.goals:
+            own = {"name", "loss_ratio", "exceed_ratio"}
+            alike.setdefault(goal.model_dump_json(exclude=own), []).append(goal)
+        names = {goals[0].name: ", ".join(g.name for g in goals) for goals in alike.values()}
+        for row in rate_rows(result, group):
+            if row.goal.name in names:
+                yield row, names[row.goal.name]
 
 
-def _rate_cell(value: float | None, missing: str | None = NOT_MEASURED) -> Cell:
+#: Words of a cell without a number -> the same on a terminal.
+_SHORT_WORDS = {NOT_MEASURED: "?", NOT_RECORDED: "?", NO_LOAD_FAILED: "none"}
+
+
+def _no_number(words: str) -> Cell:
+    return Cell(words, _SHORT_WORDS.get(words, words))
+
+
+def _rate_cell(value: float | None, missing: str = NOT_MEASURED) -> Cell:
     if value is None:
-        return Cell(NONE if missing is None else missing, _NO_NUMBER)
+        return _no_number(missing)
     return Cell(units.fps(value), units.short_fps(value))
 
 
@@ -264,13 +316,14 @@ def _upper_cell(row: RateRow) -> Cell:
 
 
 def _conditional_cell(row: RateRow) -> Cell:
-    missing = NOT_MEASURED if row.direction else None
+    missing = NOT_MEASURED if row.direction else NONE  # there is no lower bound
     return _rate_cell(row.bound.conditional_throughput_fps if row.bound else None, missing)
 
 
 def _loss_cell(row: RateRow) -> Cell:
     if row.loss is None:
-        return Cell(NONE, _NO_NUMBER)
+        has_bound = row.bound is not None and row.bound.lower_bound_fps is not None
+        return _no_number(NOT_RECORDED if has_bound else NONE)
     tiny = 0 < row.loss < _SMALLEST_SHOWN
     return Cell(units.percent(row.loss), "<.01" if tiny else units.significant(100 * row.loss, 2))
 
@@ -279,33 +332,33 @@ def _loss_cell(row: RateRow) -> Cell:
 _SMALLEST_SHOWN = 1e-4
 
 
-def _l1_cell(row: RateRow) -> Cell:
+def _l1_cell(row: RateRow) -> Cell | None:
     l1 = row.goal.throughput_l1_bps
     if l1 is None:
-        return Cell(NONE, _NO_NUMBER)
+        return None
     return Cell(units.gigabits(l1), units.significant(l1 / 1e9, 3))
 
 
-def _share_cell(row: RateRow, of: float | None) -> Cell:
+def _share_cell(row: RateRow, of: float | None) -> Cell | None:
     value = headline_fps(row.goal)
-    known = value is not None and of
-    short = units.significant(100 * value / of, 3) if known and value and of else _NO_NUMBER
-    return Cell(share_text(value, of), short)
+    if value is None or not of:
+        return None
+    return Cell(share_text(value, of), units.significant(100 * value / of, 3) if value else "0")
 
 
 def _percentile_cell(row: RateRow, level: str) -> Cell:
     value = row.latency.percentiles.get(level) if row.latency else None
-    cell = _time_cell(value, NONE)
+    cell = _time_cell(value, NOT_MEASURED)
     ends = row.goal.latency_range_ns.get(row.direction) if level == "50" else None
     if value is not None and ends is not None and ends[0] < ends[1]:
-        low, high = map(units.nanoseconds, ends)
-        cell = replace(cell, text=f"{cell.text} ({low} to {high})")
+        middle = by_spread(value, *ends, "ns")
+        cell = replace(cell, text=f"{middle} ({range_text(*ends, 'ns')})")
     return _bound_by_tester(row, level, cell)
 
 
 def _time_cell(value: float | None, missing: str) -> Cell:
     if value is None:
-        return Cell(missing, _NO_NUMBER)
+        return _no_number(missing)
     return Cell(units.nanoseconds(value), units.significant(value / 1000, 3 if value < 1e6 else 4))
 
 
@@ -336,14 +389,14 @@ def _discarded_share(goal: GoalResult) -> str:
     """Trials discarded at both bounds, of all there, where a note has the rest."""
     known = [at for at in (goal.at_lower_bound, goal.at_upper_bound) if at]
     if not known:
-        return NONE
+        return "?"
     return f"{sum(at.discarded for at in known)}/{sum(at.valid + at.discarded for at in known)}"
 
 
 def gaps_text(gaps: TrialGaps | None) -> str:
     """The tester's gaps of polling, which are part of every latency."""
     if gaps is None:
-        return "not recorded"
+        return NOT_RECORDED
     levels = ("50", "99", "99.9")
     known = [f"p{x} {_gap(gaps.poll.percentiles[x])}" for x in levels if x in gaps.poll.percentiles]
     return ", ".join([*known, f"max {_gap(gaps.poll.max_s)}"])
@@ -369,119 +422,139 @@ def untimed_text(latency: Latency) -> str:
     return ", ".join(f"{units.frames(n)} {what}" for n, what in counts if n)
 
 
-RateColumns: TypeAlias = tuple[Column[RateRow], ...]
-#: Columns of a goal's number that each report has.
-_GOAL: Column[RateRow] = Column("goal", lambda row: row.goal.name, words=True)
-_LOWER: Column[RateRow] = Column("lower bound", _lower_cell)
-_LOSS: Column[RateRow] = Column("loss at lower bound", _loss_cell)
-_BOUNDS: RateColumns = (
-    _LOWER,
-    Column("upper bound", _upper_cell),
-    Column("conditional throughput", _conditional_cell),
-    _LOSS,
+#: A row, and the goals that it is of.
+_Row: TypeAlias = tuple[RateRow, str]
+RateColumns: TypeAlias = tuple[Column[_Row], ...]
+
+
+def _of(cell: Callable[[RateRow], Cell | str | None]) -> Callable[[_Row], Cell | str | None]:
+    return lambda row: cell(row[0])
+
+
+def _gap_cell(row: RateRow) -> Cell | None:
+    gaps = row.goal.gaps
+    return None if gaps is None else _time_cell(gaps.poll.max_s * 1e9, NONE)
+
+
+def _discarded_cell(row: RateRow) -> Cell:
+    return Cell(discarded_text(row.goal), _discarded_share(row.goal))
+
+
+_GOAL: Column[_Row] = Column("goal", lambda row: row[1], words=True)
+_FREE: Column[_Row] = Column("loss-free load, aggregate", _of(lambda r: loss_free_text(r.goal)))
+_LOSS: Column[_Row] = Column("loss at lower bound", _of(_loss_cell))
+_OF_MEDIUM: RateColumns = (
+    Column("L1 Gbit/s, aggregate", _of(_l1_cell), optional=True),
+    Column(
+        "theoretical maximum, aggregate",
+        _of(lambda r: known(r.result.media_max_fps, units.fps)),
+        optional=True,
+    ),
+    Column("of it", _of(lambda r: _share_cell(r, r.result.media_max_fps)), optional=True),
 )
-_L1: Column[RateRow] = Column("L1 Gbit/s", _l1_cell)
-_FREE: Column[RateRow] = Column("loss-free", lambda row: Cell(loss_free_text(row.goal)))
-_LATENCIES: RateColumns = (
-    Column("latency p50", lambda row: _percentile_cell(row, "50")),
-    Column("p99", lambda row: _percentile_cell(row, "99")),
-    Column("max", _largest_cell),
+_OF_GENERATOR: Column[_Row] = Column(
+    "of the generator", _of(lambda r: _share_cell(r, r.generator_fps)), optional=True
 )
+#: Of all sending interfaces together.
 _OF_GOALS: RateColumns = (
-    Column("frame size (octets with FCS)", lambda row: row.result.size_name, words=True),
+    Column("frame size (octets with FCS)", _of(lambda r: r.result.size_name), words=True),
     _GOAL,
-    Column("lower bound, aggregate", _lower_cell, bold=True),
-    Column("upper bound, aggregate", _upper_cell),
-    Column("conditional throughput, aggregate", _conditional_cell),
+    Column("lower bound, aggregate", _of(_lower_cell), bold=True),
+    Column("upper bound, aggregate", _of(_upper_cell)),
+    Column("conditional throughput, aggregate", _of(_conditional_cell)),
     _LOSS,
-    Column("loss-free load", lambda row: loss_free_text(row.goal)),
-    _L1,
-    Column("theoretical maximum, aggregate", lambda row: rate_text(row.result.media_max_fps)),
-    Column("of it", lambda row: _share_cell(row, row.result.media_max_fps)),
-    Column("of the generator", lambda row: _share_cell(row, row.generator_fps)),
-    Column("trials", lambda row: str(row.result.trial_count)),
-    Column("discarded at the bounds", lambda row: discarded_text(row.goal), words=True),
-    Column("regular?", lambda row: flag_with_reason(row.goal), words=True),
-    Column("repeatable?", lambda row: repeatable_text(row.goal), words=True),
+    _FREE,
+    *_OF_MEDIUM,
+    _OF_GENERATOR,
+    Column("trials", _of(lambda r: str(r.result.trial_count))),
+    Column("discarded at the bounds", _of(_discarded_cell), words=True),
+)
+#: What the page has in notes.
+_WHYS: RateColumns = (
+    Column("regular?", _of(lambda r: flag_with_reason(r.goal)), words=True),
+    Column("repeatable?", _of(lambda r: repeatable_text(r.goal)), words=True),
 )
 _OF_DIRECTIONS: RateColumns = (
-    Column("octets", lambda row: row.result.size_name, words=True),
+    Column("octets", _of(lambda r: r.result.size_name), words=True),
     _GOAL,
-    Column("direction", lambda row: row.direction, words=True),
-    *_BOUNDS,
-    *_LATENCIES,
-    Column("tester's poll gaps", lambda row: gaps_text(row.goal.gaps), words=True),
+    Column("direction", _of(lambda r: r.direction), words=True),
+    Column("lower bound, per interface", _of(_lower_cell)),
+    Column("upper bound, per interface", _of(_upper_cell)),
+    Column("conditional throughput, per interface", _of(_conditional_cell)),
+    _LOSS,
+    Column("latency p50", _of(lambda r: _percentile_cell(r, "50"))),
+    Column("p99", _of(lambda r: _percentile_cell(r, "99"))),
+    Column("max", _of(_largest_cell)),
+    Column("tester's poll gaps", _of(lambda r: gaps_text(r.goal.gaps)), words=True),
 )
-#: The page has goals and their directions in one table; what is the goal's alone is first.
-PAGE_COLUMNS: RateColumns = (
-    *_BOUNDS,
-    _FREE,
-    _L1,
-    Column("of medium", lambda row: _share_cell(row, row.result.media_max_fps)),
-    Column("of generator", lambda row: _share_cell(row, row.generator_fps)),
-    Column("discarded", lambda row: _discarded_share(row.goal)),
-    *_LATENCIES,
-    Column("poll gap", lambda row: known(row.goal.gaps, lambda gaps: _gap(gaps.poll.max_s))),
+#: The gaps are a sentence, which needs the width of the whole page.
+_PAGE_DIRECTIONS: RateColumns = (
+    *_OF_DIRECTIONS[:-1],
+    Column("longest poll gap", _of(_gap_cell)),
 )
-_TERMINAL_COLUMNS: RateColumns = (
-    Column("lower bound\nfps", _lower_cell),
-    Column(
-        "",
-        lambda row: Cell("" if row.direction else SHORT_MARKS.get(row.goal.mark, ""), role="warn"),
-    ),
-    Column("loss\n%", _loss_cell),
-    Column("upper\nfps", _upper_cell),
-    Column("cond.\nfps", _conditional_cell),
-    Column("L1\nGb/s", _l1_cell),
-    Column("% of\ngen.", lambda row: _share_cell(row, row.generator_fps)),
-    Column("p50\nµs", lambda row: _percentile_cell(row, "50")),
-    Column("p99\nµs", lambda row: _percentile_cell(row, "99")),
-    Column("max\nµs", _largest_cell),
+_TERMINAL_GOALS: RateColumns = (
+    Column("octets", _of(lambda r: r.result.size_short.partition(" ")[0]), words=True),
+    Column("goal", lambda row: row[1], words=True),
+    Column("lower bound\nfps", _of(_lower_cell), bold=True),
+    Column("", _of(lambda r: Cell(SHORT_MARKS.get(r.goal.mark, ""), role="warn")), optional=True),
+    Column("loss\n%", _of(_loss_cell)),
+    Column("upper\nfps", _of(_upper_cell)),
+    Column("cond.\nfps", _of(_conditional_cell)),
+    Column("free\nfps", _of(lambda r: _rate_cell(r.goal.loss_free_fps, "none"))),
+    Column("L1\nGb/s", _of(_l1_cell), optional=True),
+    Column("% of\ngen.", _of(lambda r: _share_cell(r, r.generator_fps)), optional=True),
+)
+_TERMINAL_DIRECTIONS: RateColumns = (
+    *_TERMINAL_GOALS[:2],
+    Column("direction", _of(lambda r: r.direction), words=True),
+    Column("lower\nfps", _of(_lower_cell)),
+    Column("loss\n%", _of(_loss_cell)),
+    Column("upper\nfps", _of(_upper_cell)),
+    Column("p50\nµs", _of(lambda r: _percentile_cell(r, "50"))),
+    Column("p99\nµs", _of(lambda r: _percentile_cell(r, "99"))),
+    Column("max\nµs", _of(_largest_cell)),
+    Column("poll gap\nmax µs", _of(_gap_cell), optional=True),
 )
 #: The marks of results on a terminal; the legend below the table spells them out.
 SHORT_MARKS: dict[str, str] = {"irregular": "irreg.", "not repeatable": "range"}
-#: Cells that only a goal has, and those that only a direction has.
-_GOAL_ONLY = ("L1", "of ", "% of", "discarded", "loss-free")
-_DIRECTION_ONLY = ("latency", "p50", "p99", "max", "poll gap")
 
 
-def rate_cells(row: RateRow, columns: RateColumns) -> Iterator[Cell]:
-    """Cells of a row that stands among rows of goals and directions."""
-    without = _GOAL_ONLY if row.direction else _DIRECTION_ONLY
-    for column in columns:
-        yield Cell("") if column.name.startswith(without) else column.shown(row)
+def _goal_rows(group: Group, columns: RateColumns, title: str, notes: Iterable[str] = ()) -> Table:
+    rows = [(row, names) for row, names in shared_rows(group) if not row.direction]
+    return Table.of(title, columns, rows, notes)
 
 
-def rate_table(group: Group) -> Table:
-    """Each goal and its directions below the frame size, as narrow as a terminal is."""
-    rows = []
-    for result in group.measured:
-        discarded = f", {result.discarded} discarded" if result.discarded else ""
-        trials = Cell(f"{result.trial_count} trials{discarded}", role="faint")
-        rest = [Cell("")] * (len(_TERMINAL_COLUMNS) - 1)
-        rows.append((Cell(result.size_short, role="head"), trials, *rest))
-        for row in rate_rows(result, group):
-            name = Cell(
-                f" {row.direction or row.goal.name}", role="faint" if row.direction else "strong"
-            )
-            lower, *cells = rate_cells(row, _TERMINAL_COLUMNS)
-            bound = lower if row.direction else replace(lower, role="strong")
-            rows.append((name, bound, *cells))
-    names: Column[RateRow] = Column("size, goal,\ndirection", lambda row: row.goal.name, words=True)
-    return Table(group.title, (names, *_TERMINAL_COLUMNS), tuple(rows))
+def _direction_rows(
+    group: Group, columns: RateColumns, title: str, notes: Iterable[str] = ()
+) -> Table:
+    rows = [(row, names) for row, names in shared_rows(group) if row.direction]
+    return Table.of(title, columns, rows, notes)
+
+
+def terminal_rates(group: Group) -> Iterator[Table]:
+    """Each goal over all interfaces, then each direction, as narrow as a terminal is."""
+    interfaces = " or ".join(str(n) for n in sorted({r.directions for r in group.measured}))
+    title = f"{group.title}: sums of {interfaces} sending interface(s)"
+    yield _goal_rows(group, _TERMINAL_GOALS, title)
+    yield _direction_rows(group, _TERMINAL_DIRECTIONS, "Each direction, per interface")
+
+
+def page_rates(group: Group) -> Table:
+    """What was found of each goal, without what stands in the notes."""
+    return _goal_rows(group, _OF_GOALS, "All directions together")
 
 
 def goal_table(group: Group) -> Table:
     """What was found of each goal."""
-    rows = (row for r in group.measured for row in rate_rows(r, group) if not row.direction)
-    return Table.of("", _OF_GOALS, rows, _unlike_generator(group))
+    return _goal_rows(group, (*_OF_GOALS, *_WHYS), "", _unlike_generator(group))
 
 
-def direction_table(group: Group) -> Table:
-    """What was found of each direction."""
-    rows = (row for r in group.measured for row in rate_rows(r) if row.direction)
-    notes = [note for r in group.measured for goal in r.goals for note in _latency_notes(r, goal)]
-    return Table.of("Each direction", _OF_DIRECTIONS, rows, notes)
+def direction_table(group: Group, *, notes: bool = True) -> Table:
+    """What was found of each direction; a page has the notes beside its other ones."""
+    title = "Each direction, per interface"
+    if not notes:
+        return _direction_rows(group, _PAGE_DIRECTIONS, title)
+    return _direction_rows(group, _OF_DIRECTIONS, title, merged_notes(_latency_notes(group)))
 
 
 #: Of rows that begin with a result, and then a goal of it.
@@ -536,7 +609,7 @@ def _switches(of: _ThreadRow) -> str:
     """Context switches of both kinds."""
     voluntary = of[2].voluntary_switches_per_s
     if voluntary is None:
-        return "not recorded"
+        return NOT_RECORDED
     return units.significant(voluntary + of[2].involuntary_switches_per_s, 3)
 
 
@@ -560,7 +633,7 @@ _THREADS: tuple[Column[_ThreadRow], ...] = (
     Column("shares it with", _shares_with, words=True),
     Column("switches per s", _switches),
     Column("descheduled per s", lambda of: units.significant(of[2].involuntary_switches_per_s, 3)),
-    Column("waited", lambda of: known(of[2].waited, _percent) or "not recorded"),
+    Column("waited", lambda of: known(of[2].waited, _percent) or NOT_RECORDED),
 )
 _THREADS_NOTE = (
     "Switches: times that a thread gave its processor up; descheduled: those against its will. "
@@ -615,12 +688,25 @@ def turns_text(turns: TesterTurns) -> str:
     return "; ".join(texts)
 
 
-_CpuRow: TypeAlias = tuple[Result, str, RoleUse]
+#: A result, what stands at it, the use of a role, and seconds over which that was counted.
+_CpuRow: TypeAlias = tuple[Result, str, RoleUse, float]
+#: What the kernel counts in ticks of 10 ms (/proc/stat): a few of them are no number.
+_IN_TICKS = ("softirq", "guest", "steal")
+_TICK_S = 0.01
 
 
 def _cores(of: _CpuRow, mode: str) -> str:
-    value = getattr(of[2], mode)
-    return "not recorded" if value is None else units.significant(value, 3)
+    value, counted_s = getattr(of[2], mode), of[3]
+    if value is None:
+        return NOT_RECORDED
+    tick = _TICK_S / counted_s if counted_s else 0.0
+    if mode in _IN_TICKS and 0 < value < _FEW_TICKS * tick:
+        return f"\N{LESS-THAN OR EQUAL TO} {units.significant(max(value, tick), 1)}"
+    return units.significant(value, 3)
+
+
+#: Ticks below which a count of them is an upper limit.
+_FEW_TICKS = 2
 
 
 _CPU: tuple[Column[_CpuRow], ...] = (
@@ -688,7 +774,9 @@ def cpu_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Tabl
         for result in group.measured
         for at, trial in _decisive_trials(result, shown_trials(result, trials))
     ]
-    rows = [(result, at, use) for result, at, trial in decisive for use in trial.cpu]
+    rows = [
+        (result, at, use, trial.duration_s) for result, at, trial in decisive for use in trial.cpu
+    ]
     counted = [column for column in _BACKLOG if any(map(column.cell, rows))]
     notes = [_CPU_NOTE, *([_BACKLOG_NOTE] if counted else [])]
     notes += [
@@ -816,31 +904,70 @@ def _lookups_text(lookups: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {units.percent(share, 3)}" for name, share in shown)
 
 
-def _goal_notes(result: Result, goal: GoalResult) -> Iterator[str]:
-    about = f"{result.size_name} {goal.name}"
-    if any(at is not None and at.discarded for at in (goal.at_lower_bound, goal.at_upper_bound)):
-        yield f"{about}: trials discarded at the bounds: {discarded_text(goal)}"
-    worse = [one.direction for one in goal.per_direction if one.exceeds_goal]
-    if worse:
-        yield (
-            f"{about}: {', '.join(worse)} alone loses more at the lower bound than the goal "
-            "allows; loads are classified by all directions together (RFC 9971)"
-        )
-    yield from _latency_notes(result, goal)
+#: Frame size, goal, direction ("" for all together), and what is to be known of them.
+_Note: TypeAlias = tuple[str, str, str, str]
 
 
-def _latency_notes(result: Result, goal: GoalResult) -> Iterator[str]:
-    about = f"{result.size_name} {goal.name}"
-    for direction, latency in goal.latency.items():
-        if RoundTrip.is_name(direction):
-            yield f"{about} {direction}: the latency is that of the round trip, both ways"
-        if bound := tester_bound_text(goal.gaps, latency, direction):
-            yield (
-                f"{about} {direction}: latency {TESTER_BOUND} at {bound}: the tester's own gaps of "
-                f"polling are {gaps_text(goal.gaps)}"
+def merged_notes(notes: Iterable[_Note]) -> Iterator[str]:
+    """Each sentence once, before it the sizes, goals and directions that it is true of."""
+    found: dict[str, dict[tuple[str, tuple[str, ...]], dict[str, None]]] = {}
+    by_place: dict[tuple[str, str, str], dict[str, None]] = {}
+    for size, goal, direction, sentence in notes:
+        by_place.setdefault((sentence, size, goal), {})[direction] = None
+    for (sentence, size, goal), directions in by_place.items():
+        places = found.setdefault(sentence, {})
+        places.setdefault((size, tuple(directions)), {})[goal] = None
+    for sentence, places in found.items():
+        sizes: dict[str, list[str]] = {}
+        for (size, directions), goals in places.items():
+            about = ", ".join(
+                filter(None, (joined([g for g in goals if g]), _directions_text(directions)))
             )
-        if untimed := untimed_text(latency):
-            yield f"{about} {direction}: {untimed}"
+            sizes.setdefault(about, []).append(size)
+        texts = (", ".join(filter(None, (listed_sizes(of), what))) for what, of in sizes.items())
+        yield f"{'; '.join(texts)}: {sentence}"
+
+
+def _directions_text(directions: Sequence[str]) -> str:
+    named = [one for one in directions if one]
+    return "both directions" if len(named) == 2 else joined(named)
+
+
+def _goal_notes(group: Group) -> Iterator[_Note]:
+    for result in group.measured:
+        for goal in result.goals:
+            bounds = (goal.at_lower_bound, goal.at_upper_bound)
+            if any(at is not None and at.discarded for at in bounds):
+                text = f"trials discarded at the bounds: {discarded_text(goal)}"
+                yield result.size_text, goal.name, "", text
+            for one in goal.per_direction:
+                if one.exceeds_goal:
+                    yield (
+                        *(result.size_text, goal.name, one.direction),
+                        "alone loses more at the lower bound than the goal allows; loads are "
+                        "classified by all directions together (RFC 9971)",
+                    )
+
+
+def _latency_notes(group: Group) -> Iterator[_Note]:
+    every = [(r, goal) for r in group.measured for goal in r.goals]
+    for result, goal in every:
+        for direction, latency in goal.latency.items():
+            place = result.size_text, goal.name, direction
+            if RoundTrip.is_name(direction):
+                yield *place, "the latency is that of the round trip, both ways"
+            if bound := tester_bound_text(goal.gaps, latency, direction):
+                yield *place, tester_bound_note(bound)
+            if untimed := untimed_text(latency):
+                yield *place, untimed
+
+
+def tester_bound_note(bound: str) -> str:
+    """What a mark at a latency says; the tester's gaps stand in the same row."""
+    return (
+        f"latency {TESTER_BOUND} at {bound}: the tester's own gaps of polling are as long, and may "
+        "explain it"
+    )
 
 
 def _unlike_generator(group: Group) -> Iterator[str]:
@@ -852,39 +979,49 @@ def _unlike_generator(group: Group) -> Iterator[str]:
     )
 
 
+#: What a footnote at a bound is about.
+FOOTNOTE = (
+    "A throughput without a footnote has no loss in trials of 60 s (RFC 2544 sections 24 and 26.1)."
+)
+LOSS_FREE = (
+    "Loss-free load: trials of the goal's whole duration sum lost no frame there, and none was "
+    "lost at any lower load."
+)
+
+
+def _marks(group: Group) -> Iterator[_Note]:
+    goals = [(r, goal) for r in group.measured for goal in r.goals]
+    yield from ((r.size_text, goal.name, "", goal.caveat) for r, goal in goals if goal.caveat)
+    yield from (
+        (r.size_text, goal.name, "", flag_with_reason(goal)) for r, goal in goals if goal.mark
+    )
+
+
 def group_notes(group: Group) -> Iterator[str]:
-    """Every note of a group."""
+    """Every note of a group, what makes a number worth less first."""
+    whys = ((r.size_text, r.why or "no reason was recorded") for r in group.results)
+    yield from group_sentences(
+        (size, f"not measured: {why}")
+        for (size, why), r in zip(whys, group.results, strict=True)
+        if r.status == "not measured"
+    )
+    yield from merged_notes(_marks(group))
+    if any(goal.caveat for r in group.measured for goal in r.goals):
+        yield FOOTNOTE
+    yield from group_sentences(
+        (r.size_text, f"irregular: {r.irregular}") for r in group.results if r.irregular
+    )
+    yield from group_sentences(
+        (r.size_text, f"trials that are not {Verdict.VALID.value}: {_bad_text(r)}")
+        for r in group.results
+        if _bad_text(r)
+    )
+    yield from merged_notes((*_goal_notes(group), *_latency_notes(group)))
     yield from _unlike_generator(group)
-    irregular: dict[str, list[str]] = defaultdict(list)
-    for result in group.results:
-        if result.status == "not measured":
-            why = result.why or "no reason was recorded"
-            yield f"{result.size_text}: not measured: {why}"
-        for goal in result.goals:
-            about = f"{result.size_name} {goal.name}"
-            if goal.caveat:
-                irregular[
-                    f"{goal.caveat}; a throughput without a footnote has no loss in trials of 60 s "
-                    "(RFC 2544 sections 24 and 26.1)"
-                ].append(about)
-            if goal.mark:
-                irregular[flag_with_reason(goal)].append(about)
-            yield from _goal_notes(result, goal)
-        bad = {v: n for v, n in result.verdicts.items() if n and v is not Verdict.VALID}
-        if bad:
-            counts = ", ".join(f"{n} {v.value}" for v, n in bad.items())
-            yield f"{result.size_text}: trials that are not {Verdict.VALID.value}: {counts}"
-        if result.irregular:
-            yield f"{result.size_text}: irregular: {result.irregular}"
-    free = [
-        f"{result.size_name} {goal.name} {loss_free_text(goal)}"
-        for result in group.measured
-        for goal in result.goals
-    ]
-    if free:
-        yield (
-            f"loss-free load (trials of the goal's whole duration sum without a lost frame, and no "
-            f"loss at any lower load): {', '.join(free)}"
-        )
-    for flag, where in irregular.items():
-        yield f"{', '.join(where)}: {flag}"
+    if any(r.goals for r in group.measured):
+        yield LOSS_FREE
+
+
+def _bad_text(result: Result) -> str:
+    bad = {v: n for v, n in result.verdicts.items() if n and v is not Verdict.VALID}
+    return ", ".join(f"{n} {v.value}" for v, n in bad.items())

@@ -13,8 +13,7 @@ from vnetperf.model.trial import Latency, RoundTrip
 from vnetperf.model.units import nanoseconds, percent, seconds
 from vnetperf.report import goal_text, text
 from vnetperf.report.summary import Group, of_medium
-from vnetperf.report.table import Column, Table, group_sentences
-from vnetperf.report.text import single
+from vnetperf.report.table import NOT_MEASURED, Column, Table, group_sentences
 from vnetperf.results.metrics import latency_directions
 
 LATENCY_LOAD = "latency_load"
@@ -40,14 +39,16 @@ class _Direction:
     def variation(self) -> DelayVariation | None:
         return self.at.variation.get(self.name)
 
-    def varied(self, part: str) -> str | None:
-        return text.if_known(getattr(self.variation, part), "ns")
+    def varied(self, part: str) -> str:
+        return text.if_known(getattr(self.variation, part), "ns") or NOT_MEASURED
 
-    def extreme(self, part: str) -> str | None:
-        return text.if_known(getattr(self.latency, part), "ns") if self.latency else None
+    def extreme(self, part: str) -> str:
+        known = text.if_known(getattr(self.latency, part), "ns") if self.latency else None
+        return known or NOT_MEASURED
 
-    def percentile(self, level: str) -> str | None:
-        return text.if_known(self.latency.percentiles.get(level) if self.latency else None, "ns")
+    def percentile(self, level: str) -> str:
+        value = self.latency.percentiles.get(level) if self.latency else None
+        return text.if_known(value, "ns") or NOT_MEASURED
 
 
 _LATENCY: tuple[Column[_Direction], ...] = (
@@ -56,7 +57,7 @@ _LATENCY: tuple[Column[_Direction], ...] = (
     Column("direction", lambda d: d.name, words=True),
     Column(
         "latency, mean of the trials",
-        lambda d: text.mean_with_n(d.mean, "ns") if d.mean else None,
+        lambda d: text.mean_with_n(d.mean, "ns") if d.mean else NOT_MEASURED,
         bold=True,
     ),
     Column("least", lambda d: d.extreme("min_ns"), brief=False),
@@ -67,7 +68,9 @@ _LATENCY: tuple[Column[_Direction], ...] = (
     Column("tester's poll gaps", lambda d: goal_text.gaps_text(d.at.gaps), brief=False),
     Column("loss", lambda d: percent(d.at.loss_ratio), brief=False),
     Column("rate, aggregate", lambda d: units.fps(d.at.load_fps), brief=False),
-    Column("of the medium", lambda d: of_medium(d.at.load_fps, d.result), brief=False),
+    Column(
+        "of the medium", lambda d: of_medium(d.at.load_fps, d.result), brief=False, optional=True
+    ),
 )
 
 
@@ -130,19 +133,19 @@ def _curve_notes(every: list[_Direction]) -> Iterator[str]:
     tags = sorted({d.at.tag_at_s for d in every} - {0.0})
     if tags:
         yield f"Frames of the first {' or '.join(map(seconds, tags))} of a trial are not in it."
-    for d in every:
-        if d.latency is not None and (untimed := goal_text.untimed_text(d.latency)):
-            yield f"{d.result.size_name} at {d.at.of}, {d.name}: {untimed}."
+    yield from goal_text.merged_notes(_of_directions(every, bounds=False))
 
 
 def _median_of_trials(found: OverTrials | None) -> str | None:
-    return None if found is None else f"{single(found.median_ns, 'ns')} (n {found.n})"
+    if found is None:
+        return None
+    return f"{text.by_spread(found.median_ns, found.p1_ns, found.p99_ns, 'ns')} (n {found.n})"
 
 
 def _ends_of_trials(found: OverTrials | None) -> str | None:
     if found is None:
         return None
-    return f"{single(found.p1_ns, 'ns')} to {single(found.p99_ns, 'ns')}"
+    return text.range_text(found.p1_ns, found.p99_ns, "ns")
 
 
 _RFC8219: tuple[Column[_Direction], ...] = (
@@ -177,6 +180,19 @@ _VARIATION: tuple[Column[_Direction], ...] = (
 )
 
 
+def _of_directions(
+    every: list[_Direction], *, bounds: bool = True
+) -> Iterator[tuple[str, str, str, str]]:
+    """What is to be known of single directions, with size and load; a curve has bounds itself."""
+    for d in every:
+        place = d.result.size_text, f"at {d.at.of}", d.name
+        bound = goal_text.tester_bound_text(d.at.gaps, d.latency, d.name)
+        if bounds and bound:
+            yield *place, f"{goal_text.tester_bound_note(bound)}."
+        if d.latency is not None and (untimed := goal_text.untimed_text(d.latency)):
+            yield *place, f"{untimed}."
+
+
 def _latency_notes(every: list[_Direction], group: Group) -> Iterator[str]:
     loads = group.entries(lambda r: r.latency_at)
     yield text.interval_note([s for e in loads for s in e.found.mean_ns.values()])
@@ -195,13 +211,7 @@ def _latency_notes(every: list[_Direction], group: Group) -> Iterator[str]:
     yield from group_sentences(
         (f"{e.result.size_text} at {e.found.of}", e.found.note) for e in loads
     )
-    for d in every:
-        about = f"{d.result.size_name} at {d.at.of}, {d.name}"
-        if bound := goal_text.tester_bound_text(d.at.gaps, d.latency, d.name):
-            gaps = goal_text.gaps_text(d.at.gaps)
-            yield f"{about}: {goal_text.TESTER_BOUND} at {bound}: the tester's gaps are {gaps}."
-        if d.latency is not None and (untimed := goal_text.untimed_text(d.latency)):
-            yield f"{about}: {untimed}."
+    yield from goal_text.merged_notes(_of_directions(every))
     lossy = {f"{e.result.size_name} at {e.found.of}" for e in loads if e.found.loss_ratio > 0}
     if lossy:
         yield f"Frames were lost; their latency is unknown: {', '.join(sorted(lossy))}."

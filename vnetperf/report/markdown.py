@@ -15,7 +15,7 @@ from vnetperf.report.comparison import (
     variant_transfers,
 )
 from vnetperf.report.summary import Case, Group, goals_used, groups, missing_values, trials_by_case
-from vnetperf.report.table import escape_markdown, table_markdown
+from vnetperf.report.table import LEGEND, NOT_RECORDED, escape_markdown, table_markdown
 from vnetperf.results.sharing import sharing_of
 
 _EMPTY = "None."
@@ -34,7 +34,7 @@ def _group_part(
     """One scenario and test."""
     yield f"## {escape_markdown(group.title)}"
     yield "\n".join(
-        f"- {r.size_text}: **not measured**: {escape_markdown(r.why or goal_text.NOT_RECORDED)}"
+        f"- {r.size_text}: **not measured**: {escape_markdown(r.why or NOT_RECORDED)}"
         for r in group.results
         if r.status == "not measured"
     )
@@ -99,10 +99,13 @@ def _deployed(facts: ScenarioFacts) -> Iterator[str]:
 def _parts(results: RunResults) -> Iterator[str]:
     first = summary.first_line(results)
     yield f"**{escape_markdown(first)}**" if first else ""
-    yield f"# vnetperf report: {escape_markdown(results.preset)}"
-    yield from (f"> **Warning:** {escape_markdown(w)}" for w in summary.run_warnings(results))
-    yield from table_markdown(run_tables.identity(results))
     found, trials = groups(results), trials_by_case(results)
+    yield f"# {escape_markdown(run_tables.title(results, found))}"
+    yield from table_markdown(run_tables.headline_table(results, found))
+    yield from (f"> **Warning:** {escape_markdown(w)}" for w in results.warnings)
+    yield "\n".join(f"- Setting: {escape_markdown(c)}" for c in summary.run_conditions(results))
+    yield from table_markdown(run_tables.identity(results))
+    yield LEGEND
     yield from table_markdown(run_tables.headlines(found), level=2)
     yield from _comparisons(results)
     for group in found:

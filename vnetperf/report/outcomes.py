@@ -31,7 +31,7 @@ from vnetperf.model.result import FrameFaults, RepeatedNumber, Result
 from vnetperf.model.units import frames, nanoseconds, percent, seconds
 from vnetperf.report import latency, processors, text
 from vnetperf.report.summary import Entry, Group, of_medium
-from vnetperf.report.table import Column, Table, group_sentences
+from vnetperf.report.table import NOT_MEASURED, NOT_RECORDED, Column, Table, group_sentences
 from vnetperf.report.text import single
 
 _SIZE: Column[Entry[Any]] = Column("size", lambda e: e.result.size_name, words=True)
@@ -64,7 +64,9 @@ def _censored_text(found: RepeatedNumber) -> str:
 
 def _extreme(found: RepeatedNumber, choose: Callable[[Iterable[float]], float]) -> str | None:
     known = [one.value for one in found.observations if one.value is not None]
-    return single(choose(known), found.unit) if known else None
+    if not known:
+        return None
+    return text.by_spread(choose(known), min(known), max(known), found.unit, least=2)
 
 
 def _loads_text(found: RepeatedNumber) -> str | None:
@@ -72,8 +74,8 @@ def _loads_text(found: RepeatedNumber) -> str | None:
     loads = [one.load_fps for one in found.observations if one.load_fps is not None]
     if not loads:
         return None
-    least, most = units.fps(min(loads)), units.fps(max(loads))
-    return least if least == most else f"{least} to {most}"
+    least, most = min(loads), max(loads)
+    return units.fps(least) if least == most else text.range_text(least, most, "fps")
 
 
 def repeated_numbers(group: Group) -> list[Entry[RepeatedNumber]]:
@@ -152,7 +154,9 @@ def _loss_columns(names: Iterable[str]) -> Iterator[Column[Entry[LossStep]]]:
     yield _SIZE
     yield Column("input rate", lambda e: percent(e.found.input_ratio))
     yield Column("load, aggregate", lambda e: units.fps(e.found.load_fps))
-    yield Column("of the medium", lambda e: of_medium(e.found.load_fps, e.result), brief=False)
+    yield Column(
+        "of the medium", lambda e: of_medium(e.found.load_fps, e.result), brief=False, optional=True
+    )
     yield Column("loss, worse direction", lambda e: _step_text(e.found), bold=True)
     for name in names:
         yield Column(f"loss {name}", _loss_of(name), brief=False)
@@ -169,7 +173,7 @@ def _step_text(step: LossStep) -> str:
 def _loss_of(name: str) -> Callable[[Entry[LossStep]], str]:
     def cell(entry: Entry[LossStep]) -> str:
         each = entry.found.per_direction
-        return percent(each[name]) if name in each else "not reported"
+        return percent(each[name]) if name in each else NOT_RECORDED
 
     return cell
 
@@ -211,10 +215,10 @@ def _loss_headline(_: Result, steps: tuple[LossStep, ...]) -> tuple[str, str]:
     rising = sorted(steps, key=lambda s: s.load_fps)
     clean = list(takewhile(lambda s: s.is_clean, rising))
     top = rising[-1]
-    lost = f"{percent(top.loss_ratio, 3)} lost at {units.short_fps(top.load_fps)}"
+    lost = f"{percent(top.loss_ratio, 3)} lost at {units.fps(top.load_fps)}"
     if not clean:
         return "loss at every load", lost
-    return f"no loss to {units.short_fps(clean[-1].load_fps)}", lost
+    return f"no loss up to {units.fps(clean[-1].load_fps)}", lost
 
 
 # Back-to-back frames.
@@ -229,7 +233,7 @@ def _burst_text(found: BackToBack) -> str:
 
 def _burst_end(found: BackToBack) -> str:
     """The longest burst of all searches."""
-    most = single(found.frames.maximum, "frames")
+    most = text.end_text(found.frames, "maximum", "frames")
     return f"{most} or more" if found.is_limit else most
 
 
@@ -250,14 +254,14 @@ def _searches(found: BackToBack) -> str:
 
 def _slow_bursts(found: BackToBack) -> str:
     if found.slow_bursts is None:
-        return "not recorded"
+        return NOT_RECORDED
     return f"{found.slow_bursts} of {len(found.trials)}"
 
 
 _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
     _SIZE,
     Column("back-to-back frames, mean", lambda e: _burst_text(e.found), bold=True),
-    Column("least", lambda e: single(e.found.frames.minimum, "frames")),
+    Column("least", lambda e: text.end_text(e.found.frames, "minimum", "frames")),
     Column("most", lambda e: _burst_end(e.found)),
     Column(
         "std. dev.",
@@ -273,14 +277,16 @@ _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
         lambda e: text.if_known(e.found.rfc9004_implied_s, "s"),
         brief=False,
     ),
-    Column("mean gap", lambda e: text.if_known(e.found.gap_ns, "ns"), brief=False),
+    Column("mean gap", lambda e: text.if_known(e.found.gap_ns, "ns") or NOT_RECORDED, brief=False),
     Column(
         "forwarded meanwhile, per interface",
         lambda e: text.if_known(e.found.forwarded_fps, "fps"),
         brief=False,
     ),
     Column(
-        "ring before the DUT, frames", lambda e: text.known(e.found.ring_frames, str), brief=False
+        "ring before the DUT, frames",
+        lambda e: text.known(e.found.ring_frames, str) or NOT_RECORDED,
+        brief=False,
     ),
     Column(
         "throughput, aggregate", lambda e: text.if_known(e.found.throughput_fps, "fps"), brief=False
@@ -334,10 +340,6 @@ def _recovery_trials(found: Recovery) -> str:
     return str(measured) if measured == every else f"{measured} of {every}"
 
 
-def _end_text(found: Spread | None, part: str) -> str | None:
-    return units.time_s(getattr(found, part)) if found else None
-
-
 def _last_lost(found: Recovery) -> str | None:
     if found.lost_at_end:
         return "lost until the end"
@@ -346,7 +348,7 @@ def _last_lost(found: Recovery) -> str | None:
 
 def _share_of_throughput(found: Recovery) -> str:
     used = found.throughput_fps
-    return percent(found.overload_fps / used) if used else "not measured"
+    return percent(found.overload_fps / used, 3) if used else NOT_MEASURED
 
 
 _RECOVERY: tuple[Column[Entry[Recovery]], ...] = (
@@ -357,13 +359,13 @@ _RECOVERY: tuple[Column[Entry[Recovery]], ...] = (
         lambda e: text.mean_interval(e.found.seconds, "s") if e.found.seconds else "not measured",
         bold=True,
     ),
-    Column("least", lambda e: _end_text(e.found.seconds, "minimum")),
-    Column("largest", lambda e: _end_text(e.found.seconds, "maximum")),
+    Column("least", lambda e: text.end_text(e.found.seconds, "minimum", "s")),
+    Column("largest", lambda e: text.end_text(e.found.seconds, "maximum", "s")),
     Column("trials", lambda e: _recovery_trials(e.found)),
     Column("to the last lost frame (RFC 2544)", lambda e: _last_lost(e.found)),
     Column(
         "usual loss at the load after",
-        lambda e: text.known(e.found.usual_loss, percent),
+        lambda e: text.known(e.found.usual_loss, percent) or NOT_MEASURED,
         brief=False,
     ),
     Column("overload", lambda e: units.fps(e.found.overload_fps)),
@@ -393,7 +395,7 @@ def _recovery_headline(_: Result, found: Recovery) -> tuple[str, str]:
     if found.seconds is None:
         return "not measured", found.why.removeprefix("not measured: ")
     after = f"after {units.short_fps(found.overload_fps)} for {found.overload_s:g} s"
-    return text.mean_with_n(found.seconds, "s"), found.note or after
+    return text.mean_with_n(found.seconds, "s"), after
 
 
 # Reset.
@@ -476,15 +478,16 @@ _RATES: tuple[Column[Entry[ForwardingRate]], ...] = (
         bold=True,
     ),
     Column("std. dev.", lambda e: text.stdev(e.found.forwarded_fps, "fps")),
-    Column("least", lambda e: single(e.found.forwarded_fps.minimum, "fps"), brief=False),
-    Column("most", lambda e: single(e.found.forwarded_fps.maximum, "fps"), brief=False),
+    Column("least", lambda e: text.end_text(e.found.forwarded_fps, "minimum", "fps"), brief=False),
+    Column("most", lambda e: text.end_text(e.found.forwarded_fps, "maximum", "fps"), brief=False),
     Column("trials", lambda e: str(e.found.forwarded_fps.n)),
     Column("of", lambda e: seconds(e.found.duration_s), brief=False),
     Column("loss, worse direction, mean", lambda e: percent(e.found.loss_ratio.mean)),
     Column(
         "of the medium",
-        lambda e: of_medium(e.found.forwarded_fps.mean, e.result) or "not measured",
+        lambda e: of_medium(e.found.forwarded_fps.mean, e.result),
         brief=False,
+        optional=True,
     ),
     Column("load, aggregate", lambda e: units.fps(e.found.load_fps)),
 )
@@ -538,7 +541,7 @@ def soak_interval(found: Soak) -> str:
 
 def _lossy_trials(found: Soak) -> str:
     if found.lossy_trials is None:
-        return "not recorded"
+        return NOT_RECORDED
     return f"{found.lossy_trials} of {len(found.trials)}"
 
 
@@ -766,7 +769,7 @@ def _service_headline(_: Result, found: Service) -> tuple[str, str]:
 def _fault_column(name: str) -> Column[Entry[FrameFaults]]:
     def cell(entry: Entry[FrameFaults]) -> str:
         count = getattr(entry.found, name)
-        return "not counted" if count is None else frames(count)
+        return NOT_RECORDED if count is None else frames(count)
 
     return Column(name, cell)
 

@@ -43,7 +43,7 @@ from vnetperf.report.picture import pictures
 from vnetperf.report.placement import figures
 from vnetperf.report.plot import Plot, data, legend, svg, templates
 from vnetperf.report.summary import Case, Group, case_of, flatten_facts, shown_trials, size_names
-from vnetperf.report.table import Column, Table
+from vnetperf.report.table import LEGEND, NOT_MEASURED, NOT_RECORDED, Column, Table
 from vnetperf.report.text import Value, known
 
 #: The files beside the page that hold its numbers.
@@ -416,9 +416,11 @@ def _overview_text(results: RunResults, goals: bool) -> str:
     if goals:
         line += (
             " Lower bounds in frames/s, the sum of the sending directions, by frame size in octets "
-            "with FCS; below each its share of the medium's theoretical maximum, and the mean over "
-            "all deployments where there were several."
+            "with FCS; below each "
         )
+        if any(r.media_max_fps for r in results.results):
+            line += "its share of the medium's theoretical maximum, and "
+        line += "the mean over all deployments where there were several."
     return line
 
 
@@ -492,7 +494,7 @@ def _environment(results: RunResults) -> tuple[list[tuple[str, str]], list[tuple
 
 
 def _shown(value: Value | None, show: Callable[[Value], str]) -> str:
-    return known(value, show) or "no number"
+    return known(value, show) or NOT_MEASURED
 
 
 def _lost_text(trial: TrialPoint) -> str:
@@ -501,7 +503,7 @@ def _lost_text(trial: TrialPoint) -> str:
 
 def _gaps_text(trial: TrialPoint) -> str:
     if trial.poll_gap_s is None or trial.send_gap_s is None:
-        return "not recorded"
+        return NOT_RECORDED
     return " / ".join(units.time_s(gap) for gap in (trial.poll_gap_s, trial.send_gap_s))
 
 
@@ -522,7 +524,7 @@ _TRIALS: tuple[Column[TrialPoint], ...] = (
     Column("lost at (frames)", _lost_text, words=True),
     Column("tester's longest gaps, polling / sending", _gaps_text),
     Column("unsent", lambda t: _shown(t.unsent, units.frames)),
-    Column("late", lambda t: _shown(t.late, units.frames)),
+    Column("late", lambda t: known(t.late, units.frames) or NOT_RECORDED),
     Column("disturbed", lambda t: "; ".join(t.disturbed), words=True),
     Column("reason", lambda t: t.reason, words=True),
 )
@@ -613,19 +615,19 @@ def html_report(results: RunResults) -> str:
         "guests": _strip("", [*guests.guest_plots(results)], legend=False),
     }
     goal_tables = list(_goal_tables(found))
-    where = f" on {results.run.testbed}" if results.run.testbed else ""
     policy = f"default-src 'none'; style-src {_csp_hash(style)}; script-src {_csp_hash(script)}"
     return _page().render(
         results=results,
         style=style,
         script=script,
         policy=Markup(policy),  # noqa: S704 - names and hashes of our own
-        title=f"{results.preset}{where}",
+        title=run_tables.title(results, found),
         first_line=summary.first_line(results),
         headline=run_tables.headline(results, found),
-        warnings=[("", warning) for warning in summary.run_warnings(results)],
+        warnings=[("", warning) for warning in results.warnings],
         contents=_contents(results, views, comparisons, user_tables),
         files=_FILES,
+        legend_of_cells=LEGEND,
         overview=_overview_text(results, bool(goal_tables)),
         goal_tables=goal_tables,
         other_tables=list(_other_tables(found)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -13,7 +14,14 @@ from vnetperf.model.transfer import TransferSpec
 from vnetperf.model.trial import Verdict
 from vnetperf.report import goal_text, mpi, outcomes, processors, summary, transfers
 from vnetperf.report.summary import Group, MissingValue, flatten_facts, scalar_text, size_names
-from vnetperf.report.table import Cell, Column, Table
+from vnetperf.report.table import (
+    NOT_MEASURED,
+    NOT_RECORDED,
+    Cell,
+    Column,
+    Table,
+    listed_sizes,
+)
 from vnetperf.report.text import known
 from vnetperf.results.calibrations import range_text
 
@@ -43,10 +51,10 @@ def identity(results: RunResults) -> Table:
         ("commit", run.git),
         ("command", Cell(run.command, code=True)),
         ("preset", results.preset),
-        ("testbed", run.testbed or goal_text.NOT_RECORDED),
+        ("testbed", run.testbed or NOT_RECORDED),
         ("started (UTC)", run.started),
         ("ended (UTC)", run.ended or "not ended: running or interrupted"),
-        ("isolation statement (RFC 6815)", run.isolation or goal_text.NOT_RECORDED),
+        ("isolation statement (RFC 6815)", run.isolation or NOT_RECORDED),
         ("operator's notes", run.notes or "none"),
         ("standards ledger", summary.ledger_sentence(results)),
         *summary.redaction_rows(results),
@@ -115,28 +123,126 @@ def _software_text(results: RunResults) -> Iterator[str]:
         vnfs = scenario.facts.get("vnfs") or []
         for part in (scenario.facts.get("vswitch"), *(vnfs if isinstance(vnfs, list) else [])):
             yield _fact(part, "version", "name")
-    yield from (found.generator for found in results.calibrations)
+    # How it was placed when it was calibrated is not how it measured.
+    yield from (found.generator.partition(", alone on")[0] for found in results.calibrations)
 
 
-def _result_text(found: Sequence[Group]) -> Iterator[str]:
-    """Of each scenario the first answers, at the smallest frame size that has them."""
+def _dut_text(results: RunResults, scenario: str) -> str:
+    """What was measured, and how it was deployed: "Open vSwitch 3.1.0 (dpdk), PVP"."""
+    facts = next((one for one in results.scenarios if one.scenario == scenario), None)
+    if facts is None:
+        return scenario
+    planned = facts.plan.get("scenario") or {}
+    version, backend = _fact(facts.facts, "vswitch.version"), _fact(planned, "vswitch")
+    # "ovs-vswitchd-dpdk (Open vSwitch) 3.1.0" is a program's name and a product's.
+    if product := re.fullmatch(r"\S+ \(([^)]+)\) (\S+)", version):
+        version = " ".join(product.groups())
+    deployment = _fact(planned, "deployment.name") or scenario.partition("_")[0]
+    if deployment.isalpha():
+        deployment = deployment.upper()
+    variant = scenario.partition(",")[2]
+    dut = f"{version} ({backend})" if version and backend else version or backend or scenario
+    return ", ".join(filter(None, (dut, deployment, variant)))
+
+
+def title(results: RunResults, found: Sequence[Group]) -> str:
+    """What was measured, how it was deployed, and the first result in few words."""
+    measured = [group for group in found if group.measured]
+    scenarios = list(dict.fromkeys(g.scenario for g in measured))
+    if not scenarios:
+        (answer, *_) = (*_transfer_answers(results), "")
+        named = [_dut_text(results, one.scenario) for one in results.transfers[:1]]
+        return f"{named[0]}: {answer.partition(': ')[2]}" if answer else _run_name(results)
+    if len(scenarios) > 1:
+        plain = list(dict.fromkeys(_dut_text(results, one).partition(", ")[0] for one in scenarios))
+        tests = _listed(list(dict.fromkeys(g.test_words for g in measured)), 3)
+        return f"{_listed(plain)}, {len(scenarios)} scenarios: {tests}"
+    dut, first = _dut_text(results, scenarios[0]), measured[0].measured[0]
+    if not first.goals:
+        number = outcomes.headline(first)[0].partition("\n")[0]
+        return f"{dut}: {measured[0].test_words} {number}, {first.size_text}"
+    rates = [goal for r in measured[0].measured for goal in r.goals[:1]]
+    mark = next((f", {goal.mark}" for goal in rates if goal.mark), "")
+    return f"{dut}: {_rates_text(measured[0])}{mark}"
+
+
+def _run_name(results: RunResults) -> str:
+    return f"{results.preset} on {results.run.testbed}" if results.run.testbed else results.preset
+
+
+def _rates_text(group: Group) -> str:
+    """The main goal's rates at the smallest and the largest size, in words."""
+    held = [(r, r.goals[0]) for r in group.measured if r.goals]
+    ends = held if len(held) < _FEW_SIZES else [held[0], held[-1]]
+    first, *others = [
+        (_over_words(r, goal.name) or goal_text.rate_words(goal), r.size_text) for r, goal in ends
+    ]
+    texts = [f"{first[0]} frames a second at {first[1]}"]
+    texts += [f"{words} at {size}" for words, size in others]
+    between = f" ({len(held)} frame sizes)" if len(held) >= _FEW_SIZES else ""
+    return " and ".join(texts) + between
+
+
+def _over_words(result: Result, label: str) -> str:
+    """What several deployments carried: from the least to the most; "" of one."""
+    held = result.deployments
+    number = next((n for n in held.numbers if n.label == label), None) if held else None
+    if held is None or number is None:
+        return ""
+    ends = [x for one in number.observations for x in (one.value, one.low, one.high) if x]
+    if not ends:
+        return ""
+    limits = number.censored.get("at least", 0)
+    if limits == len(number.observations):
+        return f"at least {goal_text.in_words(min(ends), min(ends))}"
+    more = " or more" * bool(limits)
+    return f"{goal_text.in_words(min(ends), max(ends))}{more}"
+
+
+#: Frame sizes from which on a sentence names the smallest and the largest.
+_FEW_SIZES = 3
+#: A mark of a result in the words of a reader who does not know it.
+_MARK_WORDS = {
+    "irregular": "irregular: these trials do not settle the rate",
+    "not repeatable": "not repeatable: {n} rounds did not agree",
+}
+
+
+def _carries_text(group: Group, *, benchmark: bool) -> str:
+    """What a DUT carries and what that is worth, for a reader who knows no goal's name."""
+    goals = [goal for r in group.measured for goal in r.goals[:1]]
+    words = [f"{goals[0].name}: {goals[0].caveat or 'no loss in trials of 60 s or more'}"]
+    for mark in dict.fromkeys(goal.mark for goal in goals if goal.mark):
+        n = max(len(goal.rounds) for goal in goals if goal.mark == mark)
+        sizes = [r.size_text for r in group.measured if r.goals and r.goals[0].mark == mark]
+        at = "" if len(sizes) == len(goals) else f"at {listed_sizes(sizes)} "
+        words.append(at + _MARK_WORDS[mark].format(n=n))
+    if not benchmark:
+        words.append("no benchmark")
+    over = max((r.deployments.measured for r in group.measured if r.deployments), default=1)
+    deployed = f" in {over} deployments" if over > 1 else ""
+    return f"carries {_rates_text(group)}, all directions together{deployed} ({'; '.join(words)})"
+
+
+def _result_text(results: RunResults, found: Sequence[Group]) -> Iterator[str]:
+    """Of each scenario what it carries, in a sentence, then the answers of its other tests."""
+    benchmark = summary.is_benchmark(results)
     for scenario in dict.fromkeys(g.scenario for g in found):
+        mine = [g for g in found if g.scenario == scenario and g.measured]
+        for group in mine:
+            if group.goal_names:
+                carries = _carries_text(group, benchmark=benchmark)
+                yield f"{_dut_text(results, scenario)}: {carries}."
         answers: dict[str, list[str]] = {}
-        for group in (g for g in found if g.scenario == scenario and g.measured):
-            result = group.measured[0]
-            numbers = [
-                f"{goal.name} "
-                + goal_text.headline(goal, outcomes.over_deployments(result, goal.name))
-                for goal in result.goals
-            ]
-            if group.test == "cpu_load" and processors.cost_text(result):
+        for group in mine:
+            if group.test == "cpu_load" and processors.cost_text(group.measured[0]):
                 continue  # it has a line of its own
-            if not numbers and (number := outcomes.headline(result)[0]):
-                numbers = [f"{group.test_words} {number.splitlines()[0]}"]
-            answers.setdefault(result.size_text, []).extend(numbers)
+            first = group.measured[0]
+            numbers = [] if first.goals else [outcomes.headline(first)[0].partition("\n")[0]]
+            for number in filter(None, numbers):
+                answers.setdefault(first.size_text, []).append(f"{group.test_words}: {number}")
         for size, numbers in answers.items():
-            if numbers:
-                yield f"{scenario}, {size}: {_listed(numbers, _MOST_ANSWERS)}"
+            yield f"{scenario}, {size}: {'; '.join(numbers)}"
 
 
 def _cost_text(found: Sequence[Group]) -> Iterator[str]:
@@ -188,10 +294,10 @@ def _worth_text(results: RunResults) -> Iterator[str]:
         yield f"{bad} of {len(results.trials)} trials not {Verdict.VALID.value}"
     if missing := sum(r.status != "measured" for r in results.results):
         yield f"{missing} of {len(results.results)} cases not measured"
-    entries = summary.ledger(results)
-    if deviated := sum(entry.status == "deviated" for entry in entries):
-        yield f"{deviated} of {len(entries)} clauses deviated from"
-    if count := len(summary.run_warnings(results)):
+    clauses = summary.clause_counts(summary.ledger(results))
+    if deviated := clauses["deviated"] + clauses[summary.IN_PART]:
+        yield f"{deviated} of {sum(clauses.values())} clauses deviated from"
+    if count := len(results.warnings):
         yield f"{count} warning{'s' if count > 1 else ''} below"
 
 
@@ -217,11 +323,20 @@ def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str
         ("Measured", "; ".join(measured) or "nothing"),
         ("Machine", _machine_text(results)),
         ("Software", "; ".join(filter(None, dict.fromkeys(_software_text(results))))),
-        ("Result", "\n".join([*_result_text(found), *_transfer_answers(results), *ranks])),
+        (
+            "Result",
+            "\n".join([*_result_text(results, found), *_transfer_answers(results), *ranks]),
+        ),
         ("Cost", "\n".join(_cost_text(found))),
         ("Worth", "; ".join(_worth_text(results))),
     )
     return [(name, words) for name, words in rows if words]
+
+
+def headline_table(results: RunResults, found: Sequence[Group]) -> Table:
+    """The same as a table."""
+    rows = ((name, words.replace("\n", " ")) for name, words in headline(results, found))
+    return facts_as_table("", rows, ("in short", ""))
 
 
 _Headline: TypeAlias = tuple[Group, Result, tuple[str, str]]
@@ -244,7 +359,7 @@ def _found_text(point: CalibrationPoint) -> str:
     """The clean maximum as often as it was found."""
     if point.brief and point.max_clean_values:
         return f"{units.fps(point.max_clean_values[0])}, once, by trials of 0.15 s"
-    return range_text(point.max_clean_values) if point.max_clean_values else goal_text.NOT_RECORDED
+    return range_text(point.max_clean_values) if point.max_clean_values else NOT_RECORDED
 
 
 def _checked_text(point: CalibrationPoint) -> str:
@@ -261,7 +376,7 @@ _CALIBRATION: tuple[Column[CalibrationPoint], ...] = (
     Column("octets", lambda p: str(p.frame_size), words=True),
     Column("clean maximum, both ports", _maximum_text),
     Column("found by 1 s trials", _found_text, words=True, brief=False),
-    Column("ended by", lambda p: p.ended_by or goal_text.NOT_RECORDED, words=True),
+    Column("ended by", lambda p: p.ended_by or NOT_RECORDED, words=True),
     Column("again after the run", _checked_text, words=True, brief=False),
     Column("median latency at 1 %", lambda p: units.nanoseconds(p.latency_ns)),
     Column("smallest latency", lambda p: units.nanoseconds(p.latency_min_ns), brief=False),
@@ -269,7 +384,7 @@ _CALIBRATION: tuple[Column[CalibrationPoint], ...] = (
     Column("largest burst at 10 % (frames)", lambda p: str(p.max_burst)),
     Column(
         "burst gap",
-        lambda p: known(p.smallest_burst_gap_ns, units.nanoseconds) or goal_text.NOT_MEASURED,
+        lambda p: known(p.smallest_burst_gap_ns, units.nanoseconds) or NOT_MEASURED,
     ),
 )
 

@@ -168,10 +168,10 @@ def first_line(results: RunResults) -> str:
     return f"{LAB} {note}".strip() if results.virtual_lab else note
 
 
-def run_warnings(results: RunResults) -> tuple[str, ...]:
-    """What a reader must know before any number."""
+def run_conditions(results: RunResults) -> tuple[str, ...]:
+    """What was set, and what numbers are of; none of it makes one worth less."""
     copy = results.redacted
-    return ((copy.sentence,) if copy else ()) + results.warnings
+    return ((copy.sentence,) if copy else ()) + results.conditions
 
 
 def redaction_rows(results: RunResults) -> tuple[tuple[str, str], ...]:
@@ -198,15 +198,32 @@ def ledger_sentence(results: RunResults) -> str:
     entries = ledger(results)
     if not entries:
         return "no clause was checked"
-    return f"{len(entries)} clauses: {ledger_counts(entries)}"
+    return f"{sum(clause_counts(entries).values())} clauses: {ledger_counts(entries)}"
+
+
+#: How a clause stands whose entries, one for a test, scenario or size, do not all stand alike.
+IN_PART = "met in part"
+
+
+def clause_counts(entries: Sequence[LedgerEntry]) -> dict[str, int]:
+    """How many clauses are met and not: each counts once, however many entries it has."""
+    found: dict[str, set[str]] = {}
+    for entry in entries:
+        found.setdefault(entry.clause, set()).add(entry.status)
+    counts = dict.fromkeys(("met", IN_PART, "deviated", "not applicable", "not looked at"), 0)
+    for stands in found.values():
+        held = stands - {"not applicable"} if len(stands) > 1 else stands
+        counts[IN_PART if len(held) > 1 else next(iter(held))] += 1
+    return counts
 
 
 def ledger_counts(entries: Sequence[LedgerEntry]) -> str:
-    """How many clauses are met and not."""
-    kinds = ("met", "deviated", "not applicable", "not looked at")
-    counts = {kind: sum(entry.status == kind for entry in entries) for kind in kinds}
+    """How many clauses are met and not, in words."""
+    always = ("met", "deviated", "not applicable")
     return ", ".join(
-        f"{count} {kind}" for kind, count in counts.items() if count or kind != "not looked at"
+        f"{count} {kind}"
+        for kind, count in clause_counts(entries).items()
+        if count or kind in always
     )
 
 
@@ -310,8 +327,6 @@ def _missing_of_result(result: Result) -> Iterator[MissingValue]:
         return
     if result.generator_max_fps is None:
         yield MissingValue(f"{where}.generator_max_fps", "not measured: size not calibrated")
-    if result.media_max_fps is None:
-        yield MissingValue(f"{where}.media_max_fps", "unknown: no reference medium was recorded")
     reasons = {name: why for goal in result.goals for name, why in goal.uncollected.items()}
     for collector, why in reasons.items():
         yield MissingValue(f"{where}.{collector}", why)

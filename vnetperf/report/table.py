@@ -34,8 +34,17 @@ def markdown_code(value: object) -> str:
     return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|")
 
 
-#: Stands in an empty cell.
+#: Stands in a cell where a column does not apply.
 NONE = "\N{EN DASH}"
+#: An older log, or a generator or tool, does not tell.
+NOT_RECORDED = "not recorded"
+#: There should be a number; a note or the list of what is missing has the reason.
+NOT_MEASURED = "not measured"
+#: What cells without a number say; it stands once in each report.
+LEGEND = (
+    f"In cells: {NONE} does not apply, 0 was measured, none was looked for and not found; "
+    f"{NOT_RECORDED}: an older log or the tool does not tell; {NOT_MEASURED}: why stands in a note."
+)
 Item = TypeVar("Item")
 
 
@@ -64,6 +73,7 @@ class Column(Generic[Item]):
     words: bool = False  # Whether it holds words and not numbers
     brief: bool = True  # Whether a narrow terminal shows it
     bold: bool = False  # Whether it answers the question
+    optional: bool = False  # Whether a table without anything in it leaves it out
 
     def shown(self, item: Item) -> Cell:
         """The cell of an item."""
@@ -92,7 +102,14 @@ class Table:
         terminal: bool = True,
     ) -> Table:
         """Make a table with a row for each item; without one it has no notes either."""
-        rows = tuple(tuple(column.shown(item) for column in columns) for item in items)
+        found = [[column.shown(item) for column in columns] for item in items]
+        kept_columns = [
+            n
+            for n, column in enumerate(columns)
+            if not column.optional or any(row[n].text not in ("", NONE) for row in found)
+        ]
+        columns = [columns[n] for n in kept_columns]
+        rows = tuple(tuple(row[n] for n in kept_columns) for row in found)
         kept = dict.fromkeys(note for note in notes if note) if rows else ()
         return cls(title, tuple(columns), rows, tuple(kept), terminal)
 
@@ -113,7 +130,18 @@ def group_sentences(sentences: Iterable[tuple[str, str]]) -> Iterator[str]:
         if sentence:
             where.setdefault(sentence, []).append(about)
     for sentence, abouts in where.items():
-        yield f"{', '.join(dict.fromkeys(abouts))}: {sentence}"
+        yield f"{listed_sizes([*dict.fromkeys(abouts)])}: {sentence}"
+
+
+_OCTETS = " octets"
+
+
+def listed_sizes(names: Sequence[str]) -> str:
+    """Names in a row, of frame sizes with their unit once: "64, 512 and 1518 octets"."""
+    if len(names) < 2 or not all(name.endswith(_OCTETS) for name in names):
+        return ", ".join(names)
+    *first, last = (name.removesuffix(_OCTETS) for name in names)
+    return f"{', '.join(first)} and {last}{_OCTETS}"
 
 
 def _markdown_cell(cell: Cell, column: Column[Any]) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from vnetperf.model.result import RunResults
-from vnetperf.report import goal_text, guests, mpi, outcomes, summary, transfers
+from vnetperf.report import goal_text, guests, mpi, outcomes, run_tables, summary, transfers
 from vnetperf.report.comparison import (
     comparisons_of,
     variant_sessions,
@@ -19,17 +19,22 @@ from vnetperf.report.comparison import (
 from vnetperf.report.goal_text import group_notes
 from vnetperf.report.placement import sharing_lines
 from vnetperf.report.summary import Group, groups, missing_values, undeployed
-from vnetperf.report.table import terminal_bullet, terminal_table
+from vnetperf.report.table import LEGEND, group_sentences, terminal_bullet, terminal_table
 from vnetperf.report.table import terminal_encodable as _encodable
 
 
 def _explain(group: Group) -> str:
-    interfaces = " or ".join(str(n) for n in sorted({r.directions for r in group.measured}))
     marks = dict.fromkeys(g.mark for r in group.measured for g in r.goals if g.mark)
+    trials = group_sentences(
+        (
+            r.size_text,
+            f"{r.trial_count} trials" + (f", {r.discarded} discarded" if r.discarded else ""),
+        )
+        for r in group.measured
+    )
     return (
-        f"Rates of a goal: sum over {interfaces} sending interface(s); of a direction: that one "
-        "only. Sizes include the FCS. Loss and latency: at the lower bound. cond. = conditional "
-        "throughput, gen. = the generator's clean maximum, '-' = no number."
+        f"{'; '.join(trials)}. Sizes include the FCS. Loss and latency: at the lower bound. cond. "
+        "= conditional throughput, free = loss-free load, gen. = the generator's clean maximum."
         + "".join(f" {goal_text.SHORT_MARKS[mark]} = {mark}, see below." for mark in marks)
     )
 
@@ -72,22 +77,38 @@ def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType
         yield from (terminal_bullet(words, plain=plain) for words in comparison.left_out)
 
 
+def _head(results: RunResults) -> Iterator[tuple[str, str]]:
+    """What stands before all results, with its style."""
+    if first := summary.first_line(results):
+        yield first, "bold" if summary.is_benchmark(results) else "bold red"
+    yield from ((f"Warning: {warning}", "yellow") for warning in results.warnings)
+    yield from ((f"Setting: {each}", "dim") for each in summary.run_conditions(results))
+
+
+def _foot(results: RunResults) -> Iterator[tuple[str, str]]:
+    """What stands after all results: the answer last, where a reader is then."""
+    for names, words in sharing_lines(results):
+        yield f"Processors of {', '.join(names)}: {words}.", "dim"
+    yield f"{LEGEND} ?: one of the last two.", "dim"
+    if missing := missing_values(results):
+        yield f"{len(missing)} values are unknown or not measured: report.md lists them.", ""
+    yield f"Preset {results.preset}; {summary.ledger_sentence(results)}.", ""
+    held = dict(run_tables.headline(results, groups(results)))
+    yield from ((f"{n}: {held[n]}", "bold") for n in ("Result", "Worth") if n in held)
+
+
 def renderables(results: RunResults, *, plain: bool = False) -> Iterator[RenderableType]:
     """What to print, in order."""
 
     def line(words: str, style: str = "") -> Text:
         return Text(_encodable(words, plain=plain), style=style)
 
-    first = summary.first_line(results)
-    if first:
-        yield line(first, "bold" if summary.is_benchmark(results) else "bold red")
-    for warning in summary.run_warnings(results):
-        yield line(f"Warning: {warning}", "yellow")
+    yield from (line(*each) for each in _head(results))
     for group in groups(results):
         yield line("")
         if group.goal_names:
-            rates = goal_text.rate_table(group)
-            yield terminal_table(rates, plain=plain, title_style="bold", gap=0)
+            for style, rates in zip(("bold", "dim"), goal_text.terminal_rates(group), strict=True):
+                yield terminal_table(rates, plain=plain, title_style=style, gap=0)
             yield line(_explain(group), "dim")
         else:
             yield line(group.title, "bold")
@@ -102,12 +123,7 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
     for facts in undeployed(results):
         yield line(f"{facts.scenario}: not deployed: {facts.error}", "red")
     yield line("")
-    for names, words in sharing_lines(results):
-        yield line(f"Processors of {', '.join(names)}: {words}.", "dim")
-    yield line(f"Preset {results.preset}; {summary.ledger_sentence(results)}.")
-    missing = missing_values(results)
-    if missing:
-        yield line(f"{len(missing)} values are unknown or not measured: report.md lists them.")
+    yield from (line(*each) for each in _foot(results))
 
 
 def print_results(results: RunResults, console: Console | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Numbers and intervals as text: four significant digits, always with their unit."""
+"""Numbers and intervals as text, always with their unit: digits by the spread, else four."""
 
 from __future__ import annotations
 
@@ -101,22 +101,80 @@ def _decimals(half: float, mean: float) -> int:
     return max(0, min(wanted, most))
 
 
+def _at_decimals(value: float, decimals: int) -> str:
+    """A number to so many decimals, of negative ones to tens, hundreds ..."""
+    shown = f"{round(value, decimals):,.{max(0, decimals)}f}"
+    return shown.replace(",", "\N{NO-BREAK SPACE}")
+
+
+def _worth_decimals(spread: float) -> int:
+    """Decimals up to the second significant digit of a spread, which is not 0."""
+    return 1 - math.floor(math.log10(abs(float(f"{spread:.1e}"))))
+
+
+def by_spread(value: float, low: float, high: float, kind: Unit, *, least: int = 1) -> str:
+    """A value with the digits that two significant ones of a range leave it.
+
+    Args:
+        value: The value.
+        low: Smallest value of the range.
+        high: Its largest.
+        kind: What all of them are in.
+        least: Significant digits that it has at least.
+    """
+    if not high > low or not math.isfinite(value):
+        return single(value, kind)
+    factor, unit = _unit(max(abs(value), abs(high)), kind)
+    if kind == "ratio" and max(abs(value), abs(high)) / factor < _TINY:
+        return percent(value, 2)
+    if not value:
+        return f"0 {unit}".rstrip()
+    decimals = _worth_decimals((high - low) / factor)
+    small = abs(value) / factor < 10.0**-decimals
+    if small or least > 1:
+        # In a smaller unit the range leaves fewer decimals; digits of its own are more then.
+        size, name = _unit(value, kind)
+        fewer = decimals - round(math.log10(factor / size))
+        decimals, factor, unit = max(fewer, _worth_decimals(value / size)), size, name
+    if kind in _WHOLE:
+        decimals = min(decimals, 0)
+    return f"{_at_decimals(value / factor, decimals)} {unit}".rstrip()
+
+
+#: Kinds that are counted.
+_WHOLE: tuple[Unit, ...] = ("frames", "trials", "addresses", "sessions")
+
+
+def range_text(low: float, high: float, kind: Unit, word: str = " to ") -> str:
+    """Two values with as many digits as they are apart, their unit once: "2.0 to 3.1 Mfps"."""
+    first, last = (by_spread(value, low, high, kind, least=2) for value in (low, high))
+    number, _, unit = first.rpartition(" ")
+    return f"{number if number and last.endswith(f' {unit}') else first}{word}{last}"
+
+
 def mean_interval(spread: Spread, kind: Unit) -> str:
     """The mean with its interval; of three values or fewer their extremes, of two modes both."""
     if len(spread.modes) > 1:
         return f"two modes: {', '.join(single(v, kind) for v in spread.modes)}"
     if 2 <= len(spread.values) <= EXTREMES_UP_TO and spread.minimum != spread.maximum:
-        unit = " frames" if kind == "frames" else ""
         if len(spread.values) == 2:
-            return _range_text(spread.minimum, spread.maximum, kind, " and ") + unit
-        ends = _range_text(spread.minimum, spread.maximum, kind)
-        return f"{single(spread.mean, kind)} ({ends}){unit}"
+            return range_text(spread.minimum, spread.maximum, kind, " and ")
+        return _mean_in(spread.mean, spread.minimum, spread.maximum, kind)
     if spread.low is None or spread.high is None or 0 < len(spread.values) <= EXTREMES_UP_TO:
         return single(spread.mean, kind)
     below, above = spread.mean - spread.low, spread.high - spread.mean
     if abs(above - below) > _LOPSIDED * (above + below):
-        return f"{single(spread.mean, kind)} ({_range_text(spread.low, spread.high, kind)})"
+        return _mean_in(spread.mean, spread.low, spread.high, kind)
     return _plus_minus(spread.mean, max(below, above), kind)
+
+
+def _mean_in(mean: float, low: float, high: float, kind: Unit) -> str:
+    """A mean and the range that it is in."""
+    shown, ends = by_spread(mean, low, high, kind), range_text(low, high, kind)
+    if kind in _WHOLE:  # the unit once
+        number, _, unit = ends.rpartition(" ")
+        return f"{shown.removesuffix(f' {unit}')} ({number}) {unit}"
+    return f"{shown} ({ends})"
 
 
 def _plus_minus(mean: float, half: float, kind: Unit) -> str:
@@ -137,12 +195,6 @@ def _plus_minus(mean: float, half: float, kind: Unit) -> str:
     return f"{first} {_PLUS_MINUS} {second} {unit}".rstrip()
 
 
-def _range_text(low: float, high: float, kind: Unit, word: str = " to ") -> str:
-    first, last = single(low, kind), single(high, kind)
-    number, _, unit = first.rpartition(" ")
-    return f"{number if number and last.endswith(f' {unit}') else first}{word}{last}"
-
-
 def mean_with_n(spread: Spread, kind: Unit) -> str:
     """The mean with interval and number of measurements."""
     shown = mean_interval(spread, kind)
@@ -151,7 +203,17 @@ def mean_with_n(spread: Spread, kind: Unit) -> str:
 
 def stdev(spread: Spread, kind: Unit) -> str:
     """The sample standard deviation."""
-    return "\N{EN DASH}" if spread.stdev is None else single(spread.stdev, kind)
+    if spread.stdev is None:
+        return "\N{EN DASH}"
+    return by_spread(spread.stdev, 0.0, spread.stdev, kind) if spread.stdev else single(0.0, kind)
+
+
+def end_text(spread: Spread | None, part: str, kind: Unit) -> str | None:
+    """Its "minimum" or "maximum", with the digits that the two leave; None without values."""
+    if spread is None:
+        return None
+    value = getattr(spread, part)
+    return by_spread(value, spread.minimum, spread.maximum, kind, least=2)
 
 
 def remarks(spread: Spread, kind: Unit) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from vnetperf.model.transfer import (
     Way,
 )
 from vnetperf.report.plot import Axis, Note, Plot, Point, Series, series_css
-from vnetperf.report.table import NONE, Column, Table, group_sentences
+from vnetperf.report.table import NONE, NOT_RECORDED, Column, Table, group_sentences
 from vnetperf.report.text import known, mean_with_n
 from vnetperf.results.run_metrics import POD_TIMES, pod_metrics
 from vnetperf.results.transport import (
@@ -151,7 +151,7 @@ def _cpu_text(transfer: Transfer) -> str | None:
     spent = [_cpu_seconds(end) for end in (transfer.client, transfer.server)]
     if not any(spent):
         return None
-    both = " + ".join(seconds or "not reported" for seconds in spent)
+    both = " + ".join(seconds or NOT_RECORDED for seconds in spent)
     return f"{both} s of {transfer.elapsed_s:.2f} s"
 
 

@@ -43,7 +43,7 @@ def calibration_warnings(calibrations: Iterable[Calibration]) -> Iterator[str]:
                     f"{fps(median(point.checked_values))} after the run ({point.drift:+.1%}): the "
                     "machine has changed, or others use it"
                 )
-            elif point.drift_verdict == "cannot tell":
+            elif point.drift_verdict == "cannot tell" and not point.is_uncertain:
                 first = point.max_clean_values or (point.max_clean_fps,)
                 yield (
                     f"whether {where} changed over the run cannot be told: it was "
@@ -54,10 +54,12 @@ def calibration_warnings(calibrations: Iterable[Calibration]) -> Iterator[str]:
 
 def _uncertain_text(wire: str, points: Sequence[CalibrationPoint]) -> str:
     found = ", ".join(f"{range_text(p.max_clean_values)} at {p.frame_size} octets" for p in points)
+    unknown = any(point.drift_verdict == "cannot tell" for point in points)
+    over_run = "; whether it changed over the run cannot be told" if unknown else ""
     return (
         f"the generator's clean maximum over {wire} is uncertain, since it was found more than "
         f"{MOST_SPREAD - 1:.0%} apart: {found}. The median limits the loads, no rate is given as a "
-        "share of it, and it is not kept for the next run"
+        f"share of it, and it is not kept for the next run{over_run}"
     )
 
 

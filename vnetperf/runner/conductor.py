@@ -247,10 +247,10 @@ def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
     if goal.loss_ratio:
         notes.append(f"the throughput is that of goal {goal.name}, loss {goal.loss_ratio:g}")
     if goal.qualifier == "at least":
-        notes.append(f"the throughput is at least that: {goal.reason}")
+        notes.append("the throughput is at least that, as its own result says")
     elif goal.mark:
         which = "least of rounds that are" if goal.regular else "lower bound of a result that is"
-        notes.append(f"the throughput is the {which} {goal.mark} (its reasons are there)")
+        notes.append(f"the throughput is the {which} {goal.mark}, as it says itself")
     return KnownThroughput(
         load_fps=min(loads) / begin.in_sum,
         upper_fps=max(load for load in (*uppers, *loads) if load is not None) / begin.in_sum,
@@ -527,7 +527,7 @@ class Conductor:
 
     def _result(self, logged: Sequence[LoggedTest]) -> Result:
         """The result of a test; of a throughput, of all its rounds."""
-        media = LinkSpeed(self.run.configuration.testbed.media.bits_per_second)
+        media = self.run.configuration.testbed.media.speed
         if searches := in_rounds(logged):
             rounds = {one.begin.round: result_of(one, media) for one in searches}
             found = result_of_rounds(rounds, searches)

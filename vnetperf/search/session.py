@@ -9,6 +9,7 @@ from typing import Protocol
 
 from vnetperf.model.parameters import SearchGoal, SearchLimits, SweepInputs
 from vnetperf.model.trial import SearchPhase, TrialOutcome, TrialRequest
+from vnetperf.model.units import fps
 from vnetperf.search.base import Bound, GoalOutcome, Procedure, SearchOutcome, StopSearch
 from vnetperf.search.classification import Criterion, History, conditional_throughput
 
@@ -289,7 +290,7 @@ class SearchSession:
             load = self.grid.load(doubtful[-1])
             why = stopped or self.given_up_reason(doubtful[-1], criterion)
             return (
-                f"a trial at {load:.0f} frames/s per interface, below the lower bound, lost more "
+                f"a trial at {fps(load)} per interface, below the lower bound, lost more "
                 f"than the goal allows, and it was not decided whether the load is carried: {why}"
             )
         if stopped and self.unswept((goal,)) is not None:
@@ -345,7 +346,7 @@ class SearchSession:
         numbers = ", ".join(str(trial.number) for trial in undecided if trial.number)
         trials = f" (trial {numbers})" if numbers else ""
         return (
-            f"{len(undecided)} trials at {self.grid.load(rung):.0f} frames/s per interface{trials} "
+            f"{len(undecided)} trials at {fps(self.grid.load(rung))} per interface{trials} "
             f"decided nothing, {why}; the DUT's loss is {best.loss} at best"
         )
 

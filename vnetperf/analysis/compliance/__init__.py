@@ -56,7 +56,7 @@ def ledger_of(
     logged = LoggedTrials(tests)
     trials = {result.case: logged.of(result) for result in measured}
     findings = inconsistent(results, tests)
-    entries = [*setup(deployed, results, trials, run, findings), *rfc6815_isolation(run)]
+    entries = [*setup(deployed, results, trials, run, findings), *rfc6815_isolation(deployed, run)]
     entries += rfc4787.nat_behaviour(deployed)
     # Sessions are counted of trials, too, of which the generator left some frames out.
     if not any(r.verdicts.get(Verdict.VALID) or r.sessions is not None for r in measured):
