@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model import units
-from vnetperf.report import text
+from vnetperf.report import goal_text, text
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,36 @@ def test_latency_takes_the_unit_that_fits():
 @pytest.mark.parametrize(("ratio", "said"), [(1, "100 %"), (1e-3, "0.1 %"), (1e-7, "10⁻⁵ %")])
 def test_decades_on_an_axis_stay_short(ratio, said):
     assert text.tick_percent(ratio) == said
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (1_110_400, 1_110_400, "1.11 million"),
+        (999_960, 999_960, "1.00 million"),
+        (572_400, 572_400, "572 thousand"),
+        (2_048_000, 3_086_000, "2.0 to 3.1 million"),
+        (960_000, 1_020_000, "960 thousand to 1.020 million"),
+        (688, 688, "688"),
+    ],
+)
+def test_a_rate_is_said_as_one_says_it(low, high, said):
+    assert goal_text.in_words(low, high) == said
+
+
+def test_a_note_that_is_true_of_several_things_is_printed_once():
+    both = ("phy0->phy1", "phy1->phy0")
+    notes = [
+        (size, goal, way, "it waited")
+        for size in ("64 octets", "1518 octets")
+        for goal in ("ndr", "pdr")
+        for way in both
+    ]
+    notes.append(("64 octets", "ndr", both[0], "it is alone"))
+    assert list(goal_text.merged_notes(notes)) == [
+        "64 and 1518 octets, ndr and pdr, both directions: it waited",
+        "64 octets, ndr, phy0->phy1: it is alone",
+    ]
+    assert list(goal_text.merged_notes([*notes[:2], *notes[6:8]])) == [
+        "64 octets, ndr, both directions; 1518 octets, pdr, both directions: it waited"
+    ]

@@ -914,9 +914,9 @@ def merged_notes(notes: Iterable[_Note]) -> Iterator[str]:
     by_place: dict[tuple[str, str, str], dict[str, None]] = {}
     for size, goal, direction, sentence in notes:
         by_place.setdefault((sentence, size, goal), {})[direction] = None
-    for (sentence, size, goal), directions in by_place.items():
+    for (sentence, size, goal), named in by_place.items():
         places = found.setdefault(sentence, {})
-        places.setdefault((size, tuple(directions)), {})[goal] = None
+        places.setdefault((size, tuple(named)), {})[goal] = None
     for sentence, places in found.items():
         sizes: dict[str, list[str]] = {}
         for (size, directions), goals in places.items():

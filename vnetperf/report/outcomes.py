@@ -233,8 +233,9 @@ def _burst_text(found: BackToBack) -> str:
 
 def _burst_end(found: BackToBack) -> str:
     """The longest burst of all searches."""
-    most = text.end_text(found.frames, "maximum", "frames")
-    return f"{most} or more" if found.is_limit else most
+    if found.is_limit:
+        return f"{single(found.frames.maximum, 'frames')} frames or more"
+    return text.end_text(found.frames, "maximum", "frames") or NOT_MEASURED
 
 
 def _capped_text(found: BackToBack) -> str:
