@@ -10,7 +10,8 @@ import pytest
 from tests.fakes import machine
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
-from vnetperf.analysis.results_from_log import cases_left, conditions_of, derive, warnings_of
+from vnetperf.analysis.results_from_log import cases_left, derive
+from vnetperf.analysis.run_warnings import conditions_of, warnings_of
 from vnetperf.model.machine_load import MachineLoad, ThreadLoad
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.result import RunIdentity, ScenarioFacts
