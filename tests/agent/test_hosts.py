@@ -22,7 +22,13 @@ from vnetperf.deployment import transfers
 from vnetperf.deployment.planner import make_plan
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
 from vnetperf.model.errors import CapabilityError, DutError, HostError, full_text
-from vnetperf.model.machine_load import EnergyUse, MachineLoad, ProcessorLoad, ThreadLoad
+from vnetperf.model.machine_load import (
+    EnergyUse,
+    MachineLoad,
+    OtherThreads,
+    ProcessorLoad,
+    ThreadLoad,
+)
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import ClockOffset, ClockSync, MachineFacts, Program, Testbed
@@ -981,7 +987,10 @@ def test_hosts_on_one_machine_are_none_of_each_others_others() -> None:
         load = ProcessorLoad(
             cpu=1, user=1.0, system=0.0, irq=0.0, softirq=0.0, guest=0.0, steal=0.0, idle=0.0
         )
-        machine = MachineLoad(by_processor=(load,), interrupts_apart=True, boot=boot)
+        # Each agent takes the other host's threads for others, and those of nobody.
+        ran_s = 0.5 if role == "pmd" else 0.4
+        others = (OtherThreads(thread="w", cpu=1, run_s=ran_s),)
+        machine = MachineLoad(by_processor=(load,), interrupts_apart=True, boot=boot, others=others)
         thread = ThreadLoad(
             role=role, thread="w", cpu=1, user=0.5, system=0.0, run_s=0.5, watched_s=1.0
         )
@@ -991,7 +1000,7 @@ def test_hosts_on_one_machine_are_none_of_each_others_others() -> None:
     together = merge_counts(of("tester", "same"), {"west": of("pmd", "same")})
     assert {host: taken.others() for host, taken in together.taken.items()} == {"": 0.0}
     apart = merge_counts(of("tester", "one"), {"west": of("pmd", "other")})
-    assert {host: taken.others() for host, taken in apart.taken.items()} == {"": 0.5, "west": 0.5}
+    assert {host: taken.others() for host, taken in apart.taken.items()} == {"": 0.4, "west": 0.5}
     # An older log does not tell which of the two it was.
     unknown = merge_counts(of("tester", ""), {"west": of("pmd", "")})
     assert {taken.others() for taken in unknown.taken.values()} == {None}

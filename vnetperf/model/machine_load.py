@@ -395,7 +395,7 @@ class MachineLoad(Frozen):
         found = {}
         for load in (one for one in self.by_processor if one.cpu in used):
             there = [one for one in every if one.cpu == load.cpu]
-            if self.others is not None:
+            if self.others is not None and is_whole:
                 others_s: float | None = sum(o.run_s for o in self.others if o.cpu == load.cpu)
             else:
                 others_s = self._others(load, there, watched_s) * watched_s if known else None

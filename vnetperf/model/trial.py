@@ -834,6 +834,9 @@ class TrialResult(Frozen):
         # Of hosts in an older log it is not known whether they share their processors.
         is_whole = bool(machine.boot) or not self.machines
         watched_s = self.collected_at.get(host, self.collected_s)
+        beside = any(o != machine and o.boot == machine.boot for o in self.machines.values())
+        if machine.boot and beside:  # to each agent the threads of the other host are others'
+            machine = machine.model_copy(update={"others": None})
         return machine.taken(threads, watched_s, is_whole=is_whole)
 
     def disturbed_by(self, limit: float) -> tuple[str, ...]:
