@@ -37,6 +37,7 @@ from vnetperf.model.errors import HostError
 from vnetperf.model.machine_load import (
     KERNEL,
     SOFTIRQ_THREAD,
+    UNNAMED,
     EnergyUse,
     MachineLoad,
     OtherThreads,
@@ -318,21 +319,31 @@ def _sample(task: str, name: str, role: str) -> _Sample:
 TESTER = "tester"
 #: Shares of a trial's time that others' threads took and that are not worth a line of the log.
 _NO_LINE = 0.0005
+#: Files that a process keeps for everything else.
+_OTHER_FILES = 256
+#: Inode of the first namespace of process numbers (linux/proc_ns.h), which sees all threads.
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC
 
 
 class _RunTimes:
     """Time that each thread of the machine has run, from files that stay open between trials.
 
     To open the files of all threads takes tens of milliseconds, to read those that are open one.
+    More than there may be files open are not looked for again, nor are threads of a container's
+    own, which has others that it does not see.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._files: dict[int, int] = {}
-        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES
+        self._sees_all = _inode(f"{root}/proc/self/ns/pid") == _FIRST_PID_NAMESPACE
 
     def look(self) -> bool:
-        """Find the threads anew; False where they are more than files may be open."""
+        """Find the threads anew; False where not all of the machine's can be told."""
+        if not self._sees_all:
+            return False
+        self.read()  # a number may have been given to another thread since
         there: set[int] = set()
         try:
             for process in os.scandir(self._root / "proc"):
@@ -344,11 +355,16 @@ class _RunTimes:
         for tid in self._files.keys() - there:
             self._forget(tid)
         if len(there) > self._most:
+            self._sees_all = False
             return False
         for tid in there - self._files.keys():
-            with contextlib.suppress(OSError):
-                name = f"{self._root}/proc/{tid}/task/{tid}/schedstat"
+            name = f"{self._root}/proc/{tid}/task/{tid}/schedstat"
+            try:
                 self._files[tid] = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:  # it has ended
+                continue
+            except OSError:
+                return False
         return bool(self._files)
 
     def read(self) -> dict[int, int]:
@@ -368,6 +384,12 @@ class _RunTimes:
 @cache
 def _run_times(root: Path) -> _RunTimes:
     return _RunTimes(root)
+
+
+def _started(root: Path) -> int | None:
+    """Threads that the machine has started since its boot; None: not known."""
+    _, found, rest = _text(root / "proc/stat").partition("\nprocesses ")
+    return int(rest.split()[0]) if found else None
 
 
 #: A controller is the agent's parent, or with sudo in between the parent of that.
@@ -405,6 +427,7 @@ class _OthersWatch:
     def __init__(self, pollers: tuple[Pollers, ...], root: Path) -> None:
         self._root = root
         self._times = _run_times(root)
+        self._started = _started(root)
         self._known = self._times.look()
         self._processes = {poller.pid for poller in pollers} | _framework(root)
         self._own: set[int] = set()
@@ -421,26 +444,20 @@ class _OthersWatch:
     def end(self) -> None:
         """Take the second sample."""
         self._now = self._times.read() if self._known else {}
+        self._known = self._known and self._started == _started(self._root)
 
-    def ran(self, started: int | None, seconds: float) -> tuple[OtherThreads, ...] | None:
-        """What they ran; None where some of them ended, so that nobody knows what these did.
+    def ran(self, seconds: float) -> tuple[OtherThreads, ...] | None:
+        """What they ran; None where a thread began or ended, so that nobody knows what it did.
 
         Args:
-            started: Threads that the whole machine has started meanwhile; None: not known.
             seconds: Time between the samples.
         """
-        if not self._known or started is None or self._before.keys() - self._now.keys():
+        if not self._known or self._before.keys() - self._now.keys():
             return None
-        fresh = {}
-        if started:
-            self._times.look()
-            fresh = {t: n for t, n in self._times.read().items() if t not in self._before}
-            if len(fresh) < started:
-                return None
         found: dict[tuple[str, int], int] = {}
-        for tid, ran in {**self._now, **fresh}.items():
+        for tid, ran in self._now.items():
             used = ran - self._before.get(tid, 0)
-            if used and tid not in self._own and not self._is_of_own(tid):
+            if used and tid not in self._own:
                 task = f"{self._root}/proc/{tid}"
                 fields = _stat(task)
                 name = _text(f"{task}/comm").rstrip("\n")
@@ -450,16 +467,11 @@ class _OthersWatch:
         for (name, cpu), used in [*found.items()]:
             if used < _NO_LINE * seconds * 1e9:
                 small[cpu] = small.get(cpu, 0) + found.pop((name, cpu))
-        found |= {("others", cpu): used for cpu, used in small.items()}
+        found |= {(UNNAMED, cpu): used for cpu, used in small.items()}
         return tuple(
             OtherThreads(thread=name, cpu=cpu, run_s=round(used / 1e9, 6))
             for (name, cpu), used in sorted(found.items())
         )
-
-    def _is_of_own(self, tid: int) -> bool:
-        """Whether a thread is of a process of the deployment's that has started it meanwhile."""
-        group = _text(f"{self._root}/proc/{tid}/status").partition("\nTgid:")[2].split()
-        return bool(group) and int(group[0]) in self._processes
 
 
 class MachineSampler:
@@ -546,15 +558,12 @@ class MachineSampler:
             by_processor=by_processor,
             interrupts_apart=interrupts_apart(self._root),
             boot=self._text(_BOOT_ID)[:_BOOT_DIGITS],
-            others=self._others.ran(counted_since(before.started, now.started), wall)
-            if self._others is not None
-            else None,
+            others=self._others.ran(wall) if self._others is not None else None,
         )
 
     def _counters(self) -> _MachineCounters:
         found: dict[int, tuple[int, ...]] = {}
         switches: int | None = None
-        started: int | None = None
         # cpuN user nice system idle iowait irq softirq steal ..., proc(5).
         for line in self._text("proc/stat").splitlines():
             name, _, values = line.partition(" ")
@@ -564,8 +573,6 @@ class MachineSampler:
                     found[int(name.removeprefix("cpu"))] = times
             elif name == "ctxt":
                 switches = int(values)
-            elif name == "processes":
-                started = int(values)
         throttled = self._numbers("core_throttle_count", "sys/devices/system/cpu/cpu[0-9]*/thermal")
         quota = [
             int(line.split()[1])
@@ -576,7 +583,6 @@ class MachineSampler:
             times=found,
             backlogs=_backlogs(self._text("proc/net/softnet_stat"), list(found)),
             switches=switches,
-            started=started,
             throttled=sum(throttled) if throttled else None,
             quota_us=sum(quota) if quota else None,
         )
@@ -605,7 +611,6 @@ class _MachineCounters:
     times: dict[int, tuple[int, ...]] = field(default_factory=dict)
     backlogs: dict[int, tuple[int, ...]] = field(default_factory=dict)
     switches: int | None = None
-    started: int | None = None  # Threads since the boot
     throttled: int | None = None
     quota_us: int | None = None
 

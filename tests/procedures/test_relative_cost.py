@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs
+from vnetperf.model.errors import NoResultError
 from vnetperf.model.machine_load import DatapathWork, MachineLoad, ThreadLoad
 from vnetperf.model.outcomes import CpuLoad, RelativeCost
 from vnetperf.model.parameters import CpuLoadTest
@@ -237,3 +238,10 @@ def test_earlier_logs_asked_for_shares_alone() -> None:
 def test_a_test_without_loads_is_refused() -> None:
     with pytest.raises(ValueError, match="neither shares nor loads_fps"):
         CpuLoadTest(shares=(), loads_fps=())
+
+
+def test_no_load_that_can_be_offered_is_no_result() -> None:
+    """Of large frames a slow medium carries none of the loads."""
+    given_ = inputs(CpuLoadTest(shares=(), loads_fps=(50e3, 100e3)), ceiling_fps=13.8e3)
+    with pytest.raises(NoResultError, match=r"cpu_load\.loads_fps"):
+        next(cpu_load(given_))

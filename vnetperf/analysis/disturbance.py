@@ -40,7 +40,7 @@ def disturbance_of(trials: Sequence[TrialRecord], limit: float) -> str:
             above = [one for one in each if (one.others(least) or 0.0) > limit] or each
             taken = sum(above, TakenTime())
             took = significant(taken.others(least) or 0.0, 2)
-            who = f", most of it {taken.most}" if taken.most else ""
+            who = f", {taken.most}" if taken.most else ""
             found.append(
                 f"{where}others took {took} processors on those of the pollers in "
                 f"{percent(len(above) / len(each), 2)} of its trials{who}"

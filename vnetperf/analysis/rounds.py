@@ -99,12 +99,12 @@ def published(goals: Goals, searches: Sequence[LoggedSearch] = ()) -> GoalResult
         return goal.model_copy(update={"repeatable": False, "reason": reason})
     order = sorted(goals, key=lambda number: goals[number].lower_bound_fps or 0.0)
     is_least = not goals[order[0]].exceed_ratio or any(one.qualifier for one in goals.values())
-    goal = goals[order[0 if is_least else (len(order) - 1) // 2]]
+    shown = order[0 if is_least else (len(order) - 1) // 2]
+    goal = goals[shown]
     repeatable = is_repeatable([*goals.values()])
     irregular = {n: one for n, one in goals.items() if not one.regular and not one.qualifier}
     limited = {n: one for n, one in goals.items() if one.qualifier and one.reason}
-    doubtful = irregular | limited
-    reasons = [_of_rounds(doubtful, len(goals), order[0])] if doubtful else []
+    reasons = [_of_rounds(some, len(goals), shown) for some in (irregular, limited) if some]
     if not repeatable and not irregular:
         reasons.append(_apart_text(goals))
     if not repeatable:

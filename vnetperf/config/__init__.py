@@ -258,7 +258,10 @@ def _read(
     if known is None:
         bed = read_testbed(testbed, where("testbed"))
         if not settings.preset:
-            settings = settings.model_copy(update={"preset": default_preset(bed)})
+            several = len(settings.testbeds) > 1
+            settings = settings.model_copy(
+                update={"preset": "quick" if several else default_preset(bed)}
+            )
         path = find_file("presets", settings.preset, where("preset"))
         preset = load_model(Preset, path)
         check_goals(preset, str(path))

@@ -98,6 +98,7 @@ def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
             where=where,
             accepted="a preset without one",
         )
+    base.pop("name", None)
     return _laid_over(base, content)
 
 

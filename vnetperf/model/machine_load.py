@@ -200,8 +200,8 @@ DISTURBING_SHARE = 0.05
 #: Times of processors come in ticks of this length (USER_HZ), seconds; and fewest ticks by which a
 #: hypervisor is judged: one tick of a short trial is a large share of it.
 TICK_S, FEWEST_TICKS = 0.01, 100
-#: So many of the others are named.
-NAMED = 3
+#: So many of the others are named, and what those are called together that ran next to nothing.
+NAMED, UNNAMED = 3, "others"
 
 
 class OtherThreads(Frozen):
@@ -252,10 +252,15 @@ class TakenTime:
 
     @property
     def most(self) -> str:
-        """Names of the threads that took most of it, the first first; "" where none is known."""
-        every = sum(self.by_thread.values())
-        order = sorted(self.by_thread, key=lambda name: -self.by_thread[name])
-        return ", ".join(name for name in order[:NAMED] if self.by_thread[name] > every / 10)
+        """Which threads took it, as far as that is known: "most of it chrome"; "" for none."""
+        every = sum(one.others_s or 0.0 for one in self.processors.values())
+        named = {name: ran for name, ran in self.by_thread.items() if name != UNNAMED}
+        order = sorted(named, key=lambda name: -named[name])[:NAMED]
+        found = [name for name in order if named[name] > every / 10]
+        if not found:
+            return ""
+        most = sum(named[name] for name in found) > every / 2
+        return f"{'most of it' if most else 'among them'} {', '.join(found)}"
 
     @property
     def watched_s(self) -> float:
@@ -292,7 +297,7 @@ class TakenTime:
         """What was taken beyond a limit, in words; empty: nothing, or not known."""
         found = []
         if self.exceeds(limit):
-            who = f", most of it {self.most}" if self.most else ""
+            who = f", {self.most}" if self.most else ""
             found.append(
                 f"others took {self.others(limit / 2):.2g} processors on those of the pollers{who}"
             )
@@ -325,7 +330,7 @@ class MachineLoad(Frozen):
             threads they come upon (CONFIG_IRQ_TIME_ACCOUNTING); None: not known.
         boot: Start of the kernel's boot id, by which hosts that are one machine are told; "": not
             recorded.
-        others: What others' threads ran; None: not recorded, or some of them ended meanwhile, so
+        others: What others' threads ran; None: not recorded, or some began or ended meanwhile, so
             that their time is known by what is left of the processors' alone.
     """
 

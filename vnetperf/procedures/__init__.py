@@ -59,6 +59,8 @@ def _estimate_back_to_back(preset: Preset, rate_fps: float) -> DurationEstimate:
     steps = max(1, int(test.max_burst_s * rate_fps / test.step_frames))
     trials = test.searches * ceil(log2(steps + 1)) * (1 + test.repeats_after_loss)
     # Most bursts are far shorter than the longest one, with which no search begins.
+    if test.max_s is not None:
+        trials = min(trials, int(test.max_s / (test.max_burst_s / 2 + test.idle_s)))
     return DurationEstimate(trials, trials * test.max_burst_s / 2, test.idle_s)
 
 

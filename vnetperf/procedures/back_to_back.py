@@ -42,6 +42,8 @@ SLOWEST = 1.05
 _QUICK_SHARE = 0.25
 #: Times that such a burst is sent, at most: one of four is quick. Of an older log, 5.
 ATTEMPTS, _OLDER_ATTEMPTS = 10, 5
+#: Rules by which bursts that are no faster than the DUT forwards end the test.
+_FASTER_SINCE = 3
 #: Searches without a value that end the test where none before them had one.
 _HOPELESS = 3
 #: Bursts that tell what is forwarded meanwhile take so many times as long as the shortest one that
@@ -66,6 +68,7 @@ class _Burst(Enum):
     LOST = "lost frames"
     UNCOUNTED = "left too slowly, or was disturbed by the tester"
     LONGEST = "would be longer than any"
+    CUT = "was not tried: the time was over"
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,7 @@ class _Bursts:
 
     def decide(self, search: _Search) -> bool:
         """Whether a search has a value: both bursts at it count."""
-        if search.limit is _Burst.UNCOUNTED:
+        if search.limit in (_Burst.UNCOUNTED, _Burst.CUT):
             return False
         return search.decisive is None or not self.is_slow(search.decisive)
 
@@ -233,7 +236,8 @@ def back_to_back(inputs: ProcedureInputs[BackToBackTest]) -> Procedure[BackToBac
             break
     if not found:
         raise _never_sent(inputs, bursts)
-    return _outcome(inputs, found, len(searches), steps * test.step_frames, bursts)
+    ended = sum(one.limit is not _Burst.CUT for one in searches)
+    return _outcome(inputs, found, ended, steps * test.step_frames, bursts)
 
 
 def _largest_rate(inputs: ProcedureInputs[BackToBackTest]) -> float:
@@ -248,7 +252,7 @@ def _require_faster(
 ) -> None:
     """Refuse bursts that came through since the tester sends them as slowly as the DUT forwards."""
     known, gap_s = inputs.known, bursts.usual_gap_s
-    if gap_s is None or search.passed < NEAR_LONGEST * longest or bursts.limit_s is not None:
+    if gap_s is None or search.passed < NEAR_LONGEST * longest or inputs.rules < _FASTER_SINCE:
         return
     rate, most = bursts.per_interface / gap_s, max(known.upper_fps or 0.0, known.load_fps)
     if rate <= SLOWEST * most:
@@ -262,11 +266,13 @@ def _require_faster(
 
 def _never_sent(inputs: ProcedureInputs[BackToBackTest], bursts: _Bursts) -> NoResultError:
     whys = []
+    cure = "give the tester a core of its own, or set back_to_back.max_burst_s lower"
     if bursts.are_over(inputs.parameters):
         whys.append(
             f"none of the searches had come to its end after {inputs.parameters.max_s:g} s "
             "(back_to_back.max_s)"
         )
+        cure = f"{cure}, or back_to_back.max_s higher"
     if slow := [burst.gap_s for burst in bursts.slow if burst.gap_s is not None]:
         limit_s = bursts.limit_s or SLOWEST * (bursts.usual_gap_s or 0.0)
         whys.append(
@@ -281,7 +287,7 @@ def _never_sent(inputs: ProcedureInputs[BackToBackTest], bursts: _Bursts) -> NoR
     return NoResultError(
         f"too few bursts counted of {len(bursts.sent)}: {'; '.join(whys)}",
         where=f"back-to-back frames of {inputs.frame_size} octets",
-        cure="give the tester a core of its own, or set back_to_back.max_burst_s lower",
+        cure=cure,
     )
 
 
@@ -308,7 +314,7 @@ def _search(test: BackToBackTest, steps: int, rate: float, bursts: _Bursts) -> P
     bursts.searches += 1
     while above - passed > 1:
         if bursts.are_over(test):
-            limit = _Burst.UNCOUNTED
+            limit = _Burst.CUT
             break
         middle = (passed + above) // 2
         shown = yield from _shown(test, middle * test.step_frames, rate, bursts)
@@ -444,8 +450,11 @@ def _notes(
             f"no result: bursts within {1 - NEAR_LONGEST:.0%} of the longest one that is tried "
             "came through (RFC 9004); raise max_burst_s"
         )
-    if bursts.are_over(test):
-        notes.append(f"no further search was begun after {test.max_s:g} s (back_to_back.max_s)")
+    if bursts.are_over(test) and len(searches) < test.searches:
+        notes.append(
+            f"the bursts' {test.max_s:g} s (back_to_back.max_s) were over after {len(searches)} of "
+            f"{test.searches} searches"
+        )
     if left_out := attempts - len(searches):
         notes.append(
             f"{left_out} of {attempts} searches are not in it: the longest burst that came "

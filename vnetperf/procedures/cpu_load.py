@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import fsum, isclose, sqrt
 from statistics import fmean
 
+from vnetperf.model.errors import NoResultError
 from vnetperf.model.machine_load import (
     KERNEL,
     SOFTIRQ_THREAD,
@@ -242,6 +243,13 @@ def cpu_load(inputs: ProcedureInputs[CpuLoadTest]) -> Procedure[CpuLoad]:
     what was forwarded.
     """
     test, loads = inputs.parameters, _loads(inputs)
+    if not loads:
+        raise NoResultError(
+            f"none of the loads can be offered: at most {inputs.ceiling_fps:.0f} frames/s per "
+            "interface",
+            where=f"processors against load, {inputs.frame_size} octets",
+            cure="set cpu_load.loads_fps in the preset lower",
+        )
     trials: dict[float, list[TrialOutcome]] = {load: [] for load in loads}
     for _ in range(test.repeats):
         for load in loads:

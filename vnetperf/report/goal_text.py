@@ -78,10 +78,10 @@ def in_words(low: float, high: float) -> str:
 
 
 def rate_words(goal: GoalResult) -> str:
-    """The headline number as one says it, without its unit: "at least 14.9 million"."""
+    """The headline number as one says it, without a unit: "at least 14.9 million"; "" for none."""
     value, least, most = headline_fps(goal), goal.least_fps, goal.most_fps
     if value is None:
-        return "no rate that meets the goal, in"
+        return ""
     if goal.repeatable is False and goal.rounds:
         low = least or 0.0
         return in_words(low, most) if most is not None else f"at least {in_words(low, low)}"

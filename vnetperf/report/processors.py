@@ -268,6 +268,8 @@ def headline(result: Result, found: CpuLoad) -> tuple[str, str]:
     """The answer in few words, and what it was found with."""
     at = _shown_load(found)
     if at is not None and VSWITCH in at.relative:
+        if at.relative[VSWITCH].value is None:
+            return at.relative[VSWITCH].why, _load_text(at, result)
         return f"{relative_text(at.relative[VSWITCH])} of the tester's work", _load_text(at, result)
     last = found.at[-1]
     machine = last.roles.get(MACHINE)

@@ -177,8 +177,8 @@ def _rates_text(group: Group) -> str:
     first, *others = [
         (_over_words(r, goal.name) or goal_text.rate_words(goal), r.size_text) for r, goal in ends
     ]
-    texts = [f"{first[0]} frames a second at {first[1]}"]
-    texts += [f"{words} at {size}" for words, size in others]
+    texts = [f"{first[0] or 'no'} frames a second at {first[1]}"]
+    texts += [f"{words or 'none'} at {size}" for words, size in others]
     between = f" ({len(held)} frame sizes)" if len(held) >= _FEW_SIZES else ""
     return " and ".join(texts) + between
 

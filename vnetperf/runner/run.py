@@ -479,7 +479,9 @@ class Run:
             )
             began = time.monotonic()
             self._deployed = None  # the generator cannot be in a loop and in a deployment
-            found = self.store.add(key, self.client.calibrate(plan, missing, brief=brief))
+            found = self.client.calibrate(plan, missing, brief=brief)
+            if not (brief and self.configuration.preset.benchmark):  # one value of no weight
+                found = self.store.add(key, found)
             held = found if held is None else held.joined(found)
             self.spend("calibrate", time.monotonic() - began)
         assert held is not None  # noqa: S101 - for the type checker: missing was not empty

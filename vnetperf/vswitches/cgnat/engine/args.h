@@ -33,7 +33,6 @@ struct options {
 	bool log_ipfix;	   /* in messages of IPFIX; else lines of text */
 };
 
-void args_defaults(struct options *o);
 /* argv[0] is skipped; what is not there has its default. *help: they were asked for, and printed.
  */
 bool args_parse(struct options *o, int argc, char *const argv[], bool *help, struct problem *why);
