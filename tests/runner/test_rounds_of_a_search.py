@@ -16,6 +16,7 @@ from vnetperf.model.preset import Preset
 from vnetperf.model.result import Result
 from vnetperf.model.trial import TrialResult
 from vnetperf.report.goal_text import qualified_rate
+from vnetperf.report.page import html_report
 from vnetperf.results.log import read_log
 from vnetperf.results.metrics import compared_metrics_of
 from vnetperf.results.records import (
@@ -88,6 +89,9 @@ def test_rounds_apart_are_a_range_and_the_median_stands_for_it(tmp_path: Path) -
     bench.run.progress = Turning(bench.agent, 350e3, 500e3, 600e3, 400e3)
     (goal,) = bench.throughput().goals
     assert (goal.repeatable, goal.mark, len(goal.rounds)) == (False, "not repeatable", 5)
+    bench.run.close()
+    page = html_report(bench.derived())
+    assert page[page.index('id="overview"') :].partition("</table>")[0].count("not repeatable") == 1
     lowers = sorted(one.lower_bound_fps or 0.0 for one in goal.rounds)
     assert goal.lower_bound_fps == lowers[2] == pytest.approx(1e6, rel=0.03)
     assert (goal.least_fps, goal.most_fps) == (
