@@ -153,7 +153,7 @@ def masked_rules(deployment: LiveDeployment, masks: int) -> None:
     The first table numbers the flow, by its source address; the second looks at some bits of its
     port, others for each mask: OVS looks at no bits of rules whose number is another.
     """
-    scenario, ovs = deployment.plan.scenario, deployment.vswitch.ovs  # type: ignore[attr-defined]
+    scenario, ovs = deployment.plan.scenario, deployment.vswitch.ovs  # type: ignore[attr-defined] # OVS alone
     ovs.configure({"emc-insert-inv-prob": "0", "smc-enable": "false"})
     ports = {stream.udp_dst for stream in scenario.streams}
     (bridge,) = bridges(scenario)

@@ -349,7 +349,7 @@ class _RunTimes:
             for process in os.scandir(self._root / "proc"):
                 if process.name.isdecimal():
                     with contextlib.suppress(OSError):
-                        there.update(map(int, os.listdir(f"{process.path}/task")))  # noqa: PTH208
+                        there.update(map(int, os.listdir(f"{process.path}/task")))  # noqa: PTH208 - as often as there are processes
         except OSError:
             return False
         for tid in self._files.keys() - there:
