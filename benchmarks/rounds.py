@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vnetperf import config
+from vnetperf.analysis.goals import wavering_load
 from vnetperf.analysis.rounds import over_rounds, starts_of, wants_round
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.model.preset import Preset
@@ -88,6 +89,7 @@ class DutInTime:
     next_s: float = 0.0
     place: float = 0.0
     phase_s: float = 0.0
+    outcomes: list[TrialOutcome] = field(default_factory=list)
     _steps: list[float] = field(default_factory=list)
     _noise: float = 1.0
     _overloaded_s: float = -math.inf
@@ -138,12 +140,14 @@ class DutInTime:
             received=received,
             tx_seconds=request.duration_s,
         )
-        return TrialOutcome(
+        outcome = TrialOutcome(
             request=request,
             loss_ratio=1 - received / intended,
             number=self.trials,
             result=TrialResult(directions=(counts,)),
         )
+        self.outcomes.append(outcome)
+        return outcome
 
     def truth_fps(self, exceed_ratio: float, loss_ratio: float) -> float:
         """The load that so many of the trials of a second from now on would carry."""
@@ -176,6 +180,7 @@ class Published:
 
 def _searched(goal: SearchGoal, limits: SearchLimits, dut: DutInTime) -> SearchOutcome:
     search = make_search("mlr", [goal], limits)
+    dut.outcomes.clear()
     try:
         request = next(search)
         while True:
@@ -185,7 +190,7 @@ def _searched(goal: SearchGoal, limits: SearchLimits, dut: DutInTime) -> SearchO
         return outcome
 
 
-def _result(outcome: SearchOutcome, number: int) -> Result:
+def _result(outcome: SearchOutcome, number: int, wavers_at_fps: float | None) -> Result:
     (one,) = outcome.results
     lower, upper = one.relevant_lower_bound, one.relevant_upper_bound
     loads = {
@@ -203,6 +208,7 @@ def _result(outcome: SearchOutcome, number: int) -> Result:
         regular=one.regular,
         qualifier="at least" if one.at_least else "at most" if one.at_most else "",
         reason=one.reason,
+        wavers_at_fps=wavers_at_fps,
     )
     return Result(scenario="dut", test="throughput", frame_size=64, search=number, goals=(goal,))
 
@@ -216,7 +222,7 @@ def in_rounds(preset: Preset, dut: DutInTime) -> Published:
         limits = replace(preset.limits(MOST_FPS, starts_of(found, 1.0)), warm_up_s=0.0)
         outcome = _searched(goal, limits, dut)
         seconds += outcome.trial_seconds
-        found.append(_result(outcome, len(found) + 1))
+        found.append(_result(outcome, len(found) + 1, wavering_load(dut.outcomes, goal)))
     (held,) = over_rounds(dict(enumerate(found, 1)))
     return Published(
         fps=held.lower_bound_fps or 0.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -10,11 +11,13 @@ import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PRESET, Bench, Fading, configuration
+from tests.search.support import measured
+from vnetperf.analysis.goals import wavering_load
 from vnetperf.analysis.logged_tests import searches_of
 from vnetperf.model.errors import DutError
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Result
-from vnetperf.model.trial import TrialResult
+from vnetperf.model.trial import TrialRequest, TrialResult
 from vnetperf.report.goal_text import qualified_rate
 from vnetperf.report.page import html_report
 from vnetperf.results.log import read_log
@@ -82,6 +85,44 @@ def test_three_rounds_that_agree_are_enough(tmp_path: Path) -> None:
     again = Bench(tmp_path, settings=configuration(preset()))
     assert again.throughput() == found
     assert again.agent.trials == []
+
+
+class Faltering(SimulatedDut):
+    """Loses a fifth of a load the second time that it is offered."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.seen: Counter[float] = Counter()
+
+    def count(self, request: TrialRequest) -> TrialResult:
+        result = super().count(request)
+        self.seen[request.load_fps] += 1
+        if self.seen[request.load_fps] != 2:
+            return result
+        (counts,) = result.directions
+        received = round(0.8 * counts.sent)
+        return result.model_copy(
+            update={"directions": (counts.model_copy(update={"received": received}),)}
+        )
+
+
+def test_three_rounds_that_agree_are_not_enough_where_one_wavered(tmp_path: Path) -> None:
+    """Three searches may have seen the same of two states."""
+    agent = FakeAgent(duts=(Faltering(700e3), Faltering(700e3)))
+    goals = (replace(MAJORITY, duration_sum_s=4.0),)
+    bench = Bench(tmp_path, agent, configuration(preset(goals=goals)))
+    (goal,) = bench.throughput().goals
+    assert len(goal.rounds) == 5
+    assert goal.wavers_at_fps is not None
+    assert goal.wavers_at_fps <= 2 * 700e3
+    bench.run.close()
+    assert [one.goals[0] for one in bench.derived().results] == [goal]
+
+
+def test_a_close_miss_is_no_other_state() -> None:
+    near = [measured(500e3, 1.0), measured(500e3, 1.0, loss_ratio=0.04), measured(600e3, 1.0, 0.4)]
+    assert wavering_load(near, MAJORITY) is None
+    assert wavering_load([*near, measured(500e3, 1.0, 0.06)], MAJORITY) == 500e3
 
 
 def test_rounds_apart_are_a_range_and_the_median_stands_for_it(tmp_path: Path) -> None:

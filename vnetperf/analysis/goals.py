@@ -55,6 +55,8 @@ from vnetperf.search.classification import (
 from vnetperf.search.tst009 import ALGORITHM as TST009
 
 #: Why a search whose log has no end was stopped.
+#: A trial that lost so much more than a goal allows is no close miss.
+FAR_APART = 0.05
 _INTERRUPTED = "the run was interrupted"
 
 
@@ -271,6 +273,21 @@ def loss_at(trials: Sequence[TrialRecord]) -> float | None:
     return sum(max(0, result.lost(d)) for result, d in counted) / offered if offered else None
 
 
+def wavering_load(trials: Iterable[TrialOutcome], goal: SearchGoal) -> float | None:
+    """The largest load that trials of one search carried and lost far of; None for none.
+
+    What does both at a load is in one of two states, and a search that ended has seen one of them
+    more often than the other.
+
+    Returns:
+        Frames/s per interface.
+    """
+    loads = [(one.load_fps, one.loss) for one in trials]
+    carried = {load for load, loss in loads if loss.is_low(goal.loss_ratio)}
+    lost = {load for load, loss in loads if loss.is_high(goal.loss_ratio + FAR_APART)}
+    return max((a for a in carried if any(same_load(a, b) for b in lost)), default=None)
+
+
 def loss_free_load(trials: Sequence[TrialRecord], duration_sum_s: float) -> float | None:
     """The largest load with enough time of trials and no frame lost, there or at any lower load.
 
@@ -386,6 +403,7 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         search=begin.search,
         loss_at_lower_bound=loss_at(there),
         loss_free_fps=_times(loss_free_load(logged.trials, goal.duration_sum_s), n),
+        wavers_at_fps=_times(wavering_load(_classifying(logged), goal), n),
         trials_at_lower_bound=tuple(t.number for t in there),
         at_lower_bound=at_lower,
         at_upper_bound=at_upper,
@@ -395,6 +413,10 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         datapath=datapath_usage(there),
         uncollected=uncollected_of(there),
     )
+
+
+def _classifying(logged: LoggedTest) -> list[TrialOutcome]:
+    return [outcome_of(t) for t in logged.trials if is_valid(t) and t.spec.phase != "warm-up"]
 
 
 def on_medium(goals: Iterable[GoalResult], media_max_fps: float | None) -> tuple[GoalResult, ...]:

@@ -107,10 +107,12 @@ def published(goals: Goals, searches: Sequence[LoggedSearch] = ()) -> GoalResult
     reasons = [_of_rounds(some, len(goals), shown) for some in (irregular, limited) if some]
     if not repeatable and not irregular:
         reasons.append(_apart_text(goals))
+    wavers = [one.wavers_at_fps for one in goals.values() if one.wavers_at_fps is not None]
     if not repeatable:
         reasons.append(moved_text({one.begin.round: one.trials for one in searches}))
     return goal.model_copy(
         update={
+            "wavers_at_fps": max(wavers, default=None),
             "regular": all(one.regular for one in goals.values()),
             "reason": "; ".join(filter(None, reasons)),
             "repeatable": repeatable,
@@ -172,8 +174,10 @@ def _apart_text(goals: Goals) -> str:
 def wants_round(results: Sequence[Result], preset: Preset) -> bool:
     """Whether there is a further round after those that found some results.
 
-    There is none after one that has no lower bound: at which load would it begin? Nor are there
-    more than planned where each ended at a limit of load: what varies then is not the DUT.
+    There are more than planned where these do not agree, or where one wavered: rounds that agree
+    may all have seen the one of two states. There is none after one that has no lower bound: at
+    which load would it begin? Nor are there more than planned where each ended at a limit of load:
+    what varies then is not the DUT.
     """
     if any(goal.lower_bound_fps is None for r in results for goal in r.goals):
         return False
@@ -184,7 +188,7 @@ def wants_round(results: Sequence[Result], preset: Preset) -> bool:
     if all(goal.qualifier for r in results for goal in r.goals):
         return False
     goals = over_rounds(dict(enumerate(results, 1)))
-    return any(goal.repeatable is False for goal in goals)
+    return any(goal.repeatable is False or goal.wavers_at_fps is not None for goal in goals)
 
 
 def starts_of(results: Sequence[Result], in_sum: float) -> tuple[float, ...]:

@@ -252,6 +252,8 @@ class GoalResult(Frozen):
             0..1; None: there is none, or not recorded.
         loss_free_fps: The largest load, aggregate frames/s, at which trials of the goal's whole
             duration sum lost no frame, nor did any at a lower load; None: there is none.
+        wavers_at_fps: The largest load, aggregate frames/s, that some trials of a search carried
+            and of which others lost 5 % more than the goal allows; None: there is none.
         trials_at_lower_bound: Numbers of the trials at that load, as in trials.jsonl.
         at_lower_bound: How many trials classified the load of the lower bound, and how many were
             discarded there; None: no such bound, or not recorded.
@@ -292,6 +294,7 @@ class GoalResult(Frozen):
     trial: int = 0
     loss_at_lower_bound: float | None = None
     loss_free_fps: float | None = None
+    wavers_at_fps: float | None = None
     trials_at_lower_bound: tuple[int, ...] = ()
     at_lower_bound: BoundTrials | None = None
     at_upper_bound: BoundTrials | None = None

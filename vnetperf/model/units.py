@@ -134,4 +134,8 @@ _TEXTS: dict[Unit, Callable[[float], str]] = {
 
 def value_text(value: float, unit: Unit) -> str:
     """A number in the unit that fits it."""
-    return _TEXTS[unit](value) if unit in _TEXTS else f"{value:.10g} {unit}"
+    if unit in _TEXTS:
+        return _TEXTS[unit](value)
+    whole = math.isfinite(value) and value == round(value)
+    number = f"{value:.0f}" if whole else _trimmed(significant(value), "")
+    return f"{number} {unit}".rstrip()
