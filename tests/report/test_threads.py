@@ -31,6 +31,27 @@ def test_both_reports_have_them(results):
         assert "events: not measured: nobody counts them" in report
 
 
+def test_goals_of_one_bound_share_a_row(results):
+    """What the trials of one load tell, they tell of each goal."""
+
+    def told(*trials: int) -> list[str]:
+        goals = [
+            replaced.model_copy(update={"trial": trial, "search": 1, "threads": first.threads})
+            for replaced, trial in zip(measured.goals, trials, strict=True)
+        ]
+        changed = results.model_copy(
+            update={"results": (measured.model_copy(update={"goals": tuple(goals)}),)}
+        )
+        rows = markdown_report(changed).split(f"### {TITLE}")[1].split("\n\n")[1].splitlines()[2:]
+        return list(dict.fromkeys(row.split(" | ")[1] for row in rows))
+
+    measured = next(r for r in results.results if len(r.goals) == 2)
+    first = measured.goals[0]
+    names = [goal.name for goal in measured.goals]
+    assert told(7, 7) == [", ".join(names)]
+    assert told(7, 8) == told(0, 0) == names
+
+
 def test_what_was_not_counted_is_listed_once_for_each_search(results):
     found = [u for u in missing_values(results) if u.where.endswith(".events")]
     assert {u.what for u in found} == {"not measured: nobody counts them"}

@@ -605,6 +605,21 @@ def loss_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Tab
 _ThreadRow: TypeAlias = tuple[Result, GoalResult, ThreadUse]
 
 
+def _by_bound(result: Result) -> list[GoalResult]:
+    """The goals of a result, those with one lower bound joined: its trials tell the same of each.
+
+    A goal without a trial that stands for its bound has nothing to join by.
+    """
+    held: dict[tuple[int, int, int], list[GoalResult]] = {}
+    for place, goal in enumerate(result.goals):
+        key = (goal.search, goal.trial, 0) if goal.trial else (0, 0, place)
+        held.setdefault(key, []).append(goal)
+    return [
+        goals[0].model_copy(update={"name": ", ".join(goal.name for goal in goals)})
+        for goals in held.values()
+    ]
+
+
 def _switches(of: _ThreadRow) -> str:
     """Context switches of both kinds."""
     voluntary = of[2].voluntary_switches_per_s
@@ -645,7 +660,7 @@ _EVENTS_NOTE = "Events: a second, and for each frame that passed in brackets."
 
 def thread_table(group: Group) -> Table:
     """A row for each thread of each goal that has a lower bound; notes of what is missing."""
-    rows = [(r, goal, use) for r in group.measured for goal in r.goals for use in goal.threads]
+    rows = [(r, goal, use) for r in group.measured for goal in _by_bound(r) for use in goal.threads]
     events = dict.fromkeys(name for *_, use in rows for name in use.events_per_s)
     uncollected = (goal.uncollected for result in group.measured for goal in result.goals)
     missing = dict.fromkeys(f"{name}: {why}" for each in uncollected for name, why in each.items())
@@ -655,7 +670,7 @@ def thread_table(group: Group) -> Table:
     turns = [
         f"{r.size_text}, {goal.name}: {turns_text(goal.turns)}."
         for r in group.measured
-        for goal in r.goals
+        for goal in _by_bound(r)
         if goal.turns is not None
     ]
     notes = [_THREADS_NOTE, *turns, *([_EVENTS_NOTE] if events else []), *missing]
@@ -827,7 +842,9 @@ _DATAPATH_NOTE = (
 
 def datapath_table(group: Group) -> Table:
     """A row for each thread that the vSwitch keeps counters of, at each goal's lower bound."""
-    rows = [(r, goal, use) for r in group.measured for goal in r.goals for use in goal.datapath]
+    rows = [
+        (r, goal, use) for r in group.measured for goal in _by_bound(r) for use in goal.datapath
+    ]
     return Table.of(
         "The vSwitch's own counters at the lower bounds", _DATAPATH, rows, [_DATAPATH_NOTE]
     )
@@ -892,7 +909,7 @@ def node_table(group: Group) -> Table:
     rows = [
         (r, goal, use, node)
         for r in group.measured
-        for goal in r.goals
+        for goal in _by_bound(r)
         for use in goal.datapath
         for node in use.nodes
     ]
