@@ -174,27 +174,50 @@ def test_every_cut_of_a_real_journal_can_be_read(roots: HostRoots, tmp_path: Pat
     journal.undo()
 
 
-def test_damage_in_the_middle_is_told_and_the_rest_undone(roots: HostRoots, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_damaged_line_is_told_and_the_rest_undone(
+    roots: HostRoots, tmp_path: Path, number: int
+) -> None:
     paths = [tmp_path / name for name in "abc"]
     journal = Journal.create(roots, "r1")
     for path in paths:
         path.write_text("1\n")
         kernel.write_value(journal, path, "2")
     lines = journal.path.read_bytes().splitlines(keepends=True)
-    lines[2] = (
-        lines[2]
-        .replace(b'"previous":"1"', b'"previous":"7"')
-        .replace(b'"previous": "1"', b'"previous": "7"')
-    )
+    damaged = lines[number].replace(b'"what"', b'"whet"')
+    assert damaged != lines[number]
+    lines[number] = damaged
     journal.path.write_bytes(b"".join(lines))
     report = journal.undo()
     assert not report.complete
-    assert "line 3" in report.damaged[0]
-    assert [path.read_text() for path in paths] == ["1\n", "2\n", "1\n"]
+    assert f"line {number + 1}" in report.damaged[0]
+    expected = ["1\n", "1\n", "1\n"]
+    expected[number - 1] = "2\n"
+    assert [path.read_text() for path in paths] == expected
     assert journal.path.with_suffix(".damaged").exists()
     later = restore(roots)
     assert later.damaged == ("r1.damaged",)
     assert later.complete
+
+
+@pytest.mark.parametrize("instead", [b"\x0b", b"\x00", b"\r", b" "], ids=repr)
+def test_a_change_is_undone_whatever_became_of_the_end_of_its_line(
+    roots: HostRoots, tmp_path: Path, instead: bytes
+) -> None:
+    written = written_journal(roots, HEADER, change(tmp_path / "left"))
+    (tmp_path / "left").mkdir()
+    written.write_bytes(written.read_bytes()[:-1] + instead)
+    report = restore(roots)
+    left = (tmp_path / "left").is_dir()
+    assert left is not report.complete
+
+
+def test_a_journal_cut_within_its_header_is_not_taken_for_an_empty_one(roots: HostRoots) -> None:
+    written = written_journal(roots, HEADER)
+    for size in (50, 1):
+        written.write_bytes(written.read_bytes()[:size])
+        assert not restore(roots).complete
+        assert written.exists()
 
 
 def test_after_a_reboot_only_files_are_undone(

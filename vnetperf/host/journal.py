@@ -1,13 +1,14 @@
 """The journal: a change is on disk before it is made, and is undone from there.
 
-One checked JSON record a line, written with fsync: an unreadable last line announces a change
-that was never made, an unreadable line before others is damage and reported. Who may undo it is a
+One checked JSON record a line, written with fsync: a last line without its newline announces a
+change that was never made, any other unreadable line is damage and reported. Who may undo it is a
 question of its lock alone: the run holds it for as long as it lives.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import os
@@ -27,7 +28,14 @@ from typing import Any, Self
 from vnetperf import __version__
 from vnetperf.host import locks
 from vnetperf.host.linux import ProcessId, boot_id, caller_uid, check_run_id, machine_id, user_name
-from vnetperf.host.paths import HostRoots, list_files, open_private, remove_if_empty
+from vnetperf.host.paths import (
+    HostRoots,
+    check_state,
+    list_files,
+    open_own,
+    open_private,
+    remove_if_empty,
+)
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
@@ -165,8 +173,8 @@ class JournalContent:
     """Content of a journal file.
 
     Attributes:
-        damage: One sentence for each unreadable line that is not the last.
-        torn_at: Offset in bytes of a last line that was not written to its end, else None.
+        damage: One sentence for each unreadable line that was written to its end.
+        torn_at: Offset in bytes of a last line that was not, so that it has no newline; else None.
         open_line: Whether the last record is whole but lacks its newline.
     """
 
@@ -224,12 +232,11 @@ def parse_journal(data: bytes, name: str) -> JournalContent:
     damage: list[str] = []
     torn_at: int | None = None
     offset = 0
-    for number, line in enumerate(data.splitlines(keepends=True), start=1):
+    for number, line in enumerate(io.BytesIO(data), start=1):
         record = decode_record(line)
-        last = offset + len(line) == len(data)
         if record is not None:
             records.append(record)
-        elif last:
+        elif not line.endswith(b"\n") and decode_record(line[:-1]) is None:
             torn_at = offset
         else:
             damage.append(f"line {number} of {name} is unreadable ({len(line)} bytes)")
@@ -284,7 +291,7 @@ class ForeignJournalError(HostError):
 def check_origin(content: JournalContent, path: Path) -> None:
     """Refuse a journal whose changes are not this machine's, or not known to this version."""
     header = header_of(content)
-    if not content.records and not content.damage:
+    if not content.records and not content.damage and content.torn_at is None:
         return  # nothing was announced
     where = str(path)
     version, writer = header.get("version"), header.get("tool", "an unknown version of vnetperf")
@@ -353,8 +360,8 @@ def _begin_file(path: Path, header: Record) -> int:
 def remove_stale_drafts(roots: HostRoots) -> None:
     """Remove journals whose owners died before they had a name: nothing was changed by then."""
     for draft in list_files(roots.journals, f".*{DRAFT}"):
-        with contextlib.suppress(OSError):
-            fd = os.open(draft, os.O_RDWR | os.O_CLOEXEC)
+        with contextlib.suppress(OSError, HostError):
+            fd = open_own(draft, os.O_RDWR)
             try:
                 if locks.try_lock(fd):
                     draft.unlink(missing_ok=True)
@@ -470,6 +477,7 @@ class Journal:
         cls, roots: HostRoots, run_id: str, *, testbed: str = "", guardian: ProcessId | None = None
     ) -> Journal:
         """Begin the journal of a new run; the caller becomes its owner."""
+        check_state(roots)
         path = roots.journal(check_run_id(run_id))
         owner = ProcessId.me()
         header = {
@@ -507,10 +515,11 @@ class Journal:
         """Take the journal of a dead run, to undo it.
 
         Raises FileNotFoundError when it is gone, since somebody else has undone it;
-        JournalHeldError when it stays locked; HostError when it must not be undone from here.
+        JournalHeldError when it stays locked; HostError when it must not be undone from here, or
+        when others could have written it.
         """
         try:
-            fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            fd = open_own(path, os.O_RDWR | os.O_APPEND)
         except FileNotFoundError:
             raise
         except OSError as error:

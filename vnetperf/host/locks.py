@@ -14,7 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from vnetperf.host.linux import ProcessId, user_name
-from vnetperf.host.paths import HostRoots, list_files, open_private, remove_if_empty
+from vnetperf.host.paths import (
+    HostRoots,
+    check_state,
+    list_files,
+    open_own,
+    open_private,
+    remove_if_empty,
+)
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError, TestbedBusyError
 
@@ -71,6 +78,7 @@ class TestbedLock:
         on_wait: OnWait | None = None,
     ) -> TestbedLock:
         """Take a testbed for a run. What a dead run left is taken silently."""
+        check_state(roots)
         path = roots.lock(testbed)
         begin = time.monotonic()
 
@@ -171,8 +179,8 @@ def read_holder(path: Path) -> LockHolder | None:
 def remove_stale_locks(roots: HostRoots) -> None:
     """Remove lock files that nobody holds."""
     for path in list_files(roots.locks, "*.lock"):
-        with contextlib.suppress(OSError):
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        with contextlib.suppress(OSError, HostError):
+            fd = open_own(path, os.O_RDWR)
             if _try_flock(fd, path):
                 release_testbed_lock(fd, path)
             else:

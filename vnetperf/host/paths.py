@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from vnetperf.host.trust import why_untrusted
 from vnetperf.model.errors import HostError
 
 
@@ -129,25 +131,71 @@ def open_private(path: Path, flags: int) -> int:
     while True:
         make_private(path.parent)
         with contextlib.suppress(FileNotFoundError):  # a run that ended just now removed it
-            return os.open(path, flags | os.O_CLOEXEC, 0o600)
+            return open_own(path, flags)
+
+
+def open_own(path: Path, flags: int) -> int:
+    """Open a regular file that nobody else could have written, by no link; mode 0600 if made."""
+    cure = "look at what is in it, and remove it; nothing of it was used"
+    try:
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # ENXIO: a pipe that nobody reads, a socket
+            raise _untrusted(path, "is no regular file", "regular file", cure) from None
+        raise
+    try:
+        found = os.fstat(fd)
+        if wrong := _why_not_own(found, "regular file", is_kind=stat.S_ISREG(found.st_mode)):
+            raise _untrusted(path, wrong, "regular file", cure)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def check_private(directory: Path) -> None:
     """Make sure that nobody else can put anything into a directory that is there."""
     found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        wrong = "is no directory, or a link to one"
-    elif found.st_uid != os.geteuid():
-        wrong = f"belongs to user {found.st_uid}"
-    elif found.st_mode & 0o022:
-        wrong = f"may be written to by others (mode {found.st_mode & 0o7777:04o})"
-    else:
-        return
-    raise HostError(
+    if wrong := _why_not_own(found, "directory", is_kind=stat.S_ISDIR(found.st_mode)):
+        cure = "look at what is in it, and remove it; it will be made again"
+        raise _untrusted(directory, wrong, "directory", cure)
+
+
+def check_state(roots: HostRoots) -> None:
+    """Make sure that nobody else could have put a journal or a lock where these are kept.
+
+    What is not there is not looked at, but nobody else may be able to make it.
+    """
+    above = roots.state.parent
+    if why := why_untrusted(above, only_root=True, also=(os.geteuid(),), may_miss=True):
+        raise HostError(
+            f"others could put journals of their own in place of this machine's: {why}",
+            where=str(roots.state),
+            accepted=f"directories above it that only user {os.geteuid()} and root may write to",
+            cure=f"give {above} to root, and take the others' right to write away",
+        )
+    for directory in (roots.state, roots.journals, roots.locks):
+        with contextlib.suppress(FileNotFoundError):
+            check_private(directory)
+
+
+def _why_not_own(found: os.stat_result, kind: str, *, is_kind: bool) -> str:
+    """Why others could have written a file or directory; an ACL's rights are in the mode too."""
+    if not is_kind:
+        return f"is no {kind}, or a link to one"
+    if found.st_uid != os.geteuid():
+        return f"belongs to user {found.st_uid}"
+    if found.st_mode & 0o022:
+        return f"may be written to by others (mode {found.st_mode & 0o7777:04o})"
+    return ""
+
+
+def _untrusted(path: Path, wrong: str, kind: str, cure: str) -> HostError:
+    return HostError(
         f"what is there already {wrong}: it cannot be trusted",
-        where=str(directory),
-        accepted=f"a directory of user {os.geteuid()} that only this user may write to",
-        cure="look at what is in it, and remove it; it will be made again",
+        where=str(path),
+        accepted=f"a {kind} of user {os.geteuid()} that only this user may write to",
+        cure=cure,
     )
 
 

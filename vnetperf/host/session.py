@@ -27,7 +27,14 @@ from vnetperf.host.journal import (
 )
 from vnetperf.host.linux import ProcessId, check_run_id
 from vnetperf.host.locks import OnWait, TestbedLock
-from vnetperf.host.paths import HostRoots, check_private, list_files, remove_if_empty
+from vnetperf.host.paths import (
+    HostRoots,
+    check_private,
+    check_state,
+    list_files,
+    open_own,
+    remove_if_empty,
+)
 from vnetperf.host.processes import Processes
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError, TestbedBusyError
@@ -126,7 +133,8 @@ class RestoreReport:
     """What `restore` found and did.
 
     Attributes:
-        unreadable: Journals that could not even be opened, with why.
+        unreadable: Journals that could not even be opened, and directories of them that others
+            could have written to, with why.
         damaged: Journals kept earlier because some lines were unreadable, for a human to read.
         foreign: Journals of other machines that share the directory, left alone.
     """
@@ -190,6 +198,10 @@ def _restore_host(roots: HostRoots, on_run: Callable[[str], None] | None) -> Res
     live: list[LiveRun] = []
     unreadable: list[str] = []
     foreign: list[str] = []
+    try:
+        check_state(roots)
+    except HostError as error:
+        return RestoreReport(unreadable=(str(error),))
     for path in _list_journals(roots):
         try:
             with Journal.open(path) as journal:
@@ -250,8 +262,8 @@ def _remove_orphan_logs(roots: HostRoots) -> None:
     """
     for log in list_files(roots.journals, "*.log"):
         journals = (log.with_suffix(".jsonl"), log.with_suffix(".damaged"))
-        with contextlib.suppress(OSError):  # its guardian has removed it
-            fd = os.open(log, os.O_RDWR | os.O_CLOEXEC)
+        with contextlib.suppress(OSError, HostError):  # its guardian has removed it
+            fd = open_own(log, os.O_RDWR)
             try:
                 empty = os.fstat(fd).st_size == 0 and not any(map(Path.exists, journals))
                 if empty and locks.try_lock(fd):

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import stat
+import struct
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 #: Number of /dev/null (the kernel's Documentation/admin-guide/devices.txt).
 _NULL_DEVICE = os.makedev(1, 3)
+#: POSIX ACLs as the kernel has them (include/uapi/linux/posix_acl_xattr.h, posix_acl.h).
+_ACL, _ACL_VERSION = "system.posix_acl_access", 2
+_ACL_USER, _ACL_GROUP_OWNER, _ACL_GROUP, _ACL_WRITE = 0x02, 0x04, 0x08, 0x02
 
 
 def why_untrusted(
@@ -20,9 +25,9 @@ def why_untrusted(
 
     The user, root and whoever called sudo count as oneself. Links are followed. A directory on the
     way that anybody may write to counts unless it is sticky (/tmp): there, nobody replaces another
-    user's entries. `only_root` refuses what any other user than root owns or a group may write to;
-    `also` are users who are trusted besides; `may_miss` trusts what does not exist as far as nobody
-    else could make it.
+    user's entries. `only_root` refuses what any other user than root owns or a group may write to.
+    Users and groups to whom a POSIX ACL gives the right to write always count. `also` are users who
+    are trusted besides; `may_miss` trusts what does not exist as far as nobody else could make it.
     """
     users = {0, *also} if only_root else {0, os.geteuid(), *_caller_of_sudo(), *also}
     why = functools.partial(why_untrusted, only_root=only_root, also=also, may_miss=may_miss)
@@ -44,22 +49,48 @@ def why_untrusted(
                     return reason
                 continue
             sticky = place != end and found.st_mode & stat.S_ISVTX
-            if not sticky and _has_other_writers(found, only_root=only_root):
-                return f"{place} may be written to by others (mode {found.st_mode & 0o7777:04o})"
+            if not sticky and (who := _other_writers(place, found, users, only_root=only_root)):
+                return f"{place} may be written to by others ({who})"
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
     return ""
 
 
-def _has_other_writers(found: os.stat_result, *, only_root: bool) -> bool:
-    """Whether the mode lets others write: anybody, and with `only_root` a group but root's.
+def _other_writers(
+    place: str | Path, found: os.stat_result, users: Collection[int], *, only_root: bool
+) -> str:
+    """Who else may write: anybody, with `only_root` a group but root's, or whom an ACL names.
 
     What is written to a socket's file or to /dev/null, nobody can read there.
     """
     null = stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL_DEVICE
-    if null or stat.S_ISSOCK(found.st_mode):
-        return False
-    return bool(found.st_mode & (0o022 if only_root and found.st_gid else 0o002))
+    mode = f"mode {found.st_mode & 0o7777:04o}"
+    # The group's bits are the mask of an ACL, where there is one: without w it lets nobody write.
+    if null or stat.S_ISSOCK(found.st_mode) or not found.st_mode & 0o022:
+        return ""
+    who = [mode] if found.st_mode & 0o002 else []
+    for tag, number in _writers_by_acl(place) if not who else ():
+        if tag == _ACL_USER and number not in users:
+            who.append(f"{mode}, an ACL with user {number}")
+        elif tag == _ACL_GROUP and number:
+            who.append(f"{mode}, an ACL with group {number}")
+        elif tag == _ACL_GROUP_OWNER and only_root and found.st_gid:
+            who.append(mode)
+    return next(iter(who), "")
+
+
+def _writers_by_acl(place: str | Path) -> list[tuple[int, int]]:
+    """Tag and number of each entry of a file's ACL that may write; without one, its group."""
+    try:
+        data = os.getxattr(place, _ACL, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in (errno.ENODATA, errno.ENOTSUP):
+            return [(_ACL_GROUP_OWNER, 0)]
+        raise
+    if len(data) % 8 != 4 or struct.unpack_from("<I", data) != (_ACL_VERSION,):
+        raise OSError(errno.EINVAL, "its ACL cannot be read", str(place))
+    entries = struct.iter_unpack("<HHI", data[4:])
+    return [(tag, number) for tag, rights, number in entries if rights & _ACL_WRITE]
 
 
 def why_untrusted_below(*tops: Path) -> str:
@@ -80,10 +111,11 @@ def why_untrusted_below(*tops: Path) -> str:
             for path, found in _entries(directories.pop()):
                 if stat.S_ISLNK(found.st_mode):
                     left.append(Path(path))
-                elif found.st_uid or _has_other_writers(found, only_root=True):
-                    if why := why_untrusted(Path(path), only_root=True, may_miss=True):
-                        return why
-                elif stat.S_ISDIR(found.st_mode):
+                elif (found.st_uid or found.st_mode & 0o022) and (
+                    why := why_untrusted(Path(path), only_root=True, may_miss=True)
+                ):
+                    return why
+                if stat.S_ISDIR(found.st_mode):
                     directories.append(path)
     return ""
 

@@ -1,0 +1,177 @@
+"""What others could have written is not trusted: programs, journals, locks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vnetperf.host.files import create_tree
+from vnetperf.host.journal import Journal
+from vnetperf.host.locks import TestbedLock
+from vnetperf.host.paths import HostRoots, make_private
+from vnetperf.host.session import restore
+from vnetperf.host.trust import why_untrusted, why_untrusted_below
+from vnetperf.model.errors import HostError
+
+# Whom POSIX ACLs let write (Linux, include/uapi/linux/posix_acl_xattr.h).
+
+OWNER, USER, GROUP_OWNER, GROUP, MASK, OTHER = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20
+READ, WRITE = 4, 6
+NOBODY = 65534
+
+
+def give_acl(path: Path, *named: tuple[int, int, int], mask: int = WRITE) -> None:
+    entries = [(OWNER, 6, 0), (GROUP_OWNER, READ, 0), (MASK, mask, 0), (OTHER, 0, 0), *named]
+    packed = b"".join(struct.pack("<HHI", *entry) for entry in sorted(entries))
+    try:
+        os.setxattr(path, "system.posix_acl_access", struct.pack("<I", 2) + packed)
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:
+            pytest.skip("no ACLs on this file system")
+        raise
+
+
+@pytest.mark.parametrize(
+    ("entry", "mask", "is_trusted"),
+    [
+        ((USER, WRITE, NOBODY), WRITE, False),
+        ((GROUP, WRITE, NOBODY), WRITE, False),
+        ((USER, WRITE, NOBODY), READ, True),  # the mask takes it away
+        ((USER, READ, NOBODY), WRITE, True),
+        ((USER, WRITE, 0), WRITE, True),
+    ],
+)
+def test_whom_an_acl_lets_write(
+    tmp_path: Path, entry: tuple[int, int, int], mask: int, is_trusted: bool
+) -> None:
+    file = tmp_path / "file"
+    file.touch(0o640)
+    give_acl(file, entry, mask=mask)
+    assert (why_untrusted(file) == "") is is_trusted
+    if os.geteuid() == 0:
+        assert (why_untrusted(file, only_root=True) == "") is is_trusted
+        assert (why_untrusted_below(tmp_path) == "") is is_trusted
+
+
+# Where journals and locks are, only this user may have written.
+
+
+def link_state(state: Path) -> None:
+    moved = state.with_name("moved")
+    state.rename(moved)
+    state.symlink_to(moved)
+
+
+def open_above(state: Path) -> None:
+    state.parent.chmod(0o777)
+
+
+def give_away(name: str) -> Callable[[Path], None]:
+    def give(state: Path) -> None:
+        if os.geteuid():
+            pytest.skip("only root can give files to another user")
+        os.chown(state / name, NOBODY, -1)
+
+    return give
+
+
+def open_up(name: str, mode: int) -> Callable[[Path], None]:
+    return lambda state: (state / name).chmod(mode)
+
+
+def link_journal(state: Path) -> None:
+    journal = state / "journal/dead.jsonl"
+    journal.rename(state.with_name("elsewhere"))
+    journal.symlink_to(state.with_name("elsewhere"))
+
+
+def pipe_journal(state: Path) -> None:
+    (state / "journal/dead.jsonl").unlink()
+    os.mkfifo(state / "journal/dead.jsonl")
+
+
+ABOVE_JOURNALS = {
+    "the state is another user's": give_away("."),
+    "the state is for anybody": open_up(".", 0o777),
+    "the state is for anybody, sticky": open_up(".", 0o1777),
+    "the state is for a group": open_up(".", 0o770),
+    "the state has an ACL": lambda state: give_acl(state, (USER, 7, NOBODY), mask=7),
+    "the state is a link": link_state,
+    "what is above it is for anybody": open_above,
+    "the journals are another user's": give_away("journal"),
+    "the journals are for a group": open_up("journal", 0o770),
+    "the locks are another user's": give_away("lock"),
+    "the locks are for anybody": open_up("lock", 0o777),
+}
+OF_ONE_JOURNAL = {
+    "the journal is another user's": give_away("journal/dead.jsonl"),
+    "the journal is for anybody": open_up("journal/dead.jsonl", 0o666),
+    "the journal is for a group": open_up("journal/dead.jsonl", 0o660),
+    "the journal has an ACL": lambda s: give_acl(s / "journal/dead.jsonl", (USER, 6, NOBODY)),
+    "the journal is a link": link_journal,
+    "the journal is a pipe": pipe_journal,
+}
+
+
+@pytest.fixture
+def dead_run(tmp_path: Path) -> tuple[HostRoots, Path]:
+    """The state with what a dead run has left: a directory that `restore` removes."""
+    above = tmp_path / "above"
+    above.mkdir()
+    roots = HostRoots(state=above / "state", run=tmp_path / "run")
+    make_private(roots.locks)
+    left = tmp_path / "left"
+    with Journal.create(roots, "dead") as journal:
+        create_tree(journal, left)
+    return roots, left
+
+
+def test_what_a_dead_run_left_is_undone(dead_run: tuple[HostRoots, Path]) -> None:
+    roots, left = dead_run
+    assert restore(roots).complete
+    assert not left.exists()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [*ABOVE_JOURNALS.values(), *OF_ONE_JOURNAL.values()],
+    ids=[*ABOVE_JOURNALS, *OF_ONE_JOURNAL],
+)
+def test_nothing_is_undone_that_others_could_have_written(
+    dead_run: tuple[HostRoots, Path], spoil: Callable[[Path], None]
+) -> None:
+    roots, left = dead_run
+    spoil(roots.state)
+    report = restore(roots)
+    assert left.is_dir()
+    assert not report.restored
+    assert len(report.unreadable) == 1
+    assert not report.complete
+
+
+@pytest.mark.parametrize("spoil", ABOVE_JOURNALS.values(), ids=ABOVE_JOURNALS)
+def test_no_run_begins_where_others_could_write_its_journal(
+    dead_run: tuple[HostRoots, Path], spoil: Callable[[Path], None]
+) -> None:
+    roots, left = dead_run
+    spoil(roots.state)
+    with pytest.raises(HostError):
+        Journal.create(roots, "new")
+    with pytest.raises(HostError):
+        TestbedLock.acquire(roots, "testbed", "new")
+    assert left.is_dir()
+
+
+def test_a_lock_that_is_a_link_is_not_taken(tmp_path: Path, roots: HostRoots) -> None:
+    make_private(roots.locks)
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    roots.lock("testbed").symlink_to(precious)
+    with pytest.raises(HostError, match="no regular file"):
+        TestbedLock.acquire(roots, "testbed", "new")
+    assert precious.read_text() == "mine"
