@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from vnetperf import config, registry
+from vnetperf.config.settings import read_testbed
 from vnetperf.model.errors import ConfigError
+from vnetperf.model.options import GuestOptions, MobileCore
 from vnetperf.model.preset import Preset
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
@@ -259,27 +261,97 @@ ODD_TOML = [
 
 
 def keys_of(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Keys of a file, and of the tables in it, those with names of the user's and in lists too."""
     for name, field in model.model_fields.items():
         yield (*path, name)
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from keys_of(field.annotation, (*path, name))
+        below = (field.annotation, *get_args(field.annotation))
+        for table in below:
+            if isinstance(table, type) and issubclass(table, BaseModel) and len(path) < 4:
+                within = ("a",) if get_origin(field.annotation) is dict else ()
+                yield from ((*path, name, *within, key) for key in ("x", "\\u0000", ""))
+                yield from keys_of(table, (*path, name, *within))
 
 
+def written_key(path: tuple[str, ...], value: str, *, in_list: bool) -> str:
+    *tables, key = (f'"{part}"' for part in path)
+    head = f"[{'.'.join(tables)}]\n"
+    if not tables:
+        head = ""
+    elif in_list:
+        head = f"[{head.strip()}]\n"
+    return f"{head}{key} = {value}\n"
+
+
+FILES: dict[str, tuple[Any, Callable[[Path], object]]] = {
+    "testbed": (registry.testbed_model(), lambda path: read_testbed(str(path))),
+    "preset": (Preset, lambda path: config.load_model(Preset, path)),
+    "traffic": (TrafficProfile, lambda path: config.load_model(TrafficProfile, path)),
+    "switch": (
+        registry.switch_options_model(),
+        lambda path: config.load_model(registry.switch_options_model(), path),
+    ),
+    "guest": (GuestOptions, lambda path: config.load_model(GuestOptions, path)),
+    "stack": (MobileCore, lambda path: config.load_model(MobileCore, path)),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
 @settings(
     max_examples=int(os.environ.get("FUZZ_EXAMPLES", "60")),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_an_odd_value_is_refused_or_taken_and_never_a_traceback(
-    data: st.DataObject, tmp_path: Path
+    data: st.DataObject, tmp_path: Path, kind: str
 ) -> None:
-    model = data.draw(st.sampled_from([Testbed, Preset, TrafficProfile]))
-    *tables, key = data.draw(st.sampled_from(sorted(keys_of(model))))
+    model, read = FILES[kind]
+    path = data.draw(st.sampled_from(sorted(keys_of(model))))
     value = data.draw(st.sampled_from(ODD_TOML) | st.text(max_size=20))
-    path = tmp_path / "odd.toml"
-    path.write_text((f"[{'.'.join(tables)}]\n" if tables else "") + f"{key} = {value}\n")
+    file = tmp_path / "odd.toml"
+    text = written_key(path, value, in_list=data.draw(st.booleans()))
+    file.write_text(text, encoding="utf-8", errors="replace")
     with suppress(ConfigError):
-        config.load_model(model, path)
+        read(file)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_misspelt_key_at_any_depth_is_one_sentence(tmp_path: Path, kind: str) -> None:
+    model, read = FILES[kind]
+    for path in sorted(keys_of(model)):
+        if path[-1] != "x":
+            continue
+        for in_list in (False, True):
+            file = tmp_path / "odd.toml"
+            file.write_text(written_key(path, "1", in_list=in_list))
+            with pytest.raises(ConfigError, match=r"odd\.toml") as caught:
+                read(file)
+            assert "\n" not in str(caught.value)
+
+
+def test_a_misspelt_key_of_a_host_is_told_with_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "two.toml"
+    file.write_text("[hosts.dut]\ntransprt = 'local'\n")
+    with pytest.raises(ConfigError, match="did you mean 'transport'") as caught:
+        read_testbed(str(file))
+    assert caught.value.where.endswith("hosts.dut.transprt")
+    assert "cores" in caught.value.accepted
+
+
+@pytest.mark.parametrize("key", sorted(config.Settings.model_fields))
+@given(
+    value=st.sampled_from(
+        [
+            *(*ODD_TOML[:-3], "64,,", "64,-1", "a=b=c", "rx_queues=nan", "x/../y.toml", "\0"),
+            *("a" * 5000, "rx_queues=" + "9" * 5000),
+            *(f"conflist={'a' * 300}", f"conflist=/{'a' * 300}", "conflist=/dev/null"),
+        ]
+    )
+)
+@settings(max_examples=int(os.environ.get("FUZZ_EXAMPLES", "60")) // 4)
+def test_an_odd_setting_is_refused_or_taken_and_never_a_traceback(key: str, value: str) -> None:
+    for given_values, environment in (({key: value}, {}), ({}, {f"VNETPERF_{key.upper()}": value})):
+        with suppress(ConfigError):
+            config.load(given_values, environment=environment, directory=Path("/nonexistent"))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -20,8 +21,11 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration, numbered_by_test
 from vnetperf.analysis import logged_tests
 from vnetperf.analysis.results_from_log import derive
-from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.cli.redact import redact
+from vnetperf.host.log import RunLog
+from vnetperf.model.errors import ConfigError, LogError, VnetperfError
 from vnetperf.model.result import RunResults
+from vnetperf.results.folder import read_run
 from vnetperf.results.log import LOG_NAME, TrialLog, lines_of, read_log, seal, unseal
 from vnetperf.results.records import (
     LOG_VERSION,
@@ -111,6 +115,41 @@ def test_a_log_cut_after_any_line_still_gives_results_and_says_so(
                 else:
                     assert "interrupted" in now.reason
     assert finished  # a size that was done before the cut keeps its bounds
+
+
+def make_link(path: Path) -> None:
+    path.with_name("precious").write_bytes(b"")
+    path.symlink_to(path.with_name("precious"))
+
+
+def make_dangling_link(path: Path) -> None:
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize("make", [make_link, make_dangling_link, os.mkfifo, Path.mkdir])
+@pytest.mark.parametrize(
+    "use",
+    [
+        TrialLog,
+        read_log,
+        lambda log: read_run(log.parent),
+        lambda log: redact(log.parent, log.parent / "copy", [], []),
+        lambda log: RunLog(log.with_name("run.log")),
+    ],
+    ids=["write", "read", "read run", "redact", "run.log"],
+)
+def test_a_log_is_a_regular_file_and_nothing_is_waited_for(
+    tmp_path: Path, make: Callable[[Path], object], use: Callable[[Path], object]
+) -> None:
+    for name in (LOG_NAME, "run.log"):
+        with contextlib.suppress(FileExistsError):
+            make(tmp_path / name)
+    make(tmp_path / "trials-gw0.jsonl")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises((VnetperfError, OSError)):
+        use(tmp_path / LOG_NAME)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert (tmp_path / "precious").exists() is (make is make_link)
 
 
 def test_a_log_without_its_first_line_has_no_results(tmp_path: Path) -> None:

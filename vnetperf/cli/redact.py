@@ -59,7 +59,7 @@ def redact(source: Path, target: Path, words: list[str], keep: list[Kind]) -> li
     made = redactor.redacted(dropped)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = target / LOG_NAME
-    with log.open("wb") as file:
+    with log.open("xb") as file:
         file.writelines(lines_of(made))
     log.chmod(0o600)
     results = derive(read_log(log))

@@ -32,12 +32,12 @@ def conf_dirs() -> tuple[Path, ...]:
 def find_file(kind: str, name: str, where: str = "") -> Path:
     """The file of a named testbed, preset or traffic profile; `where` it is named, for an error."""
     if name.endswith(".toml"):
-        if _is_file(Path(name)):
+        if is_file(Path(name)):
             return Path(name)
         raise ConfigError(f"there is no file {name}", where=where or kind)
     for directory in conf_dirs():
         path = directory / kind / f"{name}.toml"
-        if _is_file(path):
+        if is_file(path):
             return path
     known = available(kind)
     raise ConfigError(
@@ -47,10 +47,11 @@ def find_file(kind: str, name: str, where: str = "") -> Path:
     )
 
 
-def _is_file(path: Path) -> bool:
+def is_file(path: Path) -> bool:
+    """Whether a name given by the user is a regular file; one that is too long is none."""
     try:
         return path.is_file()
-    except OSError:  # e.g. a name that is too long to be one
+    except OSError:
         return False
 
 
@@ -155,10 +156,27 @@ def _keys_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
     """Keys accepted at a place, read from the model's JSON schema."""
     schema: dict[str, Any] = TypeAdapter(model).json_schema()
     definitions = schema.get("$defs", {})
-    here = schema
+    here = _choices(schema, definitions)
     for part in path:
-        here = here.get("items", {}) if isinstance(part, int) else here["properties"].get(part, {})
-        here = here["allOf"][0] if "allOf" in here else here
-        reference = here.get("$ref", "").rpartition("/")[2]
-        here = definitions.get(reference, here)
-    return sorted(here.get("properties", {}))
+        below = [_choices(one, definitions) for choice in here for one in _below(choice, part)]
+        here = [one for choices in below for one in choices]
+    return sorted({key for choice in here for key in choice.get("properties", {})})
+
+
+def _choices(schema: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    """The schemas that a place may have: those that one refers to or is made of."""
+    if "$ref" in schema:
+        return _choices(definitions.get(schema["$ref"].rpartition("/")[2], {}), definitions)
+    parts = [part for word in ("allOf", "anyOf", "oneOf") for part in schema.get(word, ())]
+    return [schema, *(one for part in parts for one in _choices(part, definitions))]
+
+
+def _below(schema: dict[str, Any], part: int | str) -> list[dict[str, Any]]:
+    """What a list's item or a table's key may be; keys may be fixed, or anybody's names."""
+    if isinstance(part, int):
+        found = [schema.get("items", {}), *schema.get("prefixItems", ())]
+    elif part in schema.get("properties", {}):
+        found = [schema["properties"][part]]
+    else:
+        found = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
+    return [one for one in found if isinstance(one, dict)]

@@ -430,7 +430,7 @@ def read_testbed(name: str, where: str = "") -> Testbed:
     path = find_file("testbeds", name, where)
     content = {"name": path.stem, **read_toml(path)}  # once: what is checked is what is used
     plain = not content.get("programs") and set(content) <= set(Testbed.model_fields)
-    takes = any(content.get(key) for key in ("isolated", "nics", "hosts"))
+    takes = any(content.get(key) for key in ("isolated", "nics", "hosts", "environment"))
     if not plain or takes or content.get("agent", {}) not in ({}, {"transport": "local"}):
         check_trusted(path, "what this testbed file names")
     model = Testbed if plain else registry.testbed_model()
@@ -534,7 +534,7 @@ def _toml_value(text: str) -> Any:
     """A value as TOML has it; a bare word is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, or integers of thousands of digits
         return text
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from vnetperf.host.paths import open_regular
 
 ROOT = logging.getLogger("vnetperf")
 LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -68,8 +71,9 @@ class RunLog(logging.Handler):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
-        self._file = path.open("ab", buffering=0)  # what a full disk refuses is not kept
-        path.chmod(0o600)
+        # Unbuffered: what a full disk refuses is not kept.
+        self._file = os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab", 0)
+        os.fchmod(self._file.fileno(), 0o600)
         self._unwritten = 0
         self._last: deque[str] = deque(maxlen=LAST_LINES)
         self._failed = False

@@ -126,6 +126,9 @@ def make_private(directory: Path) -> None:
                 continue  # it went away before it could be looked at
 
 
+_CURE = "look at what is in it, and remove it; nothing of it was used"
+
+
 def open_private(path: Path, flags: int) -> int:
     """Open a file in a private directory, which is made when it is missing."""
     while True:
@@ -136,20 +139,25 @@ def open_private(path: Path, flags: int) -> int:
 
 def open_own(path: Path, flags: int) -> int:
     """Open a regular file that nobody else could have written, by no link; mode 0600 if made."""
-    cure = "look at what is in it, and remove it; nothing of it was used"
+    fd = open_regular(path, flags)
+    if wrong := _why_not_own(os.fstat(fd), "regular file", is_kind=True):
+        os.close(fd)
+        raise _untrusted(path, wrong, "regular file", _CURE)
+    return fd
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """Open a regular file, by no link, without waiting for a pipe's other end; 0600 if made."""
+    wrong = "is no regular file, or a link to one"
     try:
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # ENXIO: a pipe that nobody reads, a socket
-            raise _untrusted(path, "is no regular file", "regular file", cure) from None
+            raise _untrusted(path, wrong, "regular file", _CURE) from None
         raise
-    try:
-        found = os.fstat(fd)
-        if wrong := _why_not_own(found, "regular file", is_kind=stat.S_ISREG(found.st_mode)):
-            raise _untrusted(path, wrong, "regular file", cure)
-    except BaseException:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise
+        raise _untrusted(path, wrong, "regular file", _CURE)
     return fd
 
 

@@ -6,6 +6,7 @@ in a view of the file system of its own: what they write, is written into a fold
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -19,7 +20,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from pydantic import AliasGenerator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from vnetperf.config.files import SHIPPED, SYSTEM, validate
+from vnetperf.config.files import SHIPPED, SYSTEM, is_file, validate
 from vnetperf.config.settings import check_trusted
 from vnetperf.host import links
 from vnetperf.host.linux import (
@@ -306,6 +307,8 @@ def read_conflist(value: Any) -> Any:
         path = _conflist_file(str(value))
         where = str(path)
         try:
+            if path.exists() and not path.is_file():  # a pipe would be waited for
+                raise OSError(errno.EINVAL, "it is no regular file")
             content = json.loads(path.read_text())
         except (OSError, ValueError, RecursionError) as error:
             why = getattr(error, "strerror", None) or error
@@ -326,7 +329,7 @@ def _conflist_file(name: str) -> Path:
         return Path(name).expanduser().absolute()
     folders = (SYSTEM / FOLDER, SHIPPED / FOLDER)
     for folder in folders:
-        if (folder / f"{name}{ENDING}").is_file():
+        if is_file(folder / f"{name}{ENDING}"):
             return folder / f"{name}{ENDING}"
     known = sorted({path.stem for folder in folders for path in folder.glob(f"*{ENDING}")})
     raise ConfigError(

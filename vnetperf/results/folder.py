@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf.model.errors import LogError
-from vnetperf.results.log import LOG_NAME, lines_of, lock_log, read_log, read_undamaged
+from vnetperf.results.log import (
+    LOG_NAME,
+    lines_of,
+    lock_log,
+    open_log,
+    read_log,
+    read_undamaged,
+)
 from vnetperf.results.records import (
     BeginRecord,
     MergedRecord,
@@ -156,7 +163,7 @@ def _locked(logs: Iterable[Path]) -> Iterator[None]:
     """Keep others from writing logs; raises `LogError` where a run that goes on does."""
     with contextlib.ExitStack() as closing:
         for log in logs:
-            fd = os.open(log, os.O_RDWR | os.O_CLOEXEC)
+            fd = open_log(log, os.O_RDWR)
             closing.callback(os.close, fd)
             lock_log(fd, log)
         yield
@@ -182,8 +189,9 @@ def _merge(target: Path, worker_logs: list[Path]) -> None:
     held = [target] if target.exists() else []
     records = [*_joined([*held, *worker_logs], read_log), note]
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:  # x: by no link that somebody has put there
             file.writelines(lines_of(records))
             file.flush()
             os.fsync(file.fileno())
@@ -212,7 +220,8 @@ def _renumber(record: Record, trials: int, searches: int) -> Record:
 def first_record(folder: Path) -> Mapping[str, Any]:
     """The record that opens a run's log, unchecked; empty where there is none."""
     try:
-        with next(iter(logs_of(folder)), folder / "trials.jsonl").open() as log:
+        log_file = next(iter(logs_of(folder)), folder / "trials.jsonl")
+        with os.fdopen(open_log(log_file), encoding="utf-8") as log:
             found = json.loads(log.readline())
     except (OSError, ValueError):  # reported where the log is read
         return {}

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import stat
 import threading
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
@@ -67,7 +68,7 @@ class TrialLog:
         try:
             self._locked = lock_log(self._fd, path)
             held = read_log(path)
-            content = path.read_bytes()
+            content = os.pread(self._fd, os.fstat(self._fd).st_size, 0)
         except BaseException:
             os.close(self._fd)
             raise
@@ -172,9 +173,26 @@ class TrialLog:
                 os.close(fd)
 
 
+def open_log(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a log: a regular file, and no link, which could lead to a file of somebody else.
+
+    Raises OSError; a pipe is not waited for.
+    """
+    try:
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a link, and no file") from None
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return fd
+
+
 def _open(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return open_log(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     except OSError as error:
         raise LogError(
             f"the trial log cannot be opened: {error.strerror}",
@@ -298,7 +316,8 @@ def foreign_log(doing: str) -> Iterator[None]:
 
 def _lines(path: Path) -> list[bytes]:
     try:
-        return path.read_bytes().split(b"\n")
+        with os.fdopen(open_log(path), "rb") as file:
+            return file.read().split(b"\n")
     except OSError as error:
         raise LogError(
             f"the trial log cannot be read: {error.strerror}",
