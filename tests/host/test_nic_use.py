@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -14,7 +17,7 @@ from hypothesis import strategies as st
 from vnetperf.host import kernel, nic
 from vnetperf.host.linux import call_in_thread, unshare_network
 from vnetperf.host.machine import Machine
-from vnetperf.host.nic import usage
+from vnetperf.host.nic import usage, users
 from vnetperf.host.nic.usage import (
     InterfaceUse,
     NetworkState,
@@ -291,6 +294,140 @@ def test_the_parent_of_a_containers_macvlan_is_in_use() -> None:
         container.wait()
     assert "eth0" not in found  # its peer is no link on top of it
     assert found["eth1"].reason.startswith(f"mv0 of process {container.pid} in a network namespace")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
+@pytest.mark.parametrize(
+    ("command", "says", "lost"),
+    [
+        ("address add 169.254.7.7/16 dev eth1 scope link", "169.254.7.7", False),
+        ("rule add iif eth1 lookup 100", "rule", False),
+        ("-6 rule add oif eth1 lookup 100", "rule", False),
+        ("link set eth1 promisc on", "promiscuous", False),
+        ("link set eth1 allmulticast on", "multicast", False),
+        ("maddress add 01:00:5e:00:00:05 dev eth1", "01005e000005", True),
+        ("maddress add 01:80:c2:00:00:0e dev eth1", "0180c200000e", True),
+        ("neighbour add 10.3.3.3 lladdr 02:00:00:00:00:09 dev eth1 nud permanent", "10.3.3", True),
+        ("link add vx0 type vxlan id 5 dstport 4789 dev eth1", "vx0", True),
+        ("link add vx0 type vxlan id 5 dstport 4789 dev eth1.7", "eth1.7", True),
+    ],
+)
+def test_what_has_neither_address_nor_route_is_in_use(command: str, says: str, lost: bool) -> None:
+    over = ["link add eth1.7 link eth1 type macvlan"] if "eth1.7" in command else []
+    found = _in_private_namespace(*over, command)
+    assert "eth0" not in found
+    assert says in found["eth1"].reason
+    assert found["eth1"].lost is lost
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
+@pytest.mark.parametrize("kind", ["vxlan id 5 dstport 4789", "macvlan"])
+def test_what_is_below_a_link_of_another_namespace_is_in_use(kind: str) -> None:
+    container = subprocess.Popen(["unshare", "--net", "sleep", "60"])
+    try:
+        mine = Path("/proc/self/ns/net").stat().st_ino
+        theirs = Path(f"/proc/{container.pid}/ns/net")
+        wait_for(lambda: theirs.stat().st_ino != mine, 10, "the container")
+        below = "" if kind == "macvlan" else "dev eth1"
+        over = "" if below else "link eth1"
+        found = _in_private_namespace(
+            f"link add t0 {over} type {kind} {below}", f"link set t0 netns {container.pid}"
+        )
+    finally:
+        container.kill()
+        container.wait()
+    assert "eth0" not in found
+    assert found["eth1"].reason.startswith(f"t0 of process {container.pid}")
+    assert found["eth1"].lost
+
+
+def _with_socket(open_socket: Callable[[], socket.socket]) -> dict[str, InterfaceUse]:
+    """Uses in a network namespace of its own while a socket is open there."""
+
+    def look() -> dict[str, InterfaceUse]:
+        unshare_network()
+        _ip("link set lo up")
+        for name in ("eth0", "eth1"):
+            _ip(f"link add {name} type veth peer name {name}p", f"link set {name} up")
+        with open_socket():
+            return find_uses(usage.read_network(), ())
+
+    return call_in_thread(look)
+
+
+def _hear_frames() -> socket.socket:
+    heard = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    heard.bind(("eth1", 0))
+    return heard
+
+
+def _bind_socket(family: int, kind: int) -> Callable[[], socket.socket]:
+    def bind() -> socket.socket:
+        bound = socket.socket(family, kind)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth1")
+        bound.bind(("", 4711))
+        if kind == socket.SOCK_STREAM:
+            bound.listen()
+        return bound
+
+    return bind
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
+@pytest.mark.parametrize(
+    "open_socket",
+    [
+        _hear_frames,
+        _bind_socket(socket.AF_INET, socket.SOCK_DGRAM),
+        _bind_socket(socket.AF_INET, socket.SOCK_STREAM),
+        _bind_socket(socket.AF_INET6, socket.SOCK_DGRAM),
+    ],
+    ids=["frames", "UDP", "TCP", "UDP over IPv6"],
+)
+def test_an_interface_that_a_programs_socket_is_bound_to_is_in_use(
+    open_socket: Callable[[], socket.socket],
+) -> None:
+    found = _with_socket(open_socket)
+    assert "eth0" not in found
+    assert f"process {os.getpid()}" in found["eth1"].reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
+def test_a_socket_of_all_interfaces_uses_none() -> None:
+    def hear_all() -> socket.socket:
+        return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+
+    assert not {"eth0", "eth1"} & set(_with_socket(hear_all))
+
+
+#: What the kernel answers of an AF_XDP socket: struct xdp_diag_msg, then XDP_DIAG_INFO.
+XDP_SOCKET = struct.pack("=BBHIII", 44, 3, 0, 4711, 0, 0) + struct.pack("=HHII", 12, 1, 6, 0)
+
+
+def test_an_af_xdp_socket_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users, "ask_kernel", lambda *_, **__: [XDP_SOCKET])
+    assert users.xdp_sockets() == [(6, 4711)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
+def test_an_xdp_program_of_somebody_else_would_be_lost(tmp_path: Path) -> None:
+    source = tmp_path / "pass.c"
+    source.write_text(
+        '__attribute__((section("xdp"), used)) int pass(void *c) { return 2; }\n'
+        '__attribute__((section("license"), used)) char license[] = "GPL";\n'
+    )
+    built = tmp_path / "pass.o"
+    clang = ["clang", "-O2", "-target", "bpf", "-c", str(source), "-o", str(built)]
+    try:
+        subprocess.run(clang, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no clang that makes BPF programs")
+    try:
+        found = _in_private_namespace(f"link set eth1 xdpgeneric obj {built} sec xdp")
+    except subprocess.CalledProcessError:
+        pytest.skip("iproute2 cannot load it here")
+    assert "XDP program" in found["eth1"].reason
+    assert found["eth1"].lost
 
 
 def test_the_holder_of_a_device_is_named_though_processes_end(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-import socket
 import struct
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf.host.linux import PROC, netlink, read_mounts, run_in
+from vnetperf.host.nic.users import (
+    DUMP,
+    OtherUse,
+    ask_kernel,
+    attributes,
+    lower_link,
+    number,
+    other_uses,
+)
 from vnetperf.model.errors import HostError
 
 SSH_PORT = 22
@@ -43,13 +50,15 @@ class NetworkState:
 
     Attributes:
         interfaces: Its links.
-        addresses: Index of a link -> its addresses without prefix length, link-local ones left out.
+        addresses: Index of a link -> its addresses without prefix length, without those that the
+            kernel gives every interface (link-local ones of IPv6).
         routes: Index of a link -> destinations of routes over it ("default", "192.0.2.0/24").
         shared: Likewise of those with several next hops or a nexthop object: the kernel drops the
             whole route, or the object, with one of its links.
         automatic: Index of a link -> its link-local addresses, which count when a login uses them.
         elsewhere: Index of a link -> what is on top of it in other network namespaces.
         disciplines: Index of a link -> queueing disciplines that somebody set ("htb 1:", "clsact").
+        others: Index of a link -> what else uses it: sockets, BPF programs, rules.
     """
 
     interfaces: tuple[UsageInterface, ...] = ()
@@ -59,6 +68,7 @@ class NetworkState:
     automatic: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     elsewhere: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     disciplines: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    others: Mapping[int, tuple[OtherUse, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,41 +99,49 @@ def interface_uses() -> dict[str, InterfaceUse]:
 
 def find_uses(network: NetworkState, sessions: Iterable[str]) -> dict[str, InterfaceUse]:
     """Why interfaces must not be taken; what is stacked on an interface counts as its own."""
-    sessions = set(sessions)
     found = {}
     for interface in network.interfaces:
-        reasons: list[InterfaceUse] = []
-        taken_away = _stack(interface, network.interfaces, beyond_pairs=False)
-        for level in _stack(interface, network.interfaces):
-            via = "it" if level is interface else f"{level.name} on top of it"
-            lost = level is not interface and level in taken_away
-            addresses = network.addresses.get(level.index, ())
-            automatic = network.automatic.get(level.index, ())
-            if carried := sorted({*addresses, *automatic} & sessions):
-                session = f"an SSH session of this machine goes over {carried[0]}"
-                reasons.append(InterfaceUse(f"{session}, which {via} carries", session=True))
-            elif addresses:
-                reason = f"{via} carries the address {addresses[0]}"
-                reasons.append(InterfaceUse(reason, lost=lost))
-            if routes := network.routes.get(level.index, ()):
-                reasons.append(InterfaceUse(f"{via} carries the route {routes[0]}", lost=lost))
-            if level in taken_away and (routes := network.shared.get(level.index, ())):
-                reasons.append(InterfaceUse(f"{via} carries the route {routes[0]}", lost=True))
-            if others := network.elsewhere.get(level.index, ()):
-                reason = f"{others[0]} is on top of {via}"
-                reasons.append(InterfaceUse(reason, lost=level in taken_away))
-        if interface.master:
-            above = next((i.name for i in network.interfaces if i.index == interface.master), "?")
-            reasons.append(InterfaceUse(f"it is a port of {above}", lost=True))
-        if set_ := network.disciplines.get(interface.index, ()):
-            reason = f"it has the queueing discipline {set_[0]}, which `tc qdisc del` takes away"
-            reasons.append(InterfaceUse(reason, lost=True))
-        for other in network.interfaces:
-            if other.lower == interface.index and not _are_peers(other, interface):
-                reasons.append(InterfaceUse(f"{other.name} is on top of it", lost=True))
-        if reasons:
+        if reasons := list(_uses_of(interface, network, set(sessions))):
             found[interface.name] = max(reasons, key=lambda use: (use.session, use.lost))
     return found
+
+
+def _uses_of(
+    interface: UsageInterface, network: NetworkState, sessions: set[str]
+) -> Iterator[InterfaceUse]:
+    taken_away = _stack(interface, network.interfaces, beyond_pairs=False)
+    for level in _stack(interface, network.interfaces):
+        via = "it" if level is interface else f"{level.name} on top of it"
+        lost = level is not interface and level in taken_away
+        addresses = network.addresses.get(level.index, ())
+        automatic = network.automatic.get(level.index, ())
+        if carried := sorted({*addresses, *automatic} & sessions):
+            session = f"an SSH session of this machine goes over {carried[0]}"
+            yield InterfaceUse(f"{session}, which {via} carries", session=True)
+        elif addresses:
+            yield InterfaceUse(f"{via} carries the address {addresses[0]}", lost=lost)
+        if routes := network.routes.get(level.index, ()):
+            yield InterfaceUse(f"{via} carries the route {routes[0]}", lost=lost)
+        if level in taken_away and (routes := network.shared.get(level.index, ())):
+            yield InterfaceUse(f"{via} carries the route {routes[0]}", lost=True)
+        for other in network.others.get(level.index, ()) if level in taken_away else ():
+            yield InterfaceUse(f"{via} {other.what}", lost=lost or other.lost)
+        if above := network.elsewhere.get(level.index, ()):
+            yield InterfaceUse(f"{above[0]} is on top of {via}", lost=level in taken_away)
+    yield from _uses_of_itself(interface, network)
+
+
+def _uses_of_itself(interface: UsageInterface, network: NetworkState) -> Iterator[InterfaceUse]:
+    """What an interface is a part of, and what is set on it alone."""
+    if interface.master:
+        above = next((i.name for i in network.interfaces if i.index == interface.master), "?")
+        yield InterfaceUse(f"it is a port of {above}", lost=True)
+    if set_ := network.disciplines.get(interface.index, ()):
+        reason = f"it has the queueing discipline {set_[0]}, which `tc qdisc del` takes away"
+        yield InterfaceUse(reason, lost=True)
+    for other in network.interfaces:
+        if other.lower == interface.index and not _are_peers(other, interface):
+            yield InterfaceUse(f"{other.name} is on top of it", lost=True)
 
 
 def _are_peers(one: UsageInterface, other: UsageInterface) -> bool:
@@ -157,6 +175,7 @@ def read_network() -> NetworkState:
         routes: list[Any] = [
             message for family in (AF_INET, AF_INET6) for message in route.get_routes(family=family)
         ]
+        others = other_uses(route, links)
     every = [
         (message["index"], message.get_attr("IFA_LOCAL") or message.get_attr("IFA_ADDRESS"))
         for message in addresses
@@ -170,7 +189,7 @@ def read_network() -> NetworkState:
         for index in hops
     ]
     # Where routes name a nexthop object, they need not name its interface.
-    over += [(index, f"of nexthop {number}", True) for number, index in read_nexthops()]
+    over += [(index, f"of nexthop {count}", True) for count, index in read_nexthops()]
     return NetworkState(
         interfaces=tuple(
             UsageInterface(
@@ -178,22 +197,21 @@ def read_network() -> NetworkState:
                 name=link.get_attr("IFLA_IFNAME"),
                 master=link.get_attr("IFLA_MASTER") or 0,
                 # With a namespace of its own the index is another namespace's.
-                lower=0
-                if link.get_attr("IFLA_LINK_NETNSID") is not None
-                else link.get_attr("IFLA_LINK") or 0,
+                lower=0 if link.get_attr("IFLA_LINK_NETNSID") is not None else lower_link(link),
             )
             for link in links
         ),
-        addresses=_grouped(pair for pair in every if not _is_automatic(pair[1])),
+        addresses=_grouped(pair for pair in every if not _is_the_kernels(pair[1])),
         routes=_grouped((index, route) for index, route, _ in over),
         shared=_grouped((index, route) for index, route, shared in over if shared),
-        automatic=_grouped(pair for pair in every if _is_automatic(pair[1])),
+        automatic=_grouped(pair for pair in every if _is_the_kernels(pair[1])),
         elsewhere=_grouped(links_elsewhere()),
         disciplines=_grouped(
             (message["index"], f"{message.get_attr('TCA_KIND')} {message['handle'] >> 16:x}:")
             for message in disciplines
             if message["handle"]  # those of the kernel have none
         ),
+        others=others,
     )
 
 
@@ -206,51 +224,21 @@ def _hops(message: Any) -> list[int]:
 #: linux/rtnetlink.h, linux/nexthop.h and linux/net_namespace.h; pyroute2 lacks these messages.
 _GET_NEXTHOP, _NHA_ID, _NHA_OIF = 106, 1, 5
 _GET_NSID, _NETNSA_NSID, _NETNSA_FD = 90, 1, 3
-_NLMSG_ERROR, _NLMSG_DONE, _REQUEST, _DUMP = 2, 3, 0x1, 0x300
 
 
 def read_nexthops() -> list[tuple[int, int]]:
     """Nexthop objects of the caller's namespace that have an interface: number and index."""
     header = struct.pack("=BBBxI", 0, 0, 0, 0)
-    answers = [dict(_attributes(a[8:])) for a in _answers(_GET_NEXTHOP, _DUMP, header)]
-    return [(_number(a[_NHA_ID]), _number(a[_NHA_OIF])) for a in answers if _NHA_OIF in a]
+    answers = [dict(attributes(a[8:])) for a in ask_kernel(_GET_NEXTHOP, DUMP, header)]
+    return [(number(a[_NHA_ID]), number(a[_NHA_OIF])) for a in answers if _NHA_OIF in a]
 
 
 def _namespace_id(namespace: int) -> int:
     """How links of the calling thread's namespace name another one; -1 when none does."""
     wanted = struct.pack("=BxxxHHI", 0, 8, _NETNSA_FD, namespace)
-    answers = [dict(_attributes(a[4:])) for a in _answers(_GET_NSID, 0, wanted)]
-    found = _number(answers[0][_NETNSA_NSID]) if answers else -1
+    answers = [dict(attributes(a[4:])) for a in ask_kernel(_GET_NSID, 0, wanted)]
+    found = number(answers[0][_NETNSA_NSID]) if answers else -1
     return -1 if found == 0xFFFFFFFF else found
-
-
-def _answers(kind: int, flags: int, body: bytes) -> list[bytes]:
-    """Send a request to the kernel; what its messages hold, none when it does not know it."""
-    found: list[bytes] = []
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
-        kernel.settimeout(5.0)
-        kernel.send(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST | flags, 1, 0) + body)
-        while True:
-            octets = kernel.recv(1 << 18)
-            while octets:
-                length, got = struct.unpack_from("=IH", octets)
-                if got in (_NLMSG_ERROR, _NLMSG_DONE):
-                    return found
-                found.append(octets[16:length])
-                octets = octets[(length + 3) & ~3 :]
-            if not flags & _DUMP:
-                return found
-
-
-def _number(octets: bytes) -> int:
-    return int.from_bytes(octets[:4], sys.byteorder)
-
-
-def _attributes(octets: bytes) -> Iterator[tuple[int, bytes]]:
-    while len(octets) >= 4:
-        length, kind = struct.unpack_from("=HH", octets)
-        yield kind & 0x3FFF, octets[4:length]
-        octets = octets[max(4, (length + 3) & ~3) :]
 
 
 #: A cable of two ends: one of them elsewhere is no link on top of the other.
@@ -278,14 +266,14 @@ def links_elsewhere() -> list[tuple[int, str]]:
 
 
 def _links_over(namespace: int, who: str) -> list[tuple[int, str]]:
-    number = _namespace_id(namespace)
-    if number < 0:
+    known_as = _namespace_id(namespace)
+    if known_as < 0:
         return []
     with netlink("list links") as route:
         return [
-            (link.get_attr("IFLA_LINK"), f"{link.get_attr('IFLA_IFNAME')} of {who}")
+            (lower_link(link), f"{link.get_attr('IFLA_IFNAME')} of {who}")
             for link in route.get_links()
-            if link.get_attr("IFLA_LINK_NETNSID") == number
+            if link.get_attr("IFLA_LINK_NETNSID") == known_as
             if (link.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND") or "") not in _PEERS
         ]
 
@@ -319,6 +307,14 @@ def _grouped(pairs: Iterable[tuple[int | None, str | None]]) -> dict[int, tuple[
         if index and value:
             found[index] = (*found.get(index, ()), value)
     return found
+
+
+def _is_the_kernels(address: str | None) -> bool:
+    """Whether the kernel gives such an address to every interface: nobody else needs have done so.
+
+    Link-local ones of IPv4 are always somebody's: of a cluster, of a daemon that found no server.
+    """
+    return address is not None and ":" in address and _is_automatic(address)
 
 
 def _is_automatic(value: str | None) -> bool:
@@ -407,13 +403,17 @@ def _plain_address(text: str) -> str:
 
 
 def device_files(address: str, group: int | None, *, sys: Path = Path("/sys")) -> tuple[str, ...]:
-    """Files by which programs drive a PCI device: VFIO (groups, no-IOMMU, iommufd), UIO, verbs."""
+    """Files by which programs drive a PCI device, or its clock: VFIO, UIO, verbs, PTP.
+
+    Of VFIO groups, devices without an IOMMU, and those of iommufd.
+    """
     device = sys / "bus/pci/devices" / address
     groups = () if group is None else (f"/dev/vfio/{group}", f"/dev/vfio/noiommu-{group}")
     made = (
         ("vfio-dev", "/dev/vfio/devices"),
         ("uio", "/dev"),
         ("infiniband_verbs", "/dev/infiniband"),
+        ("ptp", "/dev"),
     )
     return (
         *groups,

@@ -1,0 +1,265 @@
+"""Who uses an interface that has neither an address nor a route: sockets, programs, rules."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import platform
+import re
+import socket
+import struct
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vnetperf.host.linux import PROC, raw_syscall
+
+#: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h, linux/xdp_diag.h.
+_NLMSG_ERROR, _NLMSG_DONE, _REQUEST, DUMP = 2, 3, 0x1, 0x300
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
+_AF_XDP, _XDP_SHOW_INFO, _XDP_DIAG_INFO = 44, 1, 1
+#: linux/if.h: what somebody has set on the interface.
+_PROMISCUOUS, _ALL_MULTICAST = 0x100, 0x200
+_RULES_OF = (socket.AF_INET, socket.AF_INET6)
+_NUD_PERMANENT = 0x80
+#: Groups that every interface with an address joins by itself: those of IPv4 and of IPv6.
+_MULTICAST_OF_IP = ("01005e", "3333")
+
+
+@dataclass(frozen=True, slots=True)
+class OtherUse:
+    """What else uses an interface.
+
+    Attributes:
+        what: A verb and its object, e.g. "has the XDP program 12".
+        lost: The kernel drops it when the interface leaves its namespace or its driver.
+    """
+
+    what: str
+    lost: bool = True
+
+
+def other_uses(route: Any, links: Iterable[Any]) -> dict[int, tuple[OtherUse, ...]]:
+    """Index of a link -> what else uses it in the calling thread's namespace."""
+    links = list(links)
+    indices = {link.get_attr("IFLA_IFNAME"): link["index"] for link in links}
+    named = [*_rules(route), *_from_proc(PROC / "thread-self/net")]
+    found = [
+        *_of_links(links),
+        *_sockets(),
+        *_permanent_neighbours(route),
+        *((indices[name], use) for name, use in named if name in indices),
+    ]
+    grouped: dict[int, tuple[OtherUse, ...]] = {}
+    for index, use in found:
+        grouped[index] = (*grouped.get(index, ()), use)
+    return grouped
+
+
+def _of_links(links: Iterable[Any]) -> Iterator[tuple[int, OtherUse]]:
+    """Programs at interfaces, and interfaces that hear more than what is sent to them."""
+    for link in links:
+        index, flags = link["index"], link["flags"]
+        if (xdp := link.get_attr("IFLA_XDP")) is not None and xdp.get_attr("IFLA_XDP_ATTACHED"):
+            number = xdp.get_attr("IFLA_XDP_PROG_ID") or "of several modes"
+            yield index, OtherUse(f"has the XDP program {number}")
+        for at, kind in (("ingress", _TCX_INGRESS), ("egress", _TCX_EGRESS)):
+            if numbers := tcx_programs(index, kind):
+                yield index, OtherUse(f"has the BPF program {numbers[0]} at tcx {at}")
+        if link.get_attr("IFLA_MASTER"):
+            continue  # a bridge's port hears all because of the bridge, which is told
+        if flags & _PROMISCUOUS or link.get_attr("IFLA_PROMISCUITY"):
+            yield index, OtherUse("is promiscuous: a program listens to all frames", lost=False)
+        elif flags & _ALL_MULTICAST:
+            yield index, OtherUse("receives all multicast frames, as somebody has set", lost=False)
+
+
+def _rules(route: Any) -> Iterator[tuple[str, OtherUse]]:
+    """Interfaces that rules of policy routing name."""
+    for family in _RULES_OF:
+        for rule in route.get_rules(family=family):
+            for word, attribute in (("iif", "FRA_IIFNAME"), ("oif", "FRA_OIFNAME")):
+                if name := rule.get_attr(attribute):
+                    number = rule.get_attr("FRA_PRIORITY") or 0
+                    yield name, OtherUse(f"is named by the rule {number} ({word})", lost=False)
+
+
+def _permanent_neighbours(route: Any) -> Iterator[tuple[int, OtherUse]]:
+    for neighbour in route.get_neighbours():
+        if neighbour["state"] & _NUD_PERMANENT:
+            address = neighbour.get_attr("NDA_DST") or neighbour.get_attr("NDA_LLADDR")
+            yield neighbour["ifindex"], OtherUse(f"has the permanent neighbour {address}")
+
+
+def _from_proc(net: Path) -> Iterator[tuple[str, OtherUse]]:
+    """What is listed in a namespace's /proc/net by the interface's name."""
+    for words in _rows(net / "dev_mcast", 5):
+        _, name, _, static, address = words[:5]
+        if static != "0" or not address.startswith(_MULTICAST_OF_IP):
+            yield name, OtherUse(f"receives the multicast group {address}, as somebody has set")
+    for file in ("ip_mr_vif", "ip6_mr_vif"):
+        for words in _rows(net / file, 2):
+            yield words[1], OtherUse("is an interface of multicast routing")
+    for words in _rows(net / "pppoe", 3):
+        yield words[2], OtherUse("carries a PPPoE session")
+
+
+def _rows(file: Path, columns: int) -> Iterator[list[str]]:
+    """The rows of a table that have at least so many columns; none of one that is not there."""
+    with contextlib.suppress(OSError):
+        for line in file.read_text(errors="replace").splitlines():
+            if len(words := line.split()) >= columns:
+                yield words
+
+
+# Sockets that are bound to an interface.
+
+
+def _sockets() -> Iterator[tuple[int, OtherUse]]:
+    """Sockets of raw frames (AF_PACKET, AF_XDP), and of IP that are bound to an interface."""
+    found: list[tuple[int, int, str]] = []
+    for words in _rows(PROC / "thread-self/net/packet", 9):
+        with contextlib.suppress(ValueError):  # the heading
+            found.append((int(words[4]), int(words[8]), "packet (AF_PACKET)"))
+    found += ((index, inode, "AF_XDP") for index, inode in xdp_sockets())
+    found += ((index, inode, "IP") for index, inode in inet_sockets())
+    found = [one for one in found if one[0] > 0]  # 0 is on all interfaces, and on none of them
+    owners = owners_of_sockets({inode for _, inode, _ in found}) if found else {}
+    for index, inode, kind in found:
+        lost = kind == "AF_XDP"
+        owner = owners.get(inode, "a program")
+        yield index, OtherUse(f"is used by {owner} with a socket of {kind}", lost=lost)
+
+
+def xdp_sockets() -> list[tuple[int, int]]:
+    """Interface and inode of each AF_XDP socket in the calling thread's namespace."""
+    request = struct.pack("=BBHIIII", _AF_XDP, 0, 0, 0, _XDP_SHOW_INFO, 0, 0)
+    found = []
+    for answer in _diagnosed(request):
+        inode = struct.unpack_from("=I", answer, 4)[0]
+        info = dict(attributes(answer[16:])).get(_XDP_DIAG_INFO, b"")
+        if len(info) >= 4:
+            found.append((number(info), inode))
+    return found
+
+
+def inet_sockets() -> list[tuple[int, int]]:
+    """Interface and inode of each socket of TCP, UDP and raw IP that is bound to an interface."""
+    found = []
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for protocol in (socket.IPPROTO_TCP, socket.IPPROTO_UDP, socket.IPPROTO_RAW):
+            request = struct.pack("=BBBBI48x", family, protocol, 0, 0, 0xFFFFFFFF)
+            for answer in _diagnosed(request):
+                if len(answer) >= 72:  # struct inet_diag_msg
+                    index, inode = (struct.unpack_from("=I", answer, at)[0] for at in (40, 68))
+                    found.append((index, inode))
+    return [one for one in found if one[0] and one[1]]
+
+
+def _diagnosed(request: bytes) -> list[bytes]:
+    with contextlib.suppress(OSError):
+        return ask_kernel(_SOCK_DIAG_BY_FAMILY, DUMP, request, protocol=_NETLINK_SOCK_DIAG)
+    return []
+
+
+def owners_of_sockets(inodes: Iterable[int]) -> Mapping[int, str]:
+    """The process that has each socket, as far as they may be looked at."""
+    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    found: dict[int, str] = {}
+    for process in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
+            for link in os.scandir(process / "fd"):
+                with contextlib.suppress(OSError):
+                    inode = wanted.get(os.readlink(link.path))  # noqa: PTH115 - thousands of them
+                    if inode is not None and inode not in found:
+                        name = (process / "comm").read_text(errors="replace").strip()
+                        found[inode] = f"process {process.name} ({name})"
+    return found
+
+
+# BPF programs at tcx, which no message of rtnetlink lists (from Linux 6.6 on).
+
+_BPF_PROG_QUERY, _TCX_INGRESS, _TCX_EGRESS = 16, 46, 47
+#: Number of bpf(2) by processor (arch/*/include); all others have the generic one.
+_BPF = {"x86_64": 321, "ppc64le": 361, "ppc64": 361, "s390x": 351}
+_MOST_PROGRAMS = 64
+
+
+def tcx_programs(index: int, kind: int) -> list[int]:
+    """Numbers of the programs at an interface; none where the kernel knows no tcx."""
+    numbers = (ctypes.c_uint32 * _MOST_PROGRAMS)()
+    query = bytearray(struct.pack("=IIIIQII32x", index, kind, 0, 0, 0, _MOST_PROGRAMS, 0))
+    struct.pack_into("=Q", query, 16, ctypes.addressof(numbers))
+    buffer = (ctypes.c_char * len(query)).from_buffer(query)
+    try:
+        raw_syscall(
+            _BPF.get(platform.machine(), 280),
+            *(ctypes.c_long(_BPF_PROG_QUERY), ctypes.byref(buffer), ctypes.c_long(len(query))),
+        )
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            return []
+    count = struct.unpack_from("=I", query, 24)[0]
+    return [one for one in numbers[: min(count, _MOST_PROGRAMS)] if one]
+
+
+# Netlink messages that pyroute2 lacks.
+
+
+def ask_kernel(
+    kind: int, flags: int, body: bytes, *, protocol: int = socket.NETLINK_ROUTE
+) -> list[bytes]:
+    """Send a request to the kernel; what its messages hold, none when it does not know it."""
+    found: list[bytes] = []
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as kernel:
+        kernel.settimeout(5.0)
+        kernel.send(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST | flags, 1, 0) + body)
+        while True:
+            octets = kernel.recv(1 << 18)
+            while octets:
+                length, got = struct.unpack_from("=IH", octets)
+                if got in (_NLMSG_ERROR, _NLMSG_DONE):
+                    return found
+                found.append(octets[16:length])
+                octets = octets[(length + 3) & ~3 :]
+            if not flags & DUMP:
+                return found
+
+
+def number(octets: bytes) -> int:
+    """An attribute of 32 bits."""
+    return int.from_bytes(octets[:4], sys.byteorder)
+
+
+def attributes(octets: bytes) -> Iterator[tuple[int, bytes]]:
+    """Kind and content of each attribute of a message."""
+    while len(octets) >= 4:
+        length, kind = struct.unpack_from("=HH", octets)
+        yield kind & 0x3FFF, octets[4:length]
+        octets = octets[max(4, (length + 3) & ~3) :]
+
+
+#: Tunnels that are on a link only where their own attribute names it: the IFLA_LINK of one that was
+#: moved to another namespace is its own number.
+_TUNNELS = ("amt", "bareudp", "geneve", "gtp", "vxlan", "wireguard")
+
+
+def lower_link(link: Any) -> int:
+    """Index of the link below one: of a VLAN, or of a tunnel that is bound to a link; 0 for none.
+
+    Where it is of another namespace, the link's IFLA_LINK_NETNSID names that.
+    """
+    kind = link.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND")
+    data = link.get_nested("IFLA_LINKINFO", "IFLA_INFO_DATA")
+    below = [value for name, value in _named(data) if re.fullmatch(r"IFLA_[A-Z0-9]+_LINK", name)]
+    usual = None if kind in _TUNNELS else link.get_attr("IFLA_LINK")
+    return next((n for n in (*below, usual) if isinstance(n, int) and n), 0)
+
+
+def _named(data: Any) -> list[tuple[str, Any]]:
+    pairs = data.get("attrs", ()) if hasattr(data, "get") else ()
+    return [(str(pair[0]), pair[1]) for pair in pairs]
