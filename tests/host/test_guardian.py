@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -16,13 +18,13 @@ from typing import Any
 import pytest
 
 from tests.host.agents import is_held
-from vnetperf.host import guardian, hugepages, locks, snapshot
+from vnetperf.host import files, guardian, hugepages, linux, locks, snapshot
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.processes import find_processes
 from vnetperf.host.session import HostRun, restore
 from vnetperf.host.wait import wait_for
-from vnetperf.model.errors import TestbedBusyError
+from vnetperf.model.errors import HostError, TestbedBusyError
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("hugepages_to_ourselves")]
 
@@ -152,9 +154,7 @@ def test_agent_and_guardian_killed_then_restored(
     )
     _until(lambda: roots.journal(run_id).exists(), 10)
     time.sleep(chance.random() * 0.4)
-    guardian = _guardian_of(roots)
-    os.kill(guardian, signal.SIGKILL)
-    agents.kill(agent)
+    _kill_both(agents, agent, roots)
     _until(lambda: not is_held(roots.lock("bed")))
     report = restore(roots)
     assert [run.run_id for run in report.restored] == [run_id]
@@ -232,9 +232,7 @@ def test_a_run_restores_what_a_dead_one_left(
     request = {"base": str(machine.parent), "run_id": run_id, "close": False, "seed": 3}
     agent = agents.start(changes=8, hugepages=False, **request)
     time.sleep(0.4)
-    guardian = _guardian_of(roots)
-    os.kill(guardian, signal.SIGKILL)
-    agents.kill(agent)
+    _kill_both(agents, agent, roots)
     _until(lambda: not is_held(roots.lock("bed")))  # a killed guardian may take a while to end
     with HostRun.open(roots=roots, testbed="bed") as host:
         assert [run.run_id for run in host.restored.restored] == [run_id]
@@ -252,6 +250,162 @@ def test_an_error_in_a_run_is_kept_and_the_machine_restored(roots: HostRoots) ->
         fail()
     assert not roots.state.exists()
     assert not roots.run.exists()
+
+
+def test_a_dead_guardian_is_replaced_within_a_second_and_told(
+    roots: HostRoots, tmp_path: Path
+) -> None:
+    told: list[tuple[float, str]] = []
+    with HostRun.open(
+        roots=roots, testbed="bed", on_notice=lambda text: told.append((time.monotonic(), text))
+    ) as host:
+        files.create_tree(host.journal, tmp_path / "left")
+        first = _guardian_of(roots)
+        killed = time.monotonic()
+        os.kill(first, signal.SIGKILL)
+        _until(lambda: bool(told))
+        assert "by signal 9" in told[0][1]
+        second = _guardian_of(roots)
+        assert second != first
+        assert ProcessId.of(second) is not None
+        host.require_guard()
+        header_says = restore(roots).live[0]
+        assert header_says.role == "agent"
+    assert ProcessId.of(second) is None
+    assert not (tmp_path / "left").exists()
+    assert not roots.state.exists()
+    # On a machine with nothing else to do 0.2 s, of which Python's start is all.
+    assert told[0][0] - killed < 10
+
+
+def test_the_guardian_in_place_of_a_dead_one_restores_the_machine(
+    agents: Agents, roots: HostRoots, run_id: str, machine: Path
+) -> None:
+    witness = Witness(roots, run_id, machine)
+    request = {"base": str(machine.parent), "run_id": run_id, "close": False, "seed": 11}
+    agent = agents.start(changes=12, hugepages=False, **request)
+    first = _guardian_of(roots)
+    _until(lambda: roots.journal(run_id).exists())
+    time.sleep(0.3)
+    os.kill(first, signal.SIGKILL)
+    _until(lambda: _guardian_of(roots) != first)
+    agents.kill(agent)
+    _until(lambda: not is_held(roots.lock("bed")))
+    assert not list(roots.journals.glob("*.jsonl"))
+    _until(lambda: not witness.problems(), 20, lambda: str(witness.problems()))
+
+
+def test_a_run_ends_that_nobody_would_restore(
+    roots: HostRoots, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    with HostRun.open(roots=roots, testbed="bed", on_notice=told.append) as host:
+        files.create_tree(host.journal, tmp_path / "left")
+        monkeypatch.setattr(guardian, "python_argv", lambda module: ["/bin/false", module])
+        os.kill(_guardian_of(roots), signal.SIGKILL)
+        _until(lambda: bool(told))
+        with pytest.raises(HostError, match="nobody would restore"):
+            host.require_guard()
+    assert not (tmp_path / "left").exists()
+    assert not roots.state.exists()
+
+
+def test_guardians_that_are_killed_again_and_again_are_not_started_for_ever(
+    roots: HostRoots,
+) -> None:
+    told: list[str] = []
+    with HostRun.open(roots=roots, testbed="bed", on_notice=told.append) as host:
+        for number in range(guardian.REPLACEMENTS + 1):
+            os.kill(_guardian_of(roots), signal.SIGKILL)
+            _until(lambda wanted=number + 1: len(told) == wanted)
+        with pytest.raises(HostError, match="died"):
+            host.require_guard()
+
+
+#: Where root may not raise limits, in some containers.
+CAN_RAISE = bool(
+    int(re.findall(r"CapEff:\s*(\w+)", Path("/proc/self/status").read_text())[0], 16) >> 24 & 1
+)
+HAND_ON = """
+import os, resource, subprocess, sys
+for word in sys.argv[1].split(","):
+    limit, most = word.split("=")
+    resource.setrlimit(getattr(resource, f"RLIMIT_{limit}"), (int(most), int(most)))
+sys.exit(subprocess.run([sys.executable, *sys.argv[2:]]).returncode)
+"""
+OPEN_RUN = """
+import sys, time
+from pathlib import Path
+from vnetperf.host import locks
+from vnetperf.host.linux import raise_limits
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.session import HostRun
+top = Path(sys.argv[1])
+roots = HostRoots(state=top / "state", run=top / "run")
+raise_limits()
+with HostRun.open(roots=roots, testbed="bed") as host:
+    pid = locks.read_holder(roots.lock("bed")).guardian
+    print(Path(f"/proc/{pid}/limits").read_text(), flush=True)
+"""
+
+
+def _open_with(limits: str, top: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", HAND_ON, limits, "-c", OPEN_RUN, str(top)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not CAN_RAISE, reason="no right to raise limits (CAP_SYS_RESOURCE)")
+def test_a_guardian_has_no_limits_of_the_shell(tmp_path: Path) -> None:
+    done = _open_with("CPU=2,NOFILE=64,AS=1073741824,STACK=1048576", tmp_path)
+    limits = {line[:25].strip(): line[25:].split()[:2] for line in done.stdout.splitlines()}
+    assert limits["Max cpu time"] == ["unlimited", "unlimited"]
+    assert limits["Max address space"] == ["unlimited", "unlimited"]
+    assert int(limits["Max open files"][0]) >= 1024
+    assert int(limits["Max stack size"][0]) >= 8 << 20
+
+
+@pytest.mark.skipif(CAN_RAISE, reason="has the right to raise limits")
+def test_nothing_begins_whose_end_the_kernel_would_not_wait_for(tmp_path: Path) -> None:
+    done = _open_with("CPU=1000", tmp_path)
+    assert done.returncode
+    assert "1000 s of processor time" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("may_raise", [True, False])
+def test_limits_are_raised_as_far_as_they_may_be(
+    monkeypatch: pytest.MonkeyPatch, may_raise: bool
+) -> None:
+    none, mib = resource.RLIM_INFINITY, 1 << 20
+    limits = dict.fromkeys(linux._LEAST_LIMITS, (none, none)) | {
+        resource.RLIMIT_CPU: (2, none),
+        resource.RLIMIT_FSIZE: (9000, 9000),
+        resource.RLIMIT_NOFILE: (64, 2048),
+        resource.RLIMIT_STACK: (16 * mib, 16 * mib),
+    }
+
+    def set_limit(limit: int, wanted: tuple[int, int]) -> None:
+        soft, hard = (one % (1 << 64) for one in wanted)
+        if soft > hard or (hard > limits[limit][1] % (1 << 64) and not may_raise):
+            raise ValueError("not allowed")
+        limits[limit] = wanted
+
+    monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
+    monkeypatch.setattr(resource, "setrlimit", set_limit)
+    linux.raise_limits()
+    assert limits[resource.RLIMIT_CPU] == (none, none)
+    assert limits[resource.RLIMIT_FSIZE] == ((none, none) if may_raise else (9000, 9000))
+    assert limits[resource.RLIMIT_NOFILE] == (1024, 524288 if may_raise else 2048)
+    assert limits[resource.RLIMIT_STACK] == (16 * mib, none if may_raise else 16 * mib)
+    assert limits[resource.RLIMIT_AS] == (none, none)
+
+
+def _kill_both(agents: Agents, agent: ProcessId, roots: HostRoots) -> None:
+    """Kill an agent with its guardian: one that lives on starts another guardian."""
+    guardian = _guardian_of(roots)
+    os.kill(agent.pid, signal.SIGSTOP)
+    os.kill(guardian, signal.SIGKILL)
+    agents.kill(agent)
 
 
 def _guardian_of(roots: HostRoots) -> int:

@@ -49,7 +49,7 @@ from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.deployment.trial import DutWatch, begin_watch, end_watch, happen, learn, run_part
 from vnetperf.host.clock import read_sync
 from vnetperf.host.journal import UndoReport
-from vnetperf.host.linux import ProcessId, caller_uid
+from vnetperf.host.linux import ProcessId, caller_uid, raise_limits
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.log import ROOT, ForwardingHandler
 from vnetperf.host.paths import HostRoots
@@ -316,7 +316,12 @@ class Agent:
             with contextlib.suppress(ControllerGoneError):
                 self._send({**event, "differences": report.differences})
 
-        return {"on_wait": self._on_wait, "confirm": self._confirm, "on_restored": restored}
+        def notice(text: str) -> None:
+            with contextlib.suppress(ControllerGoneError):
+                self._send({"event": "notice", "text": text})
+
+        calls = {"on_wait": self._on_wait, "confirm": self._confirm, "on_restored": restored}
+        return {**calls, "on_notice": notice}
 
     def _watch(self) -> None:
         if self.channel.isclosed():
@@ -675,6 +680,7 @@ def _restore_patiently(
 def serve(channel: Any, *, restricted: bool = False, host: str = "") -> None:
     """Entry point of the agent's process, of a host that is namespaces of a machine by its name."""
     os.chdir("/")  # where it was started is the controller's
+    raise_limits()
     # Ctrl-C and Ctrl-Z reach the whole foreground group; the controller decides what the first one
     # means, and while the second one stops it, this process has to see its silence.
     for number in (signal.SIGINT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):

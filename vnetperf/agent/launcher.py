@@ -21,7 +21,7 @@ from execnet import gateway_base
 from vnetperf import registry
 from vnetperf.config.files import SHIPPED, SYSTEM, load_model
 from vnetperf.config.settings import read_testbed
-from vnetperf.host.linux import CALLER
+from vnetperf.host.linux import CALLER, raise_limits
 from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.host.trust import why_untrusted, why_untrusted_below
 from vnetperf.model.errors import HostError
@@ -87,6 +87,7 @@ def main() -> None:
     """Serve one controller on standard input and output."""
     os.chdir("/")
     os.umask(0o077)
+    raise_limits()
     # Variables choose libraries, compilers, folders: of the caller's only sudo's own are kept, by
     # which nothing is trusted.
     caller = {CALLER: os.environ.get("SUDO_UID", ""), "SUDO_USER": os.environ.get("SUDO_USER", "")}

@@ -26,7 +26,7 @@ from vnetperf.host.journal import Confirm
 from vnetperf.host.locks import OnWait
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.session import HostRun, OnRestored
+from vnetperf.host.session import HostRun, OnNotice, OnRestored
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd, vnf_mac
 from vnetperf.model.errors import (
@@ -173,6 +173,7 @@ class RunOptions(TypedDict, total=False):
     on_wait: OnWait | None
     confirm: Confirm | None
     on_restored: OnRestored | None
+    on_notice: OnNotice | None
 
 
 def open_run(plan: Plan, **options: Unpack[RunOptions]) -> HostRun:
@@ -587,7 +588,8 @@ class LiveDeployment:
         }
 
     def check_alive(self) -> None:
-        """Raise when a part of the DUT here has ended."""
+        """Raise when a part of the DUT here has ended, or nobody guards the run any more."""
+        self.run.require_guard()
         if not self.plan.has_dut:
             return
         self.vswitch.check_alive()

@@ -13,11 +13,20 @@ import select
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from vnetperf.host import locks
 from vnetperf.host.journal import UNDO_LOCK_S, Journal, guardian_log
-from vnetperf.host.linux import PROC_MOUNTS, RUN_ID_VARIABLE, ProcessId, python_argv, read_mounts
+from vnetperf.host.linux import (
+    PROC_MOUNTS,
+    RUN_ID_VARIABLE,
+    ProcessId,
+    python_argv,
+    raise_limits,
+    read_mounts,
+)
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.log import ROOT, UtcFormatter
 from vnetperf.host.paths import open_private, remove_if_empty
@@ -26,6 +35,8 @@ from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
 GUARDIAN_START_S, DISMISS_S = 120.0, 30.0
+#: Guardians that are started in place of dead ones: where more die, something kills them.
+REPLACEMENTS = 3
 #: By these Jenkins and GitHub's runner find what a job left, and kill it.
 CI_MARKS = (
     *("BUILD_ID", "JENKINS_NODE_COOKIE", "JENKINS_SERVER_COOKIE", "HUDSON_SERVER_COOKIE"),
@@ -36,10 +47,15 @@ CI_MARKS = (
 class GuardianClient:
     """A running guardian, as seen by the agent that it guards."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], pipe_fd: int, identity: ProcessId) -> None:
-        self._popen = popen
-        self._pipe_fd = pipe_fd
-        self.identity = identity
+    def __init__(
+        self, journal: Path, lock: TestbedLock, machine_lock: TestbedLock | None = None
+    ) -> None:
+        self._guarded = journal, lock, machine_lock
+        self._popen, self._pipe_fd, self.identity = _start(*self._guarded)
+        self._over_read, self._over = os.pipe2(os.O_CLOEXEC)
+        self._watcher: threading.Thread | None = None
+        #: Why nobody guards the run any more; "" while somebody does.
+        self.trouble = ""
 
     @classmethod
     def start(
@@ -50,61 +66,50 @@ class GuardianClient:
         To be called before the journal exists, so that no change is ever unguarded. It keeps the
         machine's lock too, where there is one besides, until it ends.
         """
-        written = guardian_log(journal)
-        pipe_read, pipe_write = os.pipe2(os.O_CLOEXEC)
-        ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
-        agent = os.pidfd_open(os.getpid())
-        output = open_private(written, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-        locks.try_lock(output)  # the guardian's for as long as it lives: the log is no leftover
-        fds = {
-            "--lock-fd": lock.fd,
-            "--pipe-fd": pipe_read,
-            "--agent-fd": agent,
-            "--ready-fd": ready_write,
-        }
-        paths = {"--journal": journal, "--lock": lock.path}
-        if machine_lock is not None:
-            paths["--machine-lock"] = machine_lock.path
-            fds["--machine-lock-fd"] = machine_lock.fd
-        try:
-            popen = subprocess.Popen(
-                [
-                    *python_argv("vnetperf.host.guardian"),
-                    *(word for name, path in paths.items() for word in (name, str(path))),
-                    *(word for name, fd in fds.items() for word in (name, str(fd))),
-                ],
-                env=_guardian_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd="/",
-                pass_fds=tuple(fds.values()),
-                start_new_session=True,  # a Ctrl-C at the terminal is not for it
-            )
-        finally:
-            for fd in (pipe_read, ready_write, agent, output):
+        return cls(journal, lock, machine_lock)
+
+    def watch(self, say: Callable[[str], None]) -> None:
+        """Start another guardian as soon as one dies, and say so; called by a thread."""
+        self._watcher = threading.Thread(
+            target=self._replace_the_dead, args=(say,), name="guardian", daemon=True
+        )
+        self._watcher.start()
+
+    def _replace_the_dead(self, say: Callable[[str], None]) -> None:
+        for left in reversed(range(REPLACEMENTS + 1)):
+            self._wait_for_death()
+            if _wait_readable(self._over_read, timeout_s=0):
+                return
+            how = f"the guardian of this run died ({_how_it_ended(self._popen.wait())})"
+            try:
+                if not left:
+                    raise HostError(f"{REPLACEMENTS} others died before it")
+                os.close(self._pipe_fd)
+                self._pipe_fd = -1
+                self._popen, self._pipe_fd, self.identity = _start(*self._guarded)
+            except (HostError, OSError) as error:
+                self.trouble = f"{how}, and no other one is started: {error}"
+                say(self.trouble)
+                return
+            say(f"{how}; another one, {self.identity.pid}, guards it now")
+
+    def _wait_for_death(self) -> None:
+        """Wait until the guardian is dead, or dismissed."""
+        with contextlib.suppress(ProcessLookupError):
+            fd = os.pidfd_open(self._popen.pid)
+            try:
+                _wait_readable(fd, self._over_read)
+            finally:
                 os.close(fd)
-        ready = _wait_readable(ready_read, timeout_s=GUARDIAN_START_S)
-        ready = ready and os.read(ready_read, 1) == b"r"
-        os.close(ready_read)
-        identity = ProcessId.of(popen.pid)
-        if not ready or identity is None:
-            os.close(pipe_write)
-            popen.kill()
-            popen.wait()
-            text = written.read_text(errors="replace")[-2000:]
-            written.unlink(missing_ok=True)
-            raise HostError(
-                "the guardian that would restore this machine did not start",
-                where="python -m vnetperf.host.guardian",
-                cure=f"nothing was changed; its last lines:\n{text}",
-            )
-        lock.name_guardian(popen.pid)
-        log.info("guardian %d guards %s", popen.pid, journal.name)
-        return cls(popen, pipe_write, identity)
 
     def dismiss(self) -> bool:
         """End the guardian, since the run is over, and wait until it is gone."""
+        if self._over >= 0:
+            os.close(self._over)
+            self._over = -1
+            if self._watcher is not None:
+                self._watcher.join(GUARDIAN_START_S)
+            os.close(self._over_read)
         if self._pipe_fd >= 0:
             os.close(self._pipe_fd)
             self._pipe_fd = -1
@@ -112,6 +117,73 @@ class GuardianClient:
             return self._popen.wait(DISMISS_S) == 0
         except subprocess.TimeoutExpired:
             return False
+
+
+def _how_it_ended(status: int) -> str:
+    return f"by signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def _start(
+    journal: Path, lock: TestbedLock, machine_lock: TestbedLock | None
+) -> tuple[subprocess.Popen[bytes], int, ProcessId]:
+    """Start a guardian: its process, and the pipe that dismisses it."""
+    written = guardian_log(journal)
+    output = open_private(written, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    locks.try_lock(output)  # the guardian's for as long as it lives: the log is no leftover
+    pipe_read, pipe_write = os.pipe2(os.O_CLOEXEC)
+    ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
+    agent = os.pidfd_open(os.getpid())
+    fds = {
+        "--lock-fd": lock.fd,
+        "--pipe-fd": pipe_read,
+        "--agent-fd": agent,
+        "--ready-fd": ready_write,
+    }
+    paths = {"--journal": journal, "--lock": lock.path}
+    if machine_lock is not None:
+        paths["--machine-lock"] = machine_lock.path
+        fds["--machine-lock-fd"] = machine_lock.fd
+    try:
+        popen = subprocess.Popen(
+            [
+                *python_argv("vnetperf.host.guardian"),
+                *(word for name, path in paths.items() for word in (name, str(path))),
+                *(word for name, fd in fds.items() for word in (name, str(fd))),
+            ],
+            env=_guardian_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            pass_fds=tuple(fds.values()),
+            start_new_session=True,  # a Ctrl-C at the terminal is not for it
+        )
+    except BaseException:
+        for fd in (pipe_write, ready_read):
+            os.close(fd)
+        raise
+    finally:
+        for fd in (pipe_read, ready_write, agent, output):
+            os.close(fd)
+    ready = _wait_readable(ready_read, timeout_s=GUARDIAN_START_S)
+    ready = ready and os.read(ready_read, 1) == b"r"
+    os.close(ready_read)
+    identity = ProcessId.of(popen.pid)
+    if not ready or identity is None:
+        os.close(pipe_write)
+        popen.kill()
+        popen.wait()
+        text = written.read_text(errors="replace")[-2000:]
+        if not journal.exists():
+            written.unlink(missing_ok=True)
+        raise HostError(
+            "the guardian that would restore this machine did not start",
+            where="python -m vnetperf.host.guardian",
+            cure=f"its last lines:\n{text}",
+        )
+    lock.name_guardian(popen.pid)
+    log.info("guardian %d guards %s", popen.pid, journal.name)
+    return popen, pipe_write, identity
 
 
 def _guardian_environment() -> dict[str, str]:
@@ -147,6 +219,7 @@ def main(argv: list[str] | None = None) -> int:
         # Memory running out is one way for an agent to die: the guardian must not go with it.
         Path("/proc/self/oom_score_adj").write_text("-900")
     _leave_groups()
+    raise_limits()
     with contextlib.suppress(OSError):  # the agent may be dead already: all the more to do
         os.write(arguments.ready_fd, b"r")
     os.close(arguments.ready_fd)

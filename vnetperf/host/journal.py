@@ -216,6 +216,11 @@ def _has_fields(record: Record) -> bool:
     return all(isinstance(record.get(name), kind) for name, kind in fields.items())
 
 
+def guardian_record(process: ProcessId) -> Record:
+    """The record of a guardian in place of the header's, which has died."""
+    return {"t": "guardian", "process": [process.pid, process.start]}
+
+
 def header_of(content: JournalContent) -> Record:
     """The header; empty where there is none."""
     return next((record for record in content.records if record.get("t") == "header"), {})

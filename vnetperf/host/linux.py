@@ -8,6 +8,7 @@ import errno
 import os
 import pwd
 import re
+import resource
 import signal
 import struct
 import sys
@@ -407,3 +408,52 @@ def belongs_to_run(pid: int, run_id: str) -> bool:
     except OSError:
         return False
     return f"{RUN_ID_VARIABLE}={run_id}".encode() in environment.split(b"\0")
+
+
+_UNLIMITED = resource.RLIM_INFINITY
+#: What a process that changes the machine has at least, soft and hard. Files as systemd has them:
+#: with more, programs are slow that close all they could have open.
+_LEAST_LIMITS: dict[int, tuple[int, int]] = {
+    resource.RLIMIT_NOFILE: (1024, 524288),
+    resource.RLIMIT_STACK: (8 << 20, _UNLIMITED),
+    **dict.fromkeys(
+        (
+            *(resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_DATA, resource.RLIMIT_AS),
+            *(resource.RLIMIT_NPROC, resource.RLIMIT_MEMLOCK, resource.RLIMIT_RSS),
+            *(resource.RLIMIT_MSGQUEUE, resource.RLIMIT_SIGPENDING, resource.RLIMIT_RTTIME),
+        ),
+        (_UNLIMITED, _UNLIMITED),
+    ),
+}
+
+
+def raise_limits() -> None:
+    """Raise the limits that a shell has handed on (`ulimit`), for programs started later too.
+
+    Without the right to do so (CAP_SYS_RESOURCE), to what the shell has left as the highest.
+    """
+    for limit, least in _LEAST_LIMITS.items():
+        found = resource.getrlimit(limit)
+        pairs = zip(found, least, strict=True)
+        soft, hard = (_UNLIMITED if _UNLIMITED in pair else max(pair) for pair in pairs)
+        highest = min((soft, found[1]), key=lambda one: one % (1 << 64))  # -1 is none
+        for wanted in ((soft, hard), (highest, found[1])):
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(limit, wanted)
+                break
+
+
+def require_time() -> None:
+    """Raise where the kernel would end this process, and its guardian, after some seconds of work.
+
+    Both have the same limit, so nobody would be left to restore the machine.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_CPU)
+    if soft != _UNLIMITED:
+        raise HostError(
+            f"the kernel ends processes of this shell after {soft} s of processor time",
+            where="ulimit -t",
+            accepted="unlimited",
+            cure="start it from a shell without that limit, or with the right to raise it "
+            "(CAP_SYS_RESOURCE)",
+        )

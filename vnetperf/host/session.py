@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import os
@@ -24,8 +25,9 @@ from vnetperf.host.journal import (
     Journal,
     JournalHeldError,
     UndoReport,
+    guardian_record,
 )
-from vnetperf.host.linux import ProcessId, check_run_id
+from vnetperf.host.linux import ProcessId, check_run_id, require_time
 from vnetperf.host.locks import OnWait, TestbedLock
 from vnetperf.host.paths import (
     HostRoots,
@@ -43,6 +45,8 @@ log = logging.getLogger(__name__)
 
 
 OnRestored = Callable[[UndoReport], None]
+#: Given what whoever controls the run has to be told at once; called by another thread.
+OnNotice = Callable[[str], None]
 
 #: Longest wait of a new run for those who still undo an earlier one of its testbed, seconds.
 OTHERS_S = 60.0
@@ -230,9 +234,12 @@ def _restore_host(roots: HostRoots, on_run: Callable[[str], None] | None) -> Res
 def _owner_of(path: Path) -> list[LiveRun]:
     """Who holds a journal, of whatever version, as its header has it; none when it is gone."""
     try:
-        header = journal_file.header_of(journal_file.read_journal(path))
+        content = journal_file.read_journal(path)
     except FileNotFoundError:
         return []
+    header = {**journal_file.header_of(content)}
+    for later in content.records:
+        header |= {"guardian": later.get("process")} if later.get("t") == "guardian" else {}
     role, pid, start = "restore", 0, 0
     for name, key in (("agent", "owner"), ("guardian", "guardian")):
         with contextlib.suppress(KeyError, TypeError):  # of another version
@@ -313,16 +320,18 @@ class HostRun:
         on_wait: OnWait | None = None,
         confirm: Confirm | None = None,
         on_restored: OnRestored | None = None,
+        on_notice: OnNotice | None = None,
         follows: bool = False,
     ) -> HostRun:
         """Take the testbed, restore what dead runs left, and begin a guarded run.
 
         `confirm` is called after each change that may cut the controller off, `on_restored` when
-        all is undone. A host that is namespaces of a machine takes that machine first, unless it
-        `follows` another of the same deployment, which has taken it; it is compared with what it
-        was only as far as it is its own then. Who takes a machine waits for all hosts within it:
-        those that followed one that died may still measure.
+        all is undone, `on_notice` when the guardian has died. A host that is namespaces of a
+        machine takes that machine first, unless it `follows` another of the same deployment, which
+        has taken it; it is compared with what it was only as far as it is its own then. Who takes a
+        machine waits for all hosts within it: those that followed one that died may still measure.
         """
+        require_time()
         roots = roots or HostRoots()
         run_id = check_run_id(run_id or new_run_id())
         with contextlib.ExitStack() as undo_on_error:
@@ -365,6 +374,7 @@ class HostRun:
             run = cls(journal, lock, guard, rundir, restored, machine_lock=machine_lock)
             run._on_restored = on_restored
             undo_on_error.pop_all()
+        guard.watch(functools.partial(run._note_guardian, on_notice))
         log.info("run %s holds testbed %s", run_id, testbed)
         return run
 
@@ -385,6 +395,26 @@ class HostRun:
                 self._on_restored(self._report)
             log.info("run %s has released the testbed", self.run_id)
         return self._report
+
+    def require_guard(self) -> None:
+        """Raise where nobody would restore the machine if this process died."""
+        if self._guard.trouble:
+            raise HostError(
+                f"{self._guard.trouble}; the run ends, since nobody would restore this machine "
+                "if the agent died too",
+                where=f"run {self.run_id}",
+                cure="find what kills it (the kernel's log names processes that memory ran out "
+                "for), then run again",
+            )
+
+    def _note_guardian(self, on_notice: OnNotice | None, text: str) -> None:
+        log.warning("%s", text)
+        if not self._guard.trouble:
+            identity = self._guard.identity
+            with contextlib.suppress(HostError):  # it is closed, or the disk is full: told anyway
+                self.journal.append(guardian_record(identity))
+        if on_notice is not None:
+            on_notice(text)
 
     def _release_locks(self) -> None:
         for lock in filter(None, (self._lock, self._machine_lock)):

@@ -307,6 +307,8 @@ class Run:
             self.progress.trial_runs(LiveCounts.model_validate(event["counts"]))
         if event.get("event") == "wait":
             self.progress.say(f"waiting for the testbed: {event['holder']} holds it")
+        if event.get("event") == "notice":
+            self._say(str(event["text"]))
         if event.get("event") == "restored":
             found = {key: value for key, value in event.items() if key != "event"}
             self._note_restored(RestoredRecord.model_validate(found))
