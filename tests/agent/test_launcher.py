@@ -393,6 +393,72 @@ def test_programs_and_permissions_come_from_roots_file(
         restricted.call_inventory(allowed.model_dump(mode="json"))
 
 
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        {"a": {"programs": {"testpmd": "/tmp/mine"}}},
+        {"a": {"transport": "netns"}, "b": {"transport": "netns"}},
+    ],
+)
+def test_the_launcher_serves_no_hosts_of_a_users_testbed(
+    restricted: Agent, deployed: MagicMock, hosts: dict[str, Any]
+) -> None:
+    plan = make_plan(make_scenario("phy2phy_bridge", config.load()), Testbed(), facts(3))
+    asked = plan.model_dump(mode="json")
+    ends = [{"ends": ["a:x", "b:x"]}, {"ends": ["a:y", "b:y"]}] if len(hosts) == 2 else []
+    asked["testbed"] |= {"hosts": hosts, "cables": ends}
+    for call in (
+        {"call": "deploy", "args": {"plan": asked}},
+        {"call": "inventory", "args": {"testbed": asked["testbed"]}},
+    ):
+        assert "testbeds of one host" in restricted._answer(call)["error"]["what"]
+    deployed.deploy.assert_not_called()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("vnf_mode", "io;id"),
+        ("vnf_mode", "--file=/etc/shadow"),
+        ("vnf", "vloop\n"),
+        ("generator", "/tmp/mine"),
+        ("wire", "veth veth"),
+        ("dut_macs", ["02:00:00:00:00:01\nevil", ""]),
+        ("dut_macs", ["-", ""]),
+        ("variant", "a\x1b[31m"),
+    ],
+)
+def test_words_of_a_users_scenario_are_typed(
+    restricted: Agent, deployed: MagicMock, key: str, value: object
+) -> None:
+    plan = make_plan(make_scenario("phy2phy_bridge", config.load()), Testbed(), facts(3))
+    asked = plan.model_dump(mode="json")
+    asked["scenario"][key] = value
+    answer = restricted._answer({"call": "deploy", "args": {"plan": asked}})
+    assert "error" in answer
+    deployed.deploy.assert_not_called()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("name", "phy2phy --x"),
+        ("vnf_count", -1),
+        ("beyond", [[{"index": 0}, "02:00:00:00:00:01 evil"]]),
+        ("trunks", [{"index": -1}]),
+    ],
+)
+def test_a_users_graph_is_typed(
+    restricted: Agent, deployed: MagicMock, key: str, value: object
+) -> None:
+    plan = make_plan(make_scenario("phy2phy_bridge", config.load()), Testbed(), facts(3))
+    asked = plan.model_dump(mode="json")
+    asked["scenario"]["deployment"][key] = value
+    answer = restricted._answer({"call": "deploy", "args": {"plan": asked}})
+    assert "error" in answer
+    deployed.deploy.assert_not_called()
+
+
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
     """Takes the place of every deployment."""

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.machine import PROGRAMS, facts
-from vnetperf.host.programs import FoundProgram, find_programs, python_distributions
+from vnetperf.host.programs import (
+    EXTRA_PATH,
+    FoundProgram,
+    find_programs,
+    python_distributions,
+    trust_path,
+)
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Program, Testbed
 from vnetperf.private_ovs import DAEMON_WITH_DPDK
@@ -103,3 +111,56 @@ def test_what_an_egg_requires_is_in_a_file_of_its_own(
     found = python_distributions("laid")
     assert found["laid"] == "1.0"
     assert "pydantic" in found
+
+
+def plant(folder: Path, name: str, says: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    program = folder / name
+    program.write_text(f"#!/bin/sh\ntouch {folder}/ran\necho {says}\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda folder: os.chown(folder, 65534, -1),
+        lambda folder: folder.chmod(0o777),
+        lambda folder: os.chown(folder / "mine", 65534, -1),
+        lambda folder: (folder / "mine").chmod(0o757),
+    ],
+    ids=["folder's owner", "folder's mode", "owner", "mode"],
+)
+def test_root_runs_no_program_of_path_that_others_could_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object]
+) -> None:
+    theirs, ours = (
+        plant(tmp_path / "theirs", "mine", "9.9"),
+        plant(tmp_path / "ours", "mine", "1.0"),
+    )
+    spoil(theirs.parent)
+    declared = Program(name="mine", version_args=("-V",))
+    monkeypatch.setenv("PATH", f"{theirs.parent}:{ours.parent}")
+    assert find_programs([declared])["mine"] == FoundProgram(str(ours), "1.0")
+    monkeypatch.setenv("PATH", str(theirs.parent))
+    only = find_programs([declared])["mine"]
+    assert not only.path
+    assert str(theirs) in only.problem
+    named = find_programs([declared], {declared.setting: str(theirs)})["mine"]
+    assert not named.path
+    assert not (theirs.parent / "ran").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+def test_an_agent_of_root_has_no_folder_of_others_on_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs").chmod(0o777)
+    monkeypatch.setenv("PATH", f"{tmp_path}/theirs:.::{tmp_path}/none:/usr/bin")
+    trust_path()
+    assert os.environ["PATH"] == "/usr/bin"
+    monkeypatch.setenv("PATH", f"{tmp_path}/theirs")
+    trust_path()
+    assert os.environ["PATH"] == EXTRA_PATH

@@ -1201,6 +1201,16 @@ def test_what_could_not_be_undone_is_undone_where_it_is(
     bench.run.close()
 
 
+def test_what_an_agent_tells_at_once_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(tmp_path)
+    told = "the guardian of this run died (by signal 9); another one guards it now"
+    bench.run._on_event({"event": "notice", "text": told})
+    assert told in caplog.text
+    bench.run.close()
+
+
 def test_a_machine_that_is_as_before_is_recorded_as_that(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.throughput()

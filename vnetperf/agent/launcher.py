@@ -113,6 +113,12 @@ def refuse_plugins(plugins: dict[Any, dict[str, str]]) -> None:
 
 def refuse_testbed(testbed: Testbed) -> None:
     """Refuse programs, sections and permissions that root has not written down."""
+    if testbed.hosts:
+        raise HostError(
+            "the launcher serves testbeds of one host, and this one has several",
+            where=f"testbed {testbed.name}: hosts",
+            cure="a testbed of one host, or the agent's own Python by sudo (docs/hosts.md)",
+        )
     asked = _powers(testbed)
     if asked == _powers(Testbed()):
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import platform
 import re
@@ -17,7 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from vnetperf.host.facts import is_unknown, unknown
+from vnetperf.host.trust import why_untrusted
 from vnetperf.model.testbed import Program
+
+log = logging.getLogger(__name__)
 
 _ELF_MAGIC: Final = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 _ELF_HEADER_SIZE: Final = 64
@@ -104,9 +108,10 @@ def _find_program(program: Program, override: str, beside: Sequence[str]) -> Fou
     problem = ""
     search = os.pathsep.join([*beside, os.environ.get("PATH", ""), EXTRA_PATH])
     for place in (override,) if override else program.places or (program.name,):
-        path = shutil.which(place, path=search)
-        if path is None:
-            if override:
+        path, untrusted = find_trusted(place, search)
+        problem = problem or untrusted
+        if not path:
+            if override and not problem:
                 problem = f"{override} {_why_not_executable(Path(override))}; {CORRECT_PATH}"
             continue
         text = _version(program, path)
@@ -120,6 +125,47 @@ def _find_program(program: Program, override: str, beside: Sequence[str]) -> Fou
         cure = CORRECT_PATH if override else "name another under [programs] of the testbed file"
         problem = problem or f"{path} {wrong} ({text.splitlines()[0]}); {cure}"
     return FoundProgram(problem=problem)
+
+
+def find_trusted(name: str, search: str) -> tuple[str, str]:
+    """The first program of a name that root may run, "" for none; and why not one before it.
+
+    Root runs what others could have written as little as it reads it: its PATH may hold folders of
+    other users (`su` without `-`). Who is not root runs what PATH has.
+    """
+    problem = ""
+    for folder in dict.fromkeys(search.split(os.pathsep)):
+        path = shutil.which(name, path=folder)
+        if path is None:
+            continue
+        why = why_not_for_root(path)
+        if not why:
+            return path, problem
+        problem = problem or f"{path} is not run as root: {why}; give it to root, or remove it"
+        if "/" in name:
+            break  # PATH is not searched for it
+    return "", problem
+
+
+def why_not_for_root(path: str) -> str:
+    """Why root does not run a program, or one of a folder; "" when it does, and for other users."""
+    if os.geteuid():
+        return ""
+    if not path.startswith("/"):
+        return f"{path or '.'} is whatever directory it is started in"
+    return why_untrusted(Path(path))
+
+
+def trust_path() -> None:
+    """Leave out of this process's PATH what others could put programs into, where it is root."""
+    folders = dict.fromkeys(os.environ.get("PATH", os.defpath).split(os.pathsep))
+    reasons = {folder: why_not_for_root(folder) for folder in folders}
+    for folder, why in reasons.items():
+        if why and Path(folder).exists():
+            log.warning(
+                "no program is run as root from %s: %s", folder or "PATH's empty folder", why
+            )
+    os.environ["PATH"] = os.pathsep.join(f for f, why in reasons.items() if not why) or EXTRA_PATH
 
 
 def _why_not_executable(path: Path) -> str:

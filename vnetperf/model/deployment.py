@@ -6,17 +6,23 @@ Ports, attachments, forwarding hops, and the MAC address of every port.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, DutError
+
+#: A hardware address; the name of a deployment, a mode, a backend with its place ("vloop:vm").
+MacAddress = Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:+-]*$", max_length=64)]
 
 
 class PhyPort(Frozen):
     """Physical port `index` of the DUT, from 0: the DUT's end of the wire of that number."""
 
     kind: Literal["phy"] = "phy"
-    index: int
+    index: int = Field(ge=0)
 
     def __str__(self) -> str:
         return f"phy{self.index}"
@@ -26,8 +32,8 @@ class VnfPort(Frozen):
     """Port `index` of VNF number `vnf`, both from 0."""
 
     kind: Literal["vnf"] = "vnf"
-    vnf: int
-    index: int
+    vnf: int = Field(ge=0)
+    index: int = Field(ge=0)
 
     def __str__(self) -> str:
         return f"vnf{self.vnf}.{self.index}"
@@ -163,9 +169,9 @@ class Deployment(Frozen):
             in that leave by it.
     """
 
-    name: str
-    vnf_count: int
-    chains: int
+    name: Name
+    vnf_count: int = Field(ge=0)
+    chains: int = Field(ge=0)
     hops: tuple[Hop, ...]
     ends: tuple[Port, Port] = PHY_PORTS
     directions: tuple[int, ...] = (0, 1)
@@ -176,7 +182,7 @@ class Deployment(Frozen):
     pods: bool = False
     guests: tuple[int, ...] = ()
     first_vnf: int = 0
-    beyond: tuple[tuple[PhyPort, str], ...] = ()
+    beyond: tuple[tuple[PhyPort, MacAddress], ...] = ()
 
     @property
     def vnf_numbers(self) -> range:

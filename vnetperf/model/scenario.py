@@ -16,6 +16,8 @@ from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import (
     Deployment,
+    MacAddress,
+    Name,
     PhyPort,
     Port,
     VnfPort,
@@ -183,13 +185,13 @@ class Scenario(Frozen):
     """
 
     deployment: Deployment
-    vswitch: str
-    vnf: str = "vloop"
-    vnf_mode: str = "io"
+    vswitch: Name | Literal[""]
+    vnf: Name = "vloop"
+    vnf_mode: Name = "io"
     vnf_placement: VnfPlacement = "auto"
     traffic: TrafficProfile
-    generator: str = "loadgen"
-    wire: str = "auto"
+    generator: Name = "loadgen"
+    wire: Name = "auto"
     forwarding: Forwarding = "l2"
     rules: Rules = "port"
     addressing: Addressing = "far"
@@ -201,13 +203,13 @@ class Scenario(Frozen):
     nat: Nat | None = None
     services: Services | None = None
     max_frame_size: int = STANDARD_FRAME_SIZE
-    dut_macs: tuple[str, ...] = ()
+    dut_macs: tuple[MacAddress | Literal[""], ...] = ()
     pod_hosts: PodHosts = "same"
     sockets: bool = False
     pods: int = 2
     ranks: int = 1
     pod: PodKind = "netns"
-    variant: str = ""
+    variant: str = Field(default="", pattern=r"^[^\x00-\x1f\x7f]*$")
 
     @property
     def id(self) -> str:
