@@ -48,6 +48,7 @@ from vnetperf.deployment.pods import switch_class
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.deployment.trial import DutWatch, begin_watch, end_watch, happen, learn, run_part
 from vnetperf.host.clock import read_sync
+from vnetperf.host.environment import VARIABLES
 from vnetperf.host.journal import UndoReport
 from vnetperf.host.linux import ProcessId, caller_uid, raise_limits
 from vnetperf.host.locks import LockHolder
@@ -339,8 +340,12 @@ class Agent:
         plugins: dict[Any, dict[str, str]],
         predecessor: Sequence[int] = (),
         version: str = __version__,
+        variables: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Learn the controller's import path and plugins; refuse one of another version.
+
+        Programs get the variables that the testbed file names, of those this agent was started
+        with, besides the usual ones.
 
         A predecessor is this controller's earlier agent, by pid and start time: one that lives on
         does not answer, and is ended, so that its run is restored. A restricted agent ends only
@@ -352,6 +357,7 @@ class Agent:
                 where=str(Path(__file__).parents[1]),
                 cure="install the same version on both sides",
             )
+        VARIABLES.let_through(variables)
         if self.restricted:
             refuse_plugins(plugins)
             path, plugins = [], {}
@@ -690,6 +696,7 @@ def serve(channel: Any, *, restricted: bool = False, host: str = "") -> None:
     line = Line(channel)
     ROOT.addHandler(ForwardingHandler(_log_to(line)))
     ROOT.setLevel(logging.DEBUG)
+    VARIABLES.keep()
     trust_path()
     Agent(line, HostRoots.of_host(host), restricted=restricted).serve()
     if line.silent:

@@ -215,7 +215,7 @@ class AgentClient:
         predecessor, self.process = self.process, ()
         try:
             hello = {"path": path, "plugins": registry.registered(), "predecessor": predecessor}
-            hello["version"] = __version__
+            hello |= {"version": __version__, "variables": self.testbed.environment}
             if not self._is_here:
                 with contextlib.suppress(errors.VnetperfError):  # of another version, says hello
                     self.clock = self._look_at_clock()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from vnetperf import registry
 from vnetperf.host import cpu, hugepages, kernel, nic
+from vnetperf.host.environment import VARIABLES
 from vnetperf.host.facts import attempt, unknown
 from vnetperf.host.facts.hardware import collect
 from vnetperf.host.kernel import read_value
@@ -97,6 +98,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         record=collect()
         | {
             "software": software,
+            "variables": VARIABLES.facts(),
             "programs": _programs(paths, versions),
             "runs as root": attempt(lambda: _as_root(paths, versions)),
         },

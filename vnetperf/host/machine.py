@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import threading
 import time
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 
 from vnetperf.host import cpu, ethtool, hugepages, kernel, links, nic, xdp
 from vnetperf.host.journal import Change
-from vnetperf.host.linux import RUN_ID_VARIABLE, run_in
+from vnetperf.host.linux import run_in
 from vnetperf.host.nic import eswitch, netdev, vfs
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.session import HostRun
@@ -339,7 +338,7 @@ class Machine:
         netns: Path | None = None,
     ) -> str:
         """Run a short-lived tool to its end."""
-        environment = {**os.environ, RUN_ID_VARIABLE: self.run_id, **(env or {})}
+        environment = self._run.processes.environment(env)
         line = " ".join(argv)
 
         def call() -> subprocess.CompletedProcess[str]:

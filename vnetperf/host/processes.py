@@ -35,6 +35,7 @@ from vnetperf.host.linux import (
     is_stopped,
     set_namespace,
 )
+from vnetperf.host.paths import cache_directory
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 
@@ -436,6 +437,20 @@ class Processes:
         journal.intend("processes", "start processes", self._undo)
         self.scope = _made(scope)
 
+    def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The variables of a program of this run.
+
+        Its home is a folder of the run's: programs have start files in their user's (those of Open
+        MPI, perf, podman), of which a result says nothing.
+        """
+        home = self._log_dir.with_name("home")
+        with contextlib.suppress(OSError):  # the disk is full, or the run ends: there is none then
+            home.mkdir(mode=0o700, exist_ok=True)
+        # Processes of our own find what was built where it is, whatever their home is.
+        places = {"HOME": str(home), "XDG_CACHE_HOME": str(cache_directory().parent)}
+        run_id = {RUN_ID_VARIABLE: self._journal.run_id}
+        return {**os.environ, **places, **(env or {}), **run_id}
+
     def spawn(
         self,
         name: str,
@@ -453,7 +468,7 @@ class Processes:
         """
         command = tuple(str(part) for part in argv)
         cpus = None if cpus is None else frozenset(cpus)
-        environment = {**os.environ, **(env or {}), RUN_ID_VARIABLE: self._journal.run_id}
+        environment = self.environment(env)
         if shutil.which(command[0], path=environment.get("PATH")) is None:
             raise HostError(
                 f"program {command[0]!r} is not installed",

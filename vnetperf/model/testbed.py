@@ -252,6 +252,7 @@ class CableConfig(Frozen):
 
 
 #: Short, since it is part of names of directories with sockets below them.
+VariableName = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 HostName = Annotated[str, Field(pattern="^[a-z][a-z0-9-]{0,14}$")]
 
 
@@ -268,6 +269,8 @@ class Testbed(Frozen):
         nics: NICs of wire 0 and wire 1, for wires of the kind "nic".
         programs: Programs to use instead of those found on PATH, by `Program.setting`: absolute
             paths, "" to search.
+        environment: Names of variables that programs of a run get besides the usual ones, of those
+            that the agent was started with: "LD_LIBRARY_PATH", "OMP_NUM_THREADS".
         hugepage_kb: Page size of poll-mode memory, KiB.
         nic_timestamps: True takes arrivals from the clock of the tester's NICs where their drivers
             give it; drivers may then receive by a slower path.
@@ -289,6 +292,7 @@ class Testbed(Frozen):
     cores: CoresConfig = CoresConfig()
     media: MediaConfig = MediaConfig()
     programs: dict[str, AbsolutePath] = Field(default_factory=dict)
+    environment: tuple[VariableName, ...] = ()
     hugepage_kb: Literal[2048, 1048576] = 2048
     nic_timestamps: bool = False
     lock_timeout_s: float = Field(default=60.0, ge=0)

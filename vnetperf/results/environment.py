@@ -22,6 +22,7 @@ ABSENT: Final = "not recorded"
 VOLATILE: Final[Mapping[str, str]] = {
     "environment.collected": "the time of the look",
     "environment.uptime_s": "grows with time",
+    "environment.variables.kept from programs*": "no program of the run has got them",
     "environment.load_average": "what happened to run before; busy neighbours are in the trials",
     "environment.memory.available_kb": "changes with every program that runs",
     "environment.memory.hugepages[*].free": "pages that another program holds for now",
@@ -138,6 +139,8 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
             found["pods by"] = str(asked.get("pod", "netns"))
             if asked.get("variant", "").endswith("mpi"):
                 found["pods and ranks"] = f"{asked.get('pods')} x {asked.get('ranks')}"
+    if variables := _variables(results.machine_of(scenario)):
+        found["variables"] = variables
     return found | {"machine": _machines(results.machine_of(scenario), plan)}
 
 
@@ -153,6 +156,13 @@ _ASKED: Final = {
 }
 _OPTIONS: Final = {"options": "options", "guest": "guest", "core": "core", "stack": "stack"}
 _WORDS: Final = ("name", "description")
+
+
+def _variables(environment: Mapping[str, Any]) -> str:
+    """Variables that the testbed file lets through to programs, with values; "" for none."""
+    held = environment.get("variables")
+    named = held.get("let through by the testbed") if isinstance(held, Mapping) else None
+    return _given(named) if named else ""
 
 
 def _tester_build(environment: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, str]:

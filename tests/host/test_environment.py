@@ -1,0 +1,158 @@
+"""Programs of a run get the variables that are listed or named, and what was there is stated."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vnetperf.config.settings import read_testbed
+from vnetperf.host.environment import Variables
+from vnetperf.host.journal import Journal
+from vnetperf.host.paths import cache_directory
+from vnetperf.host.processes import Processes
+from vnetperf.model.errors import ConfigError
+from vnetperf.model.result import RunResults
+from vnetperf.results.environment import comparability, tree_differences
+
+#: What a user's shell sets, with who reads it.
+INFLUENTIAL = {
+    "LD_PRELOAD": "",
+    "LD_LIBRARY_PATH": "/opt/lib",
+    "GLIBC_TUNABLES": "glibc.malloc.check=3",
+    "MALLOC_ARENA_MAX": "1",
+    "OMP_NUM_THREADS": "2",
+    "OMPI_MCA_btl": "tcp,self",
+    "UCX_TLS": "tcp",
+    "FI_PROVIDER": "tcp",
+    "PYTHONPATH": "/tmp",
+    "BASH_ENV": "/home/u/.bashenv",
+    "ENV": "/home/u/.shrc",
+    "OVS_RUNDIR": "/tmp/ovs",
+    "LIBVIRT_DEFAULT_URI": "qemu:///session",
+    "KUBECONFIG": "/home/u/.kube/config",
+    "IPERF3_PASSWORD": "secret",
+}
+
+
+@pytest.fixture
+def variables(monkeypatch: pytest.MonkeyPatch) -> Variables:
+    there = {"PATH": "/usr/bin", "HOME": "/home/u", "LC_TIME": "C", "https_proxy": "http://u:p@x"}
+    monkeypatch.setattr(os, "environ", {**there, **INFLUENTIAL})
+    return Variables()
+
+
+def test_programs_get_what_is_listed(variables: Variables) -> None:
+    variables.keep()
+    assert not os.environ.keys() & INFLUENTIAL.keys()
+    assert {"PATH", "HOME", "LC_TIME", "https_proxy"} <= os.environ.keys()
+
+
+def test_programs_get_what_the_testbed_names_and_not_what_another_named(
+    variables: Variables,
+) -> None:
+    variables.keep()
+    variables.let_through(["OMP_NUM_THREADS", "NOT_THERE"])
+    assert os.environ["OMP_NUM_THREADS"] == "2"
+    assert "NOT_THERE" not in os.environ
+    variables.let_through(["UCX_TLS"])
+    assert "OMP_NUM_THREADS" not in os.environ
+    assert os.environ["UCX_TLS"] == "tcp"
+
+
+def test_a_path_that_was_cleaned_stays_so(variables: Variables) -> None:
+    variables.keep()
+    os.environ["PATH"] = "/bin"
+    variables.let_through(["PATH"])
+    assert os.environ["PATH"] == "/bin"
+
+
+def test_what_was_there_is_stated_without_what_may_be_secret(variables: Variables) -> None:
+    variables.keep()
+    variables.let_through(["OMP_NUM_THREADS", "NOT_THERE"])
+    facts = variables.facts()
+    assert facts["let through by the testbed"] == {"NOT_THERE": "not set", "OMP_NUM_THREADS": "2"}
+    assert facts["let through"] == {"LC_TIME": "C", "PATH": "/usr/bin"}
+    kept = {*facts["kept from programs"]} - {"PYTEST_CURRENT_TEST"}
+    assert kept == INFLUENTIAL.keys() - {"OMP_NUM_THREADS"}
+    assert "secret" not in str(facts)
+    assert "u:p@" not in str(facts)
+
+
+def results_with(variables: dict[str, object] | None) -> RunResults:
+    """Results as far as the environment matters."""
+    held = {} if variables is None else {"variables": variables}
+    return RunResults.model_construct(environment=held, scenarios=(), testbeds=())
+
+
+def test_variables_let_through_make_runs_comparable_or_not() -> None:
+    def key(named: dict[str, str]) -> str | None:
+        found = results_with({"let through by the testbed": named})
+        return comparability(found, "pvp_dpdk").get("variables")
+
+    assert key({"OMP_NUM_THREADS": "2"}) == "OMP_NUM_THREADS = 2"
+    assert key({"OMP_NUM_THREADS": "4"}) != key({"OMP_NUM_THREADS": "2"})
+    assert key({}) is None
+    assert "variables" not in comparability(results_with(None), "pvp_dpdk")  # an older log
+
+
+def test_what_no_program_got_makes_no_difference() -> None:
+    def tree(kept: str, tz: str) -> dict[str, object]:
+        return {
+            "environment": {"variables": {"kept from programs": [kept], "let through": {"TZ": tz}}}
+        }
+
+    assert not tree_differences(tree("A", "UTC"), tree("B", "UTC"))
+    found = tree_differences(tree("A", "UTC"), tree("A", "CET"))
+    assert [one.path for one in found] == ["environment.variables.let through.TZ"]
+
+
+@pytest.mark.parametrize("name", ["A=B", "", "1A", "A B", "A\\n"])
+def test_a_name_that_no_variable_has_is_refused(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'environment = ["{name}"]\n')
+    with pytest.raises(ConfigError, match="environment"):
+        read_testbed(str(file))
+
+
+def test_programs_of_a_run_have_no_start_files_of_the_user(
+    journal: Journal, tmp_path: Path
+) -> None:
+    logs = tmp_path / "run/log"
+    logs.mkdir(parents=True)
+    got = Processes(journal, logs).environment({"MINE": "1"})
+    assert list(Path(got["HOME"]).iterdir()) == []
+    assert Path(got["HOME"]).is_relative_to(tmp_path)
+    assert got["MINE"] == "1"
+    code = "from vnetperf.host.paths import cache_directory; print(cache_directory())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=got, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(cache_directory())  # what was built is found as before
+
+
+def test_an_agent_keeps_nothing_else() -> None:
+    """What programs of an agent get, started as it is started."""
+    code = (
+        "import json, sys, execnet\n"
+        "gateway = execnet.makegateway(f'popen//python={sys.executable}')\n"
+        "channel = gateway.remote_exec('from vnetperf.agent.agent import serve; serve(channel)')\n"
+        "from vnetperf import __version__\n"
+        "args = {'path': sys.path, 'plugins': {}, 'version': __version__}\n"
+        "args['variables'] = ['UCX_TLS']\n"
+        "channel.send(json.dumps({'call': 'hello', 'args': args}))\n"
+        "while 'ok' not in (got := json.loads(channel.receive(30))): pass\n"
+        "channel.send(json.dumps({'call': 'inventory', 'args': {'testbed': {'name': 'x'}}}))\n"
+        "while 'ok' not in (got := json.loads(channel.receive(60))): pass\n"
+        "print(json.dumps(got['ok']['record']['variables']))\n"
+        "gateway.exit()\n"
+    )
+    there = {**os.environ, **INFLUENTIAL, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=there, capture_output=True, text=True, check=True
+    )
+    assert '"UCX_TLS": "tcp"' in done.stdout
+    assert '"OMP_NUM_THREADS"' in done.stdout.partition("kept from programs")[2]

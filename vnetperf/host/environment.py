@@ -1,0 +1,87 @@
+"""The variables that programs of a run get: a list of what is let through, and nothing else.
+
+A variable that a user's shell sets changes what programs do, and nobody sees it in a result:
+threads of OpenMP, transports of MPI, another library, another allocator. So an agent keeps what is
+on the list, with what the testbed file names besides, and states the rest by name.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+#: What says who and where the user is, which says nothing about results.
+_OF_THE_USER = (
+    *("HOME", "LOGNAME", "SHELL", "SUDO_COMMAND", "SUDO_GID", "SUDO_UID", "SUDO_USER", "TERM"),
+    *("SSH_CONNECTION", "TMPDIR", "USER", "XDG_CACHE_HOME"),
+    # By these tests tell what is left of their own workers' programs.
+    *("PYTEST_XDIST_TESTRUNUID", "PYTEST_XDIST_WORKER"),
+)
+#: What chooses programs, builds, downloads and texts; recorded with its value.
+_RECORDED = (
+    *("CC", "PKG_CONFIG_LIBDIR", "PKG_CONFIG_PATH", "PATH", "TZ", "LANG", "LANGUAGE"),
+    *("SSL_CERT_DIR", "SSL_CERT_FILE"),
+)
+_PROXIES = ("ALL_PROXY", "FTP_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+#: Of vnetperf itself, and of the locale.
+_PREFIXES = ("VNETPERF_", "LC_")
+
+
+def is_let_through(name: str) -> bool:
+    """Whether programs get a variable whatever the testbed file says."""
+    listed = name in _OF_THE_USER or name in _RECORDED or name.upper() in _PROXIES
+    return listed or name.startswith(_PREFIXES)
+
+
+class Variables:
+    """The variables that a process was started with, and which of them its programs get.
+
+    Before `keep` its programs get all of them: it is no agent of its own.
+    """
+
+    def __init__(self) -> None:
+        self._there: dict[str, str] = {}
+        self._named: tuple[str, ...] = ()
+
+    def keep(self) -> None:
+        """Take what is not let through out of this process's environment, and remember it."""
+        self._there = dict(os.environ)
+        self._apply()
+
+    def let_through(self, named: Iterable[str] = ()) -> None:
+        """Let variables through that the testbed file names, and none that it named before."""
+        self._named = tuple(sorted({*named}))
+        self._apply()
+        if kept := self.facts()["kept from programs"]:
+            log.info("variables kept from programs: %s", ", ".join(kept))
+
+    def _apply(self) -> None:
+        for name in self._there:
+            if not self._is_kept(name):
+                os.environ.pop(name, None)
+            elif name in self._named:  # what is there stays: folders of others have left PATH
+                os.environ.setdefault(name, self._there[name])
+
+    def facts(self) -> dict[str, Any]:
+        """What programs get, with values where they bear on results, and names of what was there.
+
+        A proxy's value may hold a password.
+        """
+        there = self._there or dict(os.environ)
+        recorded = {n: v for n, v in there.items() if n in _RECORDED or n.startswith("LC_")}
+        return {
+            "let through": dict(sorted(recorded.items())),
+            "let through by the testbed": {n: there.get(n, "not set") for n in self._named},
+            "kept from programs": sorted(n for n in self._there if not self._is_kept(n)),
+        }
+
+    def _is_kept(self, name: str) -> bool:
+        return is_let_through(name) or name in self._named
+
+
+#: Those of this process.
+VARIABLES = Variables()
