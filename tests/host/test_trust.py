@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from vnetperf.host.files import create_tree
 from vnetperf.host.journal import Journal
 from vnetperf.host.locks import TestbedLock
-from vnetperf.host.paths import HostRoots, make_private
+from vnetperf.host.paths import HostRoots, cache_directory, make_private
 from vnetperf.host.session import restore
 from vnetperf.host.trust import why_untrusted, why_untrusted_below
 from vnetperf.model.errors import HostError
@@ -165,6 +166,29 @@ def test_no_run_begins_where_others_could_write_its_journal(
     with pytest.raises(HostError):
         TestbedLock.acquire(roots, "testbed", "new")
     assert left.is_dir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory away")
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda cache: os.chown(cache, NOBODY, -1),
+        lambda cache: cache.chmod(0o777),
+        lambda cache: os.chown(cache.parent, NOBODY, -1),
+        lambda cache: give_acl(cache, (USER, 7, NOBODY), mask=7),
+    ],
+    ids=["owner", "mode", "owner above", "ACL"],
+)
+def test_root_builds_nothing_where_others_could_replace_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object]
+) -> None:
+    cache = tmp_path / "above/cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    assert cache_directory() == cache / "vnetperf"
+    cache.mkdir(parents=True)
+    assert cache_directory() == cache / "vnetperf"
+    spoil(cache)
+    assert cache_directory() == Path(pwd.getpwuid(0).pw_dir) / ".cache/vnetperf"
 
 
 def test_a_lock_that_is_a_link_is_not_taken(tmp_path: Path, roots: HostRoots) -> None:

@@ -74,14 +74,23 @@ class HostRoots:
 def cache_directory() -> Path:
     """Where what can be built again is kept: ``$XDG_CACHE_HOME/vnetperf`` or ``~/.cache/vnetperf``.
 
-    Root with another user's HOME (``sudo -E``) keeps them in its own: what that user can write
-    must not be run as root, nor should that user's directory get files of root.
+    Root with another user's HOME (``sudo -E``), or a folder that others could change, keeps them in
+    its own: what another user can write must not be run as root, nor should that user's directory
+    get files of root.
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    if os.geteuid() == 0 and _owner(root) != 0:
+    if os.geteuid() == 0 and _is_of_others(root):
         root = Path(pwd.getpwuid(0).pw_dir) / ".cache"
     return root / "vnetperf"
+
+
+def _is_of_others(path: Path) -> bool:
+    """Whether others than root could change a directory, or make one that is missing."""
+    near = path
+    while not near.exists() and near != near.parent:
+        near = near.parent
+    return bool(why_untrusted(path, only_root=True)) if near == path else near.stat().st_uid != 0
 
 
 def make_cache(name: str, what: str) -> Path:
@@ -97,13 +106,6 @@ def make_cache(name: str, what: str) -> Path:
             cure="set XDG_CACHE_HOME to one",
         ) from error
     return path
-
-
-def _owner(path: Path) -> int:
-    """Who owns a path, or the nearest above it that is there."""
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path.stat().st_uid
 
 
 def make_private(directory: Path) -> None:
