@@ -88,6 +88,12 @@ def test_a_profile_is_written_beside_the_log_with_its_stacks(tmp_path: Path) -> 
     assert "25 % lost; 4 samples" in (tmp_path / name).read_text()
     folded = (tmp_path / name).with_suffix(".folded").read_text().splitlines()
     assert f"{MAIN};[librte_net_memif.so.23.0] 2" in folded
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to(precious)
+    assert write_flame_graph(tmp_path, profile, STACKS) == name
+    assert precious.read_text() == "mine"
 
 
 class Bare:

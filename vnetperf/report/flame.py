@@ -15,6 +15,7 @@ from pathlib import Path
 
 from vnetperf.model import units
 from vnetperf.model.result import Profile
+from vnetperf.report import write_atomically
 
 #: Folder of a run's flame graphs.
 PROFILES_FOLDER = "profiles"
@@ -121,7 +122,7 @@ def write_flame_graph(folder: Path, profile: Profile, stacks: Mapping[str, int])
     )
     (folder / PROFILES_FOLDER).mkdir(exist_ok=True)
     path = folder / PROFILES_FOLDER / f"{name}.svg"
-    path.write_text(flame_graph(stacks, title, about), encoding="utf-8")
+    write_atomically(path, flame_graph(stacks, title, about))
     folded = (f"{stack} {samples}" for stack, samples in sorted(stacks.items()))
-    path.with_suffix(".folded").write_text("\n".join(folded) + "\n", encoding="utf-8")
+    write_atomically(path.with_suffix(".folded"), "\n".join(folded) + "\n")
     return f"{PROFILES_FOLDER}/{path.name}"
