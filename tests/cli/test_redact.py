@@ -69,6 +69,61 @@ CANARIES = {
     "a password of a guest": "guestS3cret",
     "a host of libvirt": "jumphost9q",
 }
+#: Texts that tools print, and what of each must not leave; found by its form alone.
+FORMS = {
+    "a UUID": ("VM 123e4567-e89b-12d3-a456-426614174000 up", "e89b|12d3|426614174000|123e4567"),
+    "a GUID in braces": ("{9F2D1A77-0C11-4D7E-9A01-5577AABBCCDD}", "9F2D1A77|0C11|5577AABBCCDD"),
+    "a pod": ("kubepods-pod8f3c2a11_77aa_4b1c_9d22_0011aabbccdd.slice", "8f3c2a11|0011aabbccdd"),
+    "a GUID without hyphens": ("node 12345678901234567890123456789012", "1234567890"),
+    "a MAC address with dots": ("ether a4.bf.01.12.34.61", "a4.bf|34.61"),
+    "a MAC address with blanks": ("dump a4 bf 01 12 34 62", "bf 01|34 62"),
+    "a MAC address with underscores": ("port a4_bf_01_12_34_63", "a4_bf|34_63"),
+    "a MAC address without zeros": ("0:1b:21:a:b:c5", "1b:21:a|b:c5"),
+    "an address of InfiniBand": (
+        "80:00:02:08:fe:80:00:00:00:00:00:00:b8:ce:f6:03:00:9a:bc:d1",
+        "b8:ce:f6|9a:bc:d1",
+    ),
+    "a node's GUID": ("node_guid b8ce:f603:009a:bcd2", "b8ce:f603|bcd2"),
+    "a serial number of PCI": ("[SN] Serial number: MT2031X04567", "MT2031X04567"),
+    "a serial number without a colon": ("SN MT2031X04999", "MT2031X04999"),
+    "a service tag": ("PowerEdge R740 svctag 7XK3Q2Z", "7XK3Q2Z"),
+    "an asset": ("ASSET ACME-4455", "ACME-4455"),
+    "a name in another domain": ("gen17.acme.systems refuses", "gen17|acme"),
+    "a name of a bank": ("core7.acme.bank", "core7"),
+    "a name with an underscore": ("lab_gen7.acme.co.kr", "lab_gen7"),
+    "a service's name": ("_sip._tcp.acmevoip.sk", "acmevoip"),
+    "a name with its last dot": ("gen19.acme.consul.", "gen19"),
+    "an international name": ("서버1.회사.한국", "서버1|회사"),
+    "an international name of marks": ("เซิร์ฟเวอร์.ไทย", "เซิร์ฟเวอร์"),
+    "a name in punycode": ("xn--kim-abc.xn--3e0b707e", "xn--kim"),
+    "a name of an APN": ("lte.sktelecom-lab.mnc005.mcc450.gprs", "sktelecom-lab"),
+    "a name backwards": ("69.55.44.10.in-addr.arpa", "69.55.44"),
+    "an address in a name": ("ip-10-44-55-68", "10-44-55-68"),
+    "an address with zeros": ("010.044.055.070", "044.055"),
+    "a login": ("kimjwz@dut44q: refused", "kimjwz|dut44q"),
+    "a directory's name": ("cn=kimjwy,ou=netlab,dc=acmetel,dc=co", "kimjwy|acmetel"),
+    "an account of Windows": ("ACMECORP\\leesh", "leesh"),
+    "a variable": ("USER=jqkim LOGNAME=jqkim HOSTNAME=qx77", "jqkim|qx77"),
+    "a path of Windows": ("C:\\Users\\parkmh\\bench", "parkmh"),
+    "a path home": ("~choihk/bench/tb.toml", "choihk"),
+    "a path upwards": ("../jungyh/secretproj/x", "jungyh|secretproj"),
+    "a path of a compiler": ("-I/home/jqroe/dpdk -ffile-prefix-map=/home/jqroe=.", "jqroe"),
+    "a key of ssh": (
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJx7Kq0h9c1Yl3ZC2q9Q1xS8pYkqk9s9m jwkim@benchpc",
+        "AAAAC3Nza|jwkim|benchpc",
+    ),
+    "a fingerprint": ("SHA256:pV3mY0q1dX9mJx0b1s2kGqzZ0LwP7T8QyH6e5r4u3i2", "pV3mY0q1"),
+    "a private key": ("-----BEGIN OPENSSH PRIVATE KEY----- b3BlbnNz aC1r -----END", "b3BlbnNz"),
+    "a JWT": ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJraW0ifQ.c2lnbmF0dXJl", "eyJzdWIi|c2lnbmF0"),
+    "a token of GitHub": ("ghp_16C7e42F292c6912E7710c838347Ae178B4a", "16C7e42F"),
+    "a key of AWS": ("AKIAIOSFODNN7EXAMPLE", "AKIAIOSF"),
+    "a header": ("Authorization: Bearer abc123DEF456", "abc123DEF456"),
+    "a password in a text": ("login failed: password=S3cretPw!", "S3cretPw"),
+    "a random text": ("key 9aB3dE5fG7hJ1kL2mN4pQ6rS8tU0vW2xY", "9aB3dE5f"),
+    "an IMSI": ("imsi=450051234567890", "450051234567890"),
+    "an IMEI": ("modem 356938035643809", "356938035643809"),
+    "a phone": ("call +82-2-555-0199", "555-0199"),
+}
 PARTS = ("acmecorp", "jqdoe", "labadmin", "AcmeSecret", "acmewidget", "golden", "tok3nABC", "nas01")
 C = CANARIES
 COMMAND = (
@@ -146,6 +201,9 @@ def with_names(record: Record) -> Record:
             "programs": {"testpmd": {"path": C["a program"], "build id": "4f5e" * 10}},
             "container": f"docker-{C['a container']}.scope",
             "machine": C["a machine-id"],
+            "printed": {what: text for what, (text, _) in FORMS.items()},
+            "nic model": "CX6, management 10.44.55.71",
+            "agent": {"password": "onlyakeysays"},
             "other hosts": {"east": {"hostname": C["another host"], "load": C["another host"]}},
         }
         return record.model_copy(update={"facts": facts})
@@ -231,6 +289,44 @@ def test_no_canary_leaves(what: str, copied: dict[str, str]) -> None:
     canary = CANARIES[what].casefold()
     found = {n for n, t in copied.items() for s in (t, unescape(t)) if canary in s.casefold()}
     assert not found
+
+
+@pytest.mark.parametrize("what", FORMS)
+def test_nothing_of_a_known_form_leaves(what: str, copied: dict[str, str]) -> None:
+    for text in (one.casefold() for t in copied.values() for one in (t, unescape(t))):
+        assert not [part for part in FORMS[what][1].casefold().split("|") if part in text]
+
+
+def test_addresses_below_a_model_and_values_of_secret_keys_do_not_leave(
+    copied: dict[str, str],
+) -> None:
+    assert not [name for name, text in copied.items() if re.search("44.55.71|onlyakey", text)]
+
+
+def test_a_host_that_is_called_as_a_token_is_has_one(run: Path) -> None:
+    log = run / LOG_NAME
+    records = read_log(log)
+    for n, record in enumerate(records):
+        if isinstance(record, EnvironmentRecord):
+            facts = record.facts | {"hostname": "host-1", "peer": "host-1 and host-2.acme.bank"}
+            records[n] = record.model_copy(update={"facts": facts})
+    log.write_bytes(b"".join(lines_of(records)))
+    text = (redact(run) / LOG_NAME).read_text()
+    assert not re.search(r"\bhost-[12]\b", text)
+    assert "host-3" in text
+
+
+def test_a_copy_of_a_copy_has_the_tokens_of_the_first(run: Path) -> None:
+    first = redact(run)
+    second = first.parent / "second"
+    assert cli.main(["redact", str(first), "-o", str(second), "--word", "octets"]) == 0
+    hosts = [
+        record.facts["hostname"]
+        for folder in (first, second)
+        for record in read_log(folder / LOG_NAME)
+        if isinstance(record, EnvironmentRecord)
+    ]
+    assert hosts[0] == hosts[1]
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -335,7 +431,7 @@ def test_the_same_name_has_the_same_token_and_group_10_tells(run: Path) -> None:
     assert host.startswith("host-")
     assert host in results.scenarios[0].facts["vswitch"]["launch line"]
     assert results.redacted is not None
-    assert results.redacted.values["MAC address"] == 4
+    assert results.redacted.values["MAC address"] == 8
     assert {"captures/a.pcap", f"{host}.txt"} <= set(results.redacted.dropped)
     assert "removed by redaction" in (copy / "report.md").read_text()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.results.redaction import Pseudonyms
+from vnetperf.results.pseudonyms import Pseudonyms
 
 MACS = st.lists(st.integers(0, 255), min_size=6, max_size=6).map(
     lambda octets: ":".join(f"{o:02x}" for o in octets)
@@ -110,6 +112,8 @@ def test_a_redacted_text_stays_as_it_is() -> None:
 def test_four_numbers_are_a_version_where_versions_stand() -> None:
     assert Pseudonyms().plain("218.0.152.0", versions=True) == "218.0.152.0"
     assert Pseudonyms().plain("10.1.2.3") == "203.0.113.1"
+    both = Pseudonyms().plain("218.0.219.13/pkg 218.0.221.0 at 10.1.2.3", versions=True)
+    assert both == "218.0.219.13/pkg 218.0.221.0 at 203.0.113.1"
 
 
 def test_a_name_in_base64_is_hidden() -> None:
@@ -138,6 +142,68 @@ def test_what_survived_is_told_by_its_kind() -> None:
 def test_no_mac_survives(macs: list[str], between: str) -> None:
     text = Pseudonyms().plain(f" {between} ".join(macs))
     assert not [m for m in macs if m in text and not m.startswith(("02:76:", "02:5e:53:"))]
+
+
+#: Octets of a MAC address, an EUI-64 and InfiniBand's, each with a letter among its digits.
+OCTETS = st.sampled_from((6, 8, 20)).flatmap(
+    lambda n: st.lists(st.integers(0, 255), min_size=n, max_size=n)
+)
+
+
+def spellings(octets: list[int]) -> list[str]:
+    """Every way in which tools write them."""
+    digits = "".join(f"{o:02x}" for o in octets)
+    pairs, fours = re.findall("..", digits), re.findall("....", digits)
+    found = [mark.join(pairs) for mark in ":-._ "]
+    found += [mark.join(fours) for mark in ":-."]
+    found += [digits, f"0x{digits}"]
+    if len(octets) == 6:
+        found += [f"{digits[:6]}-{digits[6:]}", ":".join(f"{o:x}" for o in octets)]
+    return found
+
+
+@given(OCTETS, st.data())
+def test_no_spelling_of_a_hardware_address_stays(octets: list[int], data: st.DataObject) -> None:
+    octets[0] = octets[0] & 0x0F | 0xA0  # a letter and a digit: digits alone are numbers
+    octets[-1] = octets[-1] & 0x0F | 0x10
+    spelled = data.draw(st.sampled_from(spellings(octets)))
+    spelled = data.draw(st.sampled_from((spelled, spelled.upper().replace("X", "x"))))
+    before, after = (data.draw(st.sampled_from((" ", "(", "=", "'", "", ","))) for _ in "ab")
+    text = Pseudonyms().plain(f"port{before or ' '}{spelled}{after}")
+    assert not re.search(re.escape(spelled), text)
+    ours = re.sub("02.?5e.?53|serial-[0-9]+", "", text)
+    assert not re.search("[0-9a-f]{2}[:._ -][0-9a-f]{2}[:._ -][0-9a-f]{2}[:._ -][0-9a-f]{2}", ours)
+
+
+@given(st.uuids(), st.sampled_from(("-", "_", "")), st.sampled_from(("{}", "pod{}.x", "({})")))
+def test_no_part_of_a_uuid_stays(uuid: UUID, mark: str, around: str) -> None:
+    parts = str(uuid).split("-")
+    text = Pseudonyms().plain(around.format(mark.join(parts)) if mark else f"id {uuid.hex}")
+    assert not [part for part in (parts[0], parts[4]) if part in text]
+
+
+LABELS = st.from_regex(r"[a-z][a-z0-9_-]{2,8}[a-z0-9]", fullmatch=True) | st.text(
+    st.characters(categories=("Lo",)), min_size=2, max_size=8
+)
+LAST = st.from_regex(r"[a-z]{2,12}|xn--[a-z0-9]{4,9}", fullmatch=True)
+
+
+@given(st.lists(LABELS, min_size=2, max_size=4), LAST, st.sampled_from((" ", ":830", ".", ")")))
+def test_no_domain_stays(labels: list[str], last: str, after: str) -> None:
+    labels[0] = f"qxz{labels[0]}"  # no kernel setting's, or project's, first part
+    text = Pseudonyms().plain(f"from {'.'.join([*labels, last])}{after}")
+    assert labels[0] not in text
+
+
+NUMBERS = st.lists(st.integers(0, 9999).map(str), min_size=2, max_size=3).map(".".join)
+
+
+@given(NUMBERS, st.sampled_from(("", "-rc1", "+deb12u3", "-427.13.1.el9_4", "~beta2", "-0ubuntu5")))
+@pytest.mark.parametrize("around", ["{}", "v{}", "DPDK {}, OVS", "{}.x86_64", "{}.noarch", "{} us"])
+def test_versions_and_numbers_stay(around: str, number: str, more: str) -> None:
+    text = around.format(number + more)
+    assert Pseudonyms().plain(text) == text
+    assert Pseudonyms().plain(text, versions=True) == text
 
 
 @given(st.text())

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vnetperf.model.errors import LogError
-from vnetperf.results.redaction import KINDS, Kind
+from vnetperf.results.pseudonyms import KINDS, Kind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import PurePath
-from typing import Any, Final, Literal, cast
+from typing import Any, Final
 
 from pydantic import BaseModel
 
 from vnetperf.model.result import Redaction, RunIdentity
 from vnetperf.model.testbed import Testbed
 from vnetperf.results.environment import OTHER_HOSTS
+from vnetperf.results.pseudonyms import (
+    EVERYWHERE,
+    HIDDEN,
+    KINDS,
+    PCI,
+    SECRET_KEY,
+    TOKEN,
+    Kind,
+    Pseudonyms,
+    names_in,
+    words_of,
+)
 from vnetperf.results.records import (
     LOG_VERSION,
     EnvironmentRecord,
@@ -29,311 +38,8 @@ from vnetperf.results.records import (
     TrialRecord,
 )
 
-Put = Callable[[re.Match[str]], str]
-Kind = Literal[
-    "hosts",
-    "users",
-    "testbeds",
-    "macs",
-    "serials",
-    "addresses",
-    "devices",
-    "paths",
-    "texts",
-    "words",
-]
-
-#: Kind -> what one value of it is called.
-KINDS: Final[Mapping[Kind, str]] = {
-    "hosts": "host name",
-    "users": "user name",
-    "testbeds": "testbed name",
-    "macs": "MAC address",
-    "serials": "serial number",
-    "addresses": "IP address",
-    "devices": "PCI address",
-    "paths": "path",
-    "texts": "text of the operator",
-    "words": "word that was named",
-}
-_PSEUDONYMS: Final[Mapping[Kind, str]] = {
-    "hosts": "host-{}",
-    "users": "user-{}",
-    "testbeds": "testbed-{}",
-    "serials": "serial-{}",
-    "paths": "/path-{}",
-    "texts": "(redacted text {})",
-    "words": "word-{}",
-}
-#: The project's own (model/deployment.py): they are the same on every machine.
-_OWN_MAC: Final = "02:76:"
-#: Those of tokens, and other tokens: a copy of a copy has them as they are.
-_PSEUDO_MAC: Final = "02:5e:53:"
-_TOKEN: Final = re.compile(r"(?:host|user|testbed|serial|word|nic)-\d+|/path-\d+")
-#: Ranges for benchmarks and documents, loopback, masks, multicast: none shows where a machine is.
-_PUBLIC: Final = tuple(
-    ip_network(text)
-    for text in (
-        *("198.18.0.0/15", "127.0.0.0/8", "0.0.0.0/32", "224.0.0.0/3", "192.0.2.0/24"),
-        *("198.51.100.0/24", "203.0.113.0/24", "2001:2::/48", "2001:db8::/32"),
-        *("::/128", "::1/128", "ff00::/8"),
-    )
-)
-_LONG_NAME: Final = 6
-_EDGE: Final = r"(?<![A-Za-z0-9]){}(?![A-Za-z0-9])"
-#: A MAC address in every spelling: six groups, three (Cisco's), two, or none.
-_MAC: Final = re.compile(
-    _EDGE.format(
-        r"(?:[0-9a-f]{2}([:-])[0-9a-f]{2}(?:\1[0-9a-f]{2}){4}(?![:-][0-9a-f]{2}(?![0-9a-f]))"
-        r"|[0-9a-f]{4}([.-])[0-9a-f]{4}\2[0-9a-f]{4}"
-        r"|(?=[\d:-]*[a-f])[0-9a-f]{6}[:-][0-9a-f]{6})"
-    ),
-    re.I,
-)
-_LINK_BY_MAC: Final = re.compile(r"(?<=enx)[0-9a-f]{12}(?![0-9a-f])", re.I)
-_UUID: Final = re.compile(_EDGE.format(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"), re.I)
-_EUI64: Final = re.compile(_EDGE.format(r"[0-9a-f]{2}([:-])[0-9a-f]{2}(?:\1[0-9a-f]{2}){6}"), re.I)
-#: Digits without a separator: MAC (12), EUI-64 and WWN (16), machine-id (32), container id (64).
-_DIGITS: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?:0x)?(?=\d*[a-f])(?=[a-f]*\d)"
-    r"(?:[0-9a-f]{64}|[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{12})(?![A-Za-z0-9])",
-    re.I,
-)
-_MACHINE_ID: Final = re.compile(r"(?<=machine_id=)[0-9a-f]{32}", re.I)
-#: Names of storage: iSCSI (RFC 3720), NVMe, T10; World Wide Names.
-_STORAGE: Final = re.compile(
-    r"\b(?:iqn|nqn)\.\d{4}-\d\d\.[^\s\"',]+|\b(?:eui|naa)\.[0-9a-f]{16,32}\b"
-    r"|\bwwn-0x[0-9a-f]+",
-    re.I,
-)
-_STATED_SERIAL: Final = re.compile(
-    r"(?i)((?<![\w/])(?:s/n|sn|serial(?: ?(?:no\.?|number))?|asset(?: ?tag)?|service ?tag|p/n)"
-    r"\s*[:=#]\s*)([\w.-]+)"
-)
-_LABEL: Final = re.compile(r"\b((?:PART)?(?:LABEL|UUID)=)([^\s\"',]+)")
-_PCI: Final = re.compile(r"(?<![\w:.])(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7](?!\w)", re.I)
-_IPV4: Final = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
-_IPV6: Final = re.compile(r"(?<![\w:.])[0-9a-f:]*:[0-9a-f:]*:[0-9a-f:.]*(?![\w:])", re.I)
-_HOME: Final = re.compile(r"(?<=/home/)[^/\s'\"\\]+|(?<=/Users/)[^/\s'\"\\]+")
-_MAIL: Final = re.compile(r"([A-Za-z0-9][\w.+-]*)@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)")
-_URL: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>]+", re.I)
-_LOOPBACK_URL: Final = re.compile(r"[a-z]+://(?:localhost|127\.[\d.]+|\[::1\])(?=[:/]|$)", re.I)
-#: A name with dots counts as a host's by its last label: files and modules have dots too.
-_FQDN: Final = re.compile(
-    r"(?<![\w./-])(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:com|net|org|edu|gov|mil|int|info|biz|io|eu"
-    r"|internal|intranet|local|localdomain|lan|corp|home|private|lab|example|test|invalid|cloud|tech"
-    r"|de|uk|fr|it|nl|se|no|fi|dk|es|pt|ch|at|be|cz|hu|ro|ru|ua|tr|jp|cn|kr|in|au|nz|ca|us|br|mx|ar"
-    r"|za|il|ie|gr|sg|hk|tw|ai|dev|arpa)(?![\w-])(?!\.\w)",
-    re.I,
-)
-#: Paths that every machine has, and the project's own; whatever else is a path has a token.
-_SAME_PATHS: Final = (
-    r"(?:usr/(?:bin|sbin|lib|lib64|libexec|share|local/s?bin)|bin|sbin|lib|lib64|proc|sys"
-    r"|run/vnetperf|var/(?:lib|log)/vnetperf|etc/vnetperf|tmp/vnetperf|root/\.cache/vnetperf|autogroup-\d+|path-\d+"
-    r"|etc/(?:passwd|group|hosts|os-release|sudoers\.d)"
-    r"|dev/(?:vfio|uio\d*|hugepages|shm|kvm|net|null|zero|vhost-net|vhost-vsock|infiniband))"
-)
-_PATH: Final = re.compile(
-    rf"(?<![\w/.)%\]}}])/(?!{_SAME_PATHS}(?![\w.-]))[\w.+~@-]+(?:/[\w.+~@%:-]*)*(?<![.:])"
-)
-_BLOB: Final = re.compile(r"[A-Za-z0-9+/]{40,}={0,2}")
-_HIDDEN: Final = "(redacted)"
-#: PCI domain of tokens: no machine has so many.
-_PSEUDO_DOMAIN: Final = "5e53"
-
-
-def names_in(text: str) -> Iterator[tuple[Kind, str]]:
-    """Names that a text reveals by where they stand: below /home, in a mail address."""
-    if "/home/" in text or "/Users/" in text:
-        yield from (("users", name) for name in _HOME.findall(text))
-    if "@" in text:
-        for user, domain in _MAIL.findall(text):
-            yield "users", user
-            yield "hosts", domain
-    yield from (("hosts", name) for name in _FQDN.findall(text) if "." in name)
-
-
-class Pseudonyms:
-    """Tokens for what must not be published."""
-
-    def __init__(self, kept: Iterable[Kind] = ()) -> None:
-        self.kept = frozenset(kept)
-        self._held: dict[Kind, dict[str, str]] = {kind: {} for kind in KINDS}
-        self._names: re.Pattern[str] | None = None
-        self._done: dict[tuple[str, bool, bool], str] = {}
-        self._kind_of: dict[str, Kind] = {}
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """What a value is called -> how many different ones have a token."""
-        return {KINDS[kind]: len(held) for kind, held in self._held.items() if held}
-
-    def know(self, kind: Kind, name: str) -> None:
-        """Have a name replaced wherever it stands."""
-        name = name.strip()
-        if name and kind not in self.kept and not _TOKEN.fullmatch(name):
-            self._kind_of.setdefault(name.casefold(), kind)
-            self._names = None
-            self._done.clear()
-
-    def token(self, kind: Kind, value: str) -> str:
-        """The token of a value."""
-        if kind in self.kept or _TOKEN.fullmatch(value):
-            return value
-        held = self._held[kind]
-        if value.casefold() not in held:
-            held[value.casefold()] = self._make(kind, value, len(held) + 1)
-        return held[value.casefold()]
-
-    def survivors(self, text: str) -> list[str]:
-        """Values with a token that a text still holds: none, unless something went wrong."""
-        named: list[Kind] = ["hosts", "users", "testbeds", "words"]
-        values: dict[str, str] = {}
-        for kind in named:
-            values |= {_pattern(v): kind for v in self._held[kind] if v in self._kind_of}
-        values |= {_pattern(v): "serials" for v in self._held["serials"]}
-        values |= {_pattern(v): "devices" for v in self._held["devices"]}
-        values |= {
-            _EDGE.format("[:.-]?".join(v.replace(":", ""))): "macs" for v in self._held["macs"]
-        }
-        if not re.search("|".join(values) or "(?!)", text, re.IGNORECASE):
-            return []
-        found = (kind for v, kind in values.items() if re.search(v, text, re.IGNORECASE))
-        return sorted({KINDS[cast("Kind", kind)] for kind in found})
-
-    def _make(self, kind: Kind, value: str, number: int) -> str:
-        if kind == "macs":
-            digits = f"{number:06x}"
-            return f"02:5e:53:{digits[:2]}:{digits[2:4]}:{digits[4:]}"
-        if kind == "devices" and not _PCI.fullmatch(value):
-            return f"nic-{number}"
-        if kind == "devices":
-            return f"{_PSEUDO_DOMAIN}:{number >> 5:02x}:{number & 31:02x}.0"
-        if kind == "addresses":
-            if ":" in value:
-                return f"2001:db8::{number:x}"
-            return f"203.0.113.{number}" if number < 255 else f"(address {number})"
-        return _PSEUDONYMS[kind].format(number)
-
-    def plain(self, text: str, *, versions: bool = False, hashes: bool = False) -> str:
-        """A text without what must not be published.
-
-        With `versions` four numbers with dots are a version, with `hashes` long hexadecimal numbers
-        identify a build or an octet string.
-        """
-        key = text, versions, hashes
-        if key not in self._done:  # thread and port names stand in every trial
-            made = self._known(text)
-            for pattern, put in self._patterns(versions, hashes):
-                made = pattern.sub(put, made)
-            self._done[key] = _BLOB.sub(self._blob, made)
-        return self._done[key]
-
-    def _known(self, text: str) -> str:
-        """Replace known names, the longest first."""
-        if self._names is None:
-            names = sorted(self._kind_of, key=len, reverse=True)
-            self._names = re.compile("|".join(map(_pattern, names)) or "(?!)", re.IGNORECASE)
-        return self._names.sub(self._of_name, text)
-
-    def _of_name(self, match: re.Match[str]) -> str:
-        found = match[0].casefold()
-        name = found if found in self._kind_of else found.replace("--", "-")
-        return self.token(self._kind_of[name], name)
-
-    def _patterns(self, versions: bool, hashes: bool) -> list[tuple[re.Pattern[str], Put]]:
-        found: list[tuple[re.Pattern[str], Put]] = [
-            (_STORAGE, self._serial),
-            (_URL, self._url),
-            (_LABEL, lambda match: match[1] + self._of_serial(match[2])),
-            (_STATED_SERIAL, lambda match: match[1] + self._of_serial(match[2])),
-            (_PATH, lambda match: self.token("paths", match[0])),
-            (_EUI64, self._serial),
-            (_MAC, self._mac),
-            (_LINK_BY_MAC, self._link),
-            (_UUID, self._serial),
-            (_MACHINE_ID, self._serial),
-            (_HOME, lambda match: self._user(match[0])),
-            (_MAIL, lambda match: self.token("users", match[0])),
-            (_FQDN, lambda match: self.token("hosts", match[0])),
-            (_PCI, self._device),
-            (_IPV6, self._address),
-        ]
-        if not hashes:
-            found.append((_DIGITS, self._digits))
-        return found if versions else [*found, (_IPV4, self._address)]
-
-    def _serial(self, match: re.Match[str]) -> str:
-        return self.token("serials", match[0])
-
-    def _of_serial(self, value: str) -> str:
-        made = value in self._held["serials"].values()
-        return value if made or value == _HIDDEN else self.token("serials", value)
-
-    def _digits(self, match: re.Match[str]) -> str:
-        return self._mac(match) if len(match[0]) == 12 else self._serial(match)
-
-    def _device(self, match: re.Match[str]) -> str:
-        if match[0].startswith(_PSEUDO_DOMAIN):
-            return match[0]
-        whole = match[0] if match[0].count(":") == 2 else f"0000:{match[0]}"
-        return match[0] if "devices" in self.kept else self.token("devices", whole)
-
-    def _url(self, match: re.Match[str]) -> str:
-        if "hosts" in self.kept:
-            return match[0]
-        if _LOOPBACK_URL.match(match[0]):
-            place, mark, _ = re.split(r"([?#]|$)", match[0], maxsplit=1)
-            return place + (mark and f"{mark}{_HIDDEN}")
-        scheme = match[0].partition("://")[0]
-        return f"{scheme}://{_HIDDEN}"
-
-    def _user(self, name: str) -> str:
-        return name if name in self._held["users"].values() else self.token("users", name)
-
-    def _mac(self, match: re.Match[str]) -> str:
-        digits = re.sub("[^0-9a-f]", "", match[0].lower())
-        plain = ":".join(digits[n : n + 2] for n in range(0, 12, 2))
-        if plain.startswith((_OWN_MAC, _PSEUDO_MAC)) or plain in self._held["macs"].values():
-            return match[0]
-        return match[0] if "macs" in self.kept else self.token("macs", plain)
-
-    def _link(self, match: re.Match[str]) -> str:
-        mac = ":".join(match[0][n : n + 2] for n in range(0, 12, 2)).lower()
-        return match[0] if "macs" in self.kept else self.token("macs", mac).replace(":", "")
-
-    def _address(self, match: re.Match[str]) -> str:
-        try:
-            address: IPv4Address | IPv6Address = ip_address(match[0].rstrip("."))
-        except ValueError:
-            return match[0]
-        if any(address in network for network in _PUBLIC if network.version == address.version):
-            return match[0]
-        rest = match[0][len(match[0].rstrip(".")) :]
-        return self.token("addresses", str(address)) + rest
-
-    def _blob(self, match: re.Match[str]) -> str:
-        """Base64, hidden where its text has something that must not be published."""
-        try:
-            text = base64.b64decode(match[0], validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            return match[0]
-        return match[0] if self._known(text) == text and not _HOME.search(text) else _HIDDEN
-
-
-def _pattern(name: str) -> str:
-    """A name as it may stand in a text; volumes have its hyphens doubled."""
-    text = re.escape(name).replace(r"\-", "--?")
-    return text if len(name) >= _LONG_NAME else _EDGE.format(text)
-
-
 #: Fields whose texts are the project's own words, or numbers in disguise: never changed.
 OWN: Final = ("type", "scenario", "test", "algorithm", "generator", "vswitch", "wire", "hdr")
-#: Names that are on every machine.
-EVERYWHERE: Final = (
-    *("localhost", "vnetperf-lab", "root", "local", "lab", "tester", "dut", "self"),
-    *("east", "west"),  # of the shipped testbed with two hosts
-)
 #: Names of interfaces that the kernel, udev and shipped testbeds give.
 _USUAL_NIC: Final = re.compile(
     r"(?=.*\d)(?:c|p|port|eth|ib|veth|tap|en[opsx][0-9a-f]*)[0-9dfnpsvu]*"
@@ -365,12 +71,8 @@ _SSH_VALUED: Final = frozenset("-" + letter for letter in "BbcDEeFIiJLlmOopQRSWw
 _SERVER: Final = re.compile(r"^(?:tcp://)?(?P<host>[A-Za-z][\w.-]*)(?::\d+){0,2}$")
 
 
-def _set_of(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
 #: Options of pytest and vnetperf whose names are the project's; values are looked at word by word.
-_OPTIONS: Final = _set_of("""
+_OPTIONS: Final = words_of("""
     -k -q -v -vv -x -s -n -m -o -p -ra --plan --preset --presets --tests --test --traffic
     --flows --frame-sizes --time-budget --vnf --vnf-mode --vnf-placement --vnfs --switch --set
     --guest --core --forwarding --rules --tunnel --generator --wire --endpoint-tool
@@ -379,7 +81,7 @@ _OPTIONS: Final = _set_of("""
     --collect-only --maxfail
 """)
 #: Words of command lines that are nobody's name, besides those of the log.
-_WORDS: Final = _set_of("""
+_WORDS: Final = words_of("""
     and or not no yes true false auto all pytest python python3 vnetperf testcases py
     cacheprovider smoke quick mlr csit strict mrr ndr pdr rfc2544 rfc2889 rfc9004 soak tst009
     single flow multi imix vloop vepc vm container process loadgen trex pktgen veth memif nic
@@ -388,7 +90,7 @@ _WORDS: Final = _set_of("""
 _NUMBER_WORD: Final = re.compile(r"\d+(?:\.\d+)?[a-zA-Z%]{0,2}")
 #: Options of the kernel that bear on results, and those that many machines have. Values of others,
 #: and unknown options, are hidden: they name disks, hosts and secrets.
-KERNEL_OPTIONS: Final = _set_of("""
+KERNEL_OPTIONS: Final = words_of("""
     amd_iommu amd_pstate audit clocksource console cpufreq.default_governor cpuidle.governor
     cpuidle.off default_hugepagesz elevator hpet hugepages hugepagesz idle intel_idle.max_cstate
     intel_iommu intel_pstate iommu iommu.passthrough iommu.strict irqaffinity isolcpus kthread_cpus
@@ -418,7 +120,9 @@ class Redactor:
         public: Iterable[str] = (),
     ) -> None:
         self.records = records
-        self.tokens = Pseudonyms(kept)
+        # What looks like a token is one in a copy only: a machine may be called host-12.
+        is_copy = any(isinstance(record, RedactedRecord) for record in records)
+        self.tokens = Pseudonyms(kept, standing=_tokens_in(records) if is_copy else ())
         self.limited: dict[str, str] = {}
         self._public = {text.strip() for text in public} - {""}
         self._vocabulary = {*EVERYWHERE, *_vocabulary(records)}
@@ -449,7 +153,10 @@ class Redactor:
                 self.tokens.know(kind, name)
             return
         first, _, domain = name.partition(".")
-        # A last part alone, "com" or "example", is nobody's name.
+        # A last part alone, "com" or "example", is nobody's name. Of two parts the first is a
+        # word ("core.lab") unless it has what words have not.
+        if "." not in domain and first.isalpha() and domain:
+            first = ""
         for part in dict.fromkeys((name, first, domain if "." in domain else "")):
             plain = part.casefold()
             if not plain or plain in EVERYWHERE:
@@ -476,6 +183,11 @@ class Redactor:
         return [*made[:1], RedactedRecord(redaction=redaction), *made[1:]]
 
     def _record(self, record: Record) -> Record:
+        if isinstance(record, RedactedRecord):  # of what is a copy itself
+            before = record.redaction
+            dropped = {self.tokens.plain(name): why for name, why in before.dropped.items()}
+            redaction = before.model_copy(update={"dropped": dropped})
+            return record.model_copy(update={"redaction": redaction})
         changed: Record = self._model(record)
         if isinstance(changed, RunRecord):
             update: dict[str, Any] = {"fingerprint": NO_FINGERPRINT, "version": LOG_VERSION}
@@ -527,13 +239,15 @@ class Redactor:
             return self._whole_fields[last](text)
         if key.startswith("settings ") and not key.endswith(" source"):
             text = self._setting(text)
-        text = _GIVEN_ON.sub(rf"\1={_HIDDEN}", text)
-        if _FREE.search(key) and text and not self._is_public(text):
+        text = _GIVEN_ON.sub(rf"\1={HIDDEN}", text)
+        is_free = _FREE.search(key) and text and not self._is_public(text)
+        if is_free or (text.casefold() in self._words and _OF_SECTIONS.search(key)):
             return self.tokens.token("texts", text)
-        if text.casefold() in self._words and _OF_SECTIONS.search(key):
-            return self.tokens.token("texts", text)
-        if _SERIALS.search(last) and text and not text.startswith("unknown"):
-            return self.tokens.token("serials", text)
+        if text and not text.startswith("unknown"):
+            if SECRET_KEY.search(last):
+                return self.tokens.token("secrets", text)
+            if _SERIALS.search(last):
+                return self.tokens.token("serials", text)
         versions, hashes = _VERSIONS.search(key), _HASHES.search(key)
         return self.tokens.plain(
             text, versions=versions is not None, hashes=bool(versions or hashes)
@@ -547,11 +261,11 @@ class Redactor:
         for word in text.split():
             name, equals, value = word.partition("=")
             if name.replace("-", "_") not in _KERNEL_NAMES:
-                words.append(_HIDDEN)
+                words.append(HIDDEN)
             elif _KERNEL_VALUE.fullmatch(value) or not equals:
                 words.append(self.tokens.plain(word))
             else:
-                words.append(f"{name}={_HIDDEN}")
+                words.append(f"{name}={HIDDEN}")
         return " ".join(words)
 
     def _command(self, text: str) -> str:
@@ -559,18 +273,18 @@ class Redactor:
         try:
             words = shlex.split(text)
         except ValueError:
-            return _HIDDEN
+            return HIDDEN
         if not words:
             return text
         made = [self._plain_words(PurePath(words[0]).name)]
         for word in words[1:]:
             name, equals, value = word.partition("=")
             if name.startswith("-"):
-                shown = name if name in _OPTIONS else _HIDDEN
+                shown = name if name in _OPTIONS else HIDDEN
                 made.append(f"{shown}={self._plain_words(value)}" if equals else shown)
             else:
                 made.append(self._plain_words(word))
-        return " ".join(word if _HIDDEN in word else shlex.quote(word) for word in made)
+        return " ".join(word if HIDDEN in word else shlex.quote(word) for word in made)
 
     def _plain_words(self, text: str) -> str:
         """A text of which every word is known; hidden otherwise."""
@@ -578,7 +292,7 @@ class Redactor:
             plain = word.casefold()
             known = plain in self._vocabulary | _WORDS and plain not in self._whole
             if not known and not _NUMBER_WORD.fullmatch(word):
-                return _HIDDEN
+                return HIDDEN
         return text
 
     def _transport(self, text: str) -> str:
@@ -611,7 +325,8 @@ class Redactor:
 
 def _names_of(record: Record) -> Iterator[tuple[Kind, str]]:
     """Names and texts that a record is known to hold."""
-    yield from names_in(record.model_dump_json())
+    for _, text in _texts(record.model_dump(), keys=True):
+        yield from names_in(text)
     if isinstance(record, EnvironmentRecord):
         others = record.facts.get(OTHER_HOSTS, {})
         for facts in (record.facts, *(others.values() if isinstance(others, Mapping) else ())):
@@ -649,19 +364,25 @@ def _nics_of(testbed: Testbed) -> Iterator[str]:
     named = [*(end for cable in testbed.cables for end in (cable.end(0).nic, cable.end(1).nic))]
     named += [nic for wire in testbed.nics for nic in (wire.tester, wire.dut)]
     named += [text for key, text in _texts(testbed.sections) if key in _NIC_KEYS]
-    return (nic for nic in named if not _PCI.fullmatch(nic))
+    return (nic for nic in named if not PCI.fullmatch(nic))
 
 
-def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Key and text of every text of a tree of values."""
-    if isinstance(value, str):
-        yield key, value
+def _tokens_in(records: Iterable[Record]) -> set[str]:
+    return {token for record in records for token in TOKEN.findall(record.model_dump_json())}
+
+
+def _texts(value: Any, key: str = "", *, keys: bool = False) -> Iterator[tuple[str, str]]:
+    """Key and text of every text of a tree of values; with `keys` the keys as well."""
+    if isinstance(value, str | PurePath):
+        yield key, str(value)
     elif isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _texts(inner, str(name))
+            if keys:
+                yield "", str(name)
+            yield from _texts(inner, str(name), keys=keys)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _texts(inner, key)
+            yield from _texts(inner, key, keys=keys)
 
 
 def _prose(sections: Mapping[str, Any]) -> Iterator[str]:

@@ -1,0 +1,506 @@
+"""Tokens in place of what must not be published, found in a text by its form."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Final, Literal, cast
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+Put = Callable[[re.Match[str]], str]
+Kind = Literal[
+    "hosts",
+    "users",
+    "testbeds",
+    "macs",
+    "serials",
+    "secrets",
+    "addresses",
+    "devices",
+    "paths",
+    "texts",
+    "words",
+]
+
+#: Kind -> what one value of it is called.
+KINDS: Final[Mapping[Kind, str]] = {
+    "hosts": "host name",
+    "users": "user name",
+    "testbeds": "testbed name",
+    "macs": "MAC address",
+    "serials": "serial number",
+    "secrets": "key, token or password",
+    "addresses": "IP address",
+    "devices": "PCI address",
+    "paths": "path",
+    "texts": "text of the operator",
+    "words": "word that was named",
+}
+_PSEUDONYMS: Final[Mapping[Kind, str]] = {
+    "hosts": "host-{}",
+    "users": "user-{}",
+    "testbeds": "testbed-{}",
+    "serials": "serial-{}",
+    "secrets": "(redacted secret {})",
+    "paths": "/path-{}",
+    "texts": "(redacted text {})",
+    "words": "word-{}",
+}
+#: Names that are on every machine.
+EVERYWHERE: Final = (
+    *("localhost", "vnetperf-lab", "root", "local", "lab", "tester", "dut", "self"),
+    *("east", "west"),  # of the shipped testbed with two hosts
+    *("user", "users", "admin", "git", "nobody", "daemon", "getty", "ubuntu", "debian", "fedora"),
+)
+#: The project's own (model/deployment.py): they are the same on every machine.
+_OWN_MAC: Final = "02:76:"
+#: Those of tokens: a copy of a copy has them as they are.
+_PSEUDO_MAC: Final = "02:5e:53:"
+#: What looks like a token. A machine may have such a name too: only a copy's are tokens.
+TOKEN: Final = re.compile(
+    r"(?:(?:host|user|testbed|serial|word|nic)-\d+|/path-\d+)(?![\w-])"
+    r"|\(redacted (?:text|secret) \d+\)"
+)
+#: Ranges for benchmarks and documents, loopback, masks, multicast: none shows where a machine is.
+_PUBLIC: Final = tuple(
+    ip_network(text)
+    for text in (
+        *("198.18.0.0/15", "127.0.0.0/8", "0.0.0.0/32", "224.0.0.0/3", "192.0.2.0/24"),
+        *("198.51.100.0/24", "203.0.113.0/24", "2001:2::/48", "2001:db8::/32"),
+        *("::/128", "::1/128", "ff00::/8"),
+    )
+)
+_LONG_NAME: Final = 6
+_EDGE: Final = r"(?<![A-Za-z0-9]){}(?![A-Za-z0-9])"
+_HEX: Final = "[0-9a-f]"
+
+# Keys, tokens and passwords.
+_PEM: Final = re.compile(
+    r"-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END[A-Z0-9 ]*(?:-----)?|\Z)", re.DOTALL
+)
+_SSH_KEY: Final = re.compile(r"\bAAAA[A-Za-z0-9+/]{20,}={0,2}")
+_FINGERPRINT: Final = re.compile(
+    r"\b(?:SHA\d+:[A-Za-z0-9+/]{27,}={0,2}|MD5:[0-9a-f]{2}(?::[0-9a-f]{2}){15})(?![\w+/])"
+)
+_JWT: Final = re.compile(r"\beyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)*")
+#: A vendor's mark before a random part: ghp_, github_pat_, glpat-, xoxb-, AKIA, AIza, npm_, hf_.
+_MARKED_TOKEN: Final = re.compile(
+    r"\b(?:gh[a-z]_|github_pat_|gl[a-z]{2,6}-|xox[a-z]-|sk-|rk_|sk_|pk_|pypi-|npm_|hf_|dckr_pat_|hvs\."
+    r"|glsa_|dop_v1_|shp[a-z]{2}_|ya29\.|SG\.)(?=[\w-]*\d)[\w.-]{16,}"
+    r"|\bA(?:KIA|SIA|IDA|ROA)[A-Z0-9]{16}\b|\bAIza[\w-]{35}"
+)
+#: A long run of small and capital letters and digits is random.
+_RANDOM: Final = re.compile(
+    r"(?<![\w+/])(?=[A-Z0-9]*[a-z])(?=[a-z0-9]*[A-Z])(?=[A-Za-z]*\d)[A-Za-z0-9]{32,}(?![\w+/=])"
+)
+_AUTHORIZATION: Final = re.compile(
+    r"\b((?:Proxy-)?Authorization\s*[:=]\s*(?:\w+\s+)?|Bearer\s+|X-[\w-]*(?:Token|Key)\s*:\s*)"
+    r"([^\s\"',;]+)",
+    re.I,
+)
+_NAMES_OF_CREDENTIALS: Final = (
+    r"pass(?:word|wd|phrase|code)?|pwd|secret|token|psk|community|credentials?|api[_-]?key"
+    r"|(?:access|private|secret|auth|ssh)[_-]?key"
+)
+_STATED_SECRET: Final = re.compile(
+    rf"(?<![A-Za-z])((?:{_NAMES_OF_CREDENTIALS})s?[\"']?(?:\s*[:=]\s*|(?<=\w)\s+is\s+)[\"']?)(?!\(redacted)([^\s\"',;&]+)"
+    rf"|(--[\w-]*(?:{_NAMES_OF_CREDENTIALS})[\s=]+)(?!\(redacted)([^\s\"',;&]+)",
+    re.I,
+)
+#: Keys of facts and settings whose values are secrets.
+SECRET_KEY: Final = re.compile(rf"(?<![A-Za-z])(?:{_NAMES_OF_CREDENTIALS})$", re.I)
+
+# Serial numbers and other numbers that identify one thing.
+#: With a dash or an underscore between the groups, in braces, behind a word (`pod8f3c2a11_...`).
+_UUID: Final = re.compile(
+    rf"{_HEX}{{8}}([-_]){_HEX}{{4}}(?:\1{_HEX}{{4}}){{2}}\1{_HEX}{{12}}(?!\w)", re.I
+)
+#: Digits without a separator: MAC (12), EUI-64 and WWN (16), machine-id, UUID and GID (32),
+#: InfiniBand (40), container id (64).
+_DIGITS: Final = re.compile(
+    rf"(?<![A-Za-z0-9])(?:0x)?(?:(?=\d*[a-f])(?=[a-f]*\d)(?:{_HEX}{{64}}|{_HEX}{{40}}|{_HEX}{{32}}|{_HEX}{{16}}"
+    rf"|{_HEX}{{12}})|\d{{32}}|\d{{64}})(?![A-Za-z0-9])",
+    re.I,
+)
+_MACHINE_ID: Final = re.compile(rf"(?<=machine_id=){_HEX}{{32}}", re.I)
+#: Names of storage: iSCSI (RFC 3720), NVMe, T10; World Wide Names.
+_STORAGE: Final = re.compile(
+    r"\b(?:iqn|nqn)\.\d{4}-\d\d\.[^\s\"',]+|\b(?:eui|naa)\.[0-9a-f]{16,32}\b"
+    r"|\bwwn-0x[0-9a-f]+",
+    re.I,
+)
+_SERIAL_WORD: Final = (
+    r"s/n|sn|serial(?:[ _-]?(?:no\.?|number|num))?|asset(?:[ _-]?(?:tag|no\.?|number))?"
+    r"|(?:service|svc)[ _-]?tag|p/n"
+)
+#: Behind a blank alone only what has a digit and a capital letter, or many digits, is a number.
+_STATED_SERIAL: Final = re.compile(
+    rf"(?<![A-Za-z0-9/])((?i:{_SERIAL_WORD})\]?(?:\s*[:=#]\s*))([\w.-]+)"
+    rf"|(?<![A-Za-z0-9/])((?i:{_SERIAL_WORD})\]?\s+)(?!serial-)((?=[\w-]*\d)(?=[\w-]*[A-Z]|\d{{5}})[\w-]{{5,}})"
+)
+_LABEL: Final = re.compile(r"\b((?:PART)?(?:LABEL|UUID)=)([^\s\"',]+)")
+#: Identities of SIM cards, phones and subscribers (3GPP TS 23.003), where they are named.
+_STATED_SUBSCRIBER: Final = re.compile(
+    r"\b((?:imsi|imei(?:sv)?|iccid|msisdn|supi|suci|gpsi|meid)(?:\W{1,3}|-)(?:imsi-)?)(?!00101)(\+?\d[\d-]{4,}\d)",
+    re.I,
+)
+#: 15 digits: IMSI or IMEI; 19 or 20 that begin with 89: a SIM card. 001-01 is the test network.
+_SUBSCRIBER: Final = re.compile(r"(?<![\w.])(?!00101)(?:\d{15}|89\d{17,18})(?![\w.])")
+_PHONE: Final = re.compile(r"(?<![\w.+-])\+[1-9]\d{0,2}(?:[-/ ]\d{1,4}){2,4}(?![\w.-])")
+
+# Addresses of hardware and machines.
+#: Groups of two hexadecimal digits; 6 are a MAC address, 8 an EUI-64, 16 a GID, 20 InfiniBand's.
+_OCTETS: Final = re.compile(
+    _EDGE.format(rf"{_HEX}{{2}}([:-]){_HEX}{{2}}(?:\1{_HEX}{{2}}){{4,}}(?!\1)"), re.I
+)
+#: With separators that stand in versions and lists too: at least one letter.
+_RARE_OCTETS: Final = re.compile(
+    _EDGE.format(
+        rf"(?=[\d._ ]{{0,60}}[a-f]){_HEX}{{2}}([._ ]){_HEX}{{2}}(?:\1{_HEX}{{2}}){{4,}}(?!\1{_HEX})"
+    ),
+    re.I,
+)
+#: Octets without their leading zero.
+_SHORT_OCTETS: Final = re.compile(
+    r"(?<![A-Za-z0-9:.])(?=[\d:]*[a-f])(?:[0-9a-f]{1,2}:){5}[0-9a-f]{1,2}(?![A-Za-z0-9:.])", re.I
+)
+#: Groups of four: 3 are a MAC address, 4 an EUI-64, 10 InfiniBand's; 8 are IPv6.
+_QUADS: Final = re.compile(
+    rf"(?<![A-Za-z0-9:])(?:(?=[\d.:-]*[a-f]|\d+:){_HEX}{{4}}([.:-]){_HEX}{{4}}\1{_HEX}{{4}}"
+    rf"(?:\1{_HEX}{{4}}|(?:\1{_HEX}{{4}}){{7}})?)(?![A-Za-z0-9]|[:]{_HEX})",
+    re.I,
+)
+_HALVES: Final = re.compile(_EDGE.format(rf"(?=[\d:-]*[a-f]){_HEX}{{6}}[:-]{_HEX}{{6}}"), re.I)
+_STATED_MAC: Final = re.compile(r"(?<=mac[ =:])\d{12}(?!\d)|(?<=hwaddr[ =:])\d{12}(?!\d)", re.I)
+_LINK_BY_MAC: Final = re.compile(rf"(?<=enx){_HEX}{{12}}(?!{_HEX})", re.I)
+PCI: Final = re.compile(r"(?<![\w:.])(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7](?!\w)", re.I)
+_IPV4: Final = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
+_DASHED_IPV4: Final = re.compile(r"(?<![\w-])ip(?:-\d{1,3}){4}(?![\w-])", re.I)
+_IPV6: Final = re.compile(r"(?<![\w:.])[0-9a-f:]*:[0-9a-f:]*:[0-9a-f:.]*(?![\w:])", re.I)
+#: What stands before four numbers that are a version: nothing, another number, or one of these.
+_VERSION_BEFORE: Final = re.compile(
+    r"(?:^|[\d)/(,;]|\b(?:v|ver|version|rev|release|fw|firmware|pkg|package|nvm|bc|phy|api|build|bios|boot|rom"
+    r"|driver|ncsi|mfw|mcp|ucode|microcode|software))[\s:=/(v-]*$",
+    re.I,
+)
+
+# People, and the names of machines.
+_HOME: Final = re.compile(
+    r"(?<=/home/)[^/\s'\"\\:=,;]+|(?<=/Users/)[^/\s'\"\\:=,;]+|(?<=:\\Users\\)[^/\s'\"\\]+"
+    r"|(?:(?<=^~)|(?<=[\s=:'\"(,]~))[A-Za-z][\w.-]*(?=/)"
+)
+_MAIL: Final = re.compile(r"([^\W_][\w.+-]*)@([^\W_](?:[\w-]*\w)?(?:\.[^\W_](?:[\w-]*\w)?)+)")
+#: A login without a domain. What follows @ in `ip link` is an interface (`veth0@if7`).
+_LOGIN: Final = re.compile(r"(?<![\w.+@-])([^\W\d_][\w.+-]*)@(?!if\d)([^\W\d_][\w-]*)(?![\w@])")
+_STATED_NAME: Final = re.compile(
+    r"(?<![A-Za-z])((?:SUDO_|LOG)?(?:USER|NAME|USERNAME)|LOGNAME|HOSTNAME)=([\w.@-]+)"
+)
+_DIRECTORY_NAME: Final = re.compile(
+    r"\b(?:cn|uid|ou|dc|sn)=[^,\s]+(?:,\s*(?:cn|uid|ou|dc|o|c|l|st)=[^,\s]+)+", re.I
+)
+_NT_ACCOUNT: Final = re.compile(r"(?<![\w\\])[A-Z][A-Z0-9-]{2,14}\\[a-z][\w.-]+")
+_URL: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>]+", re.I)
+_LOOPBACK_URL: Final = re.compile(r"[a-z]+://(?:localhost|127\.[\d.]+|\[::1\])(?=[:/]|$)", re.I)
+_REVERSE: Final = re.compile(r"(?<![\w.])(?:[0-9a-f]+\.)+(?:in-addr|ip6)\.arpa(?!\w)", re.I)
+#: No letter or mark of a script: ASCII, and the signs of Latin-1, of punctuation and mathematics.
+_SIGNS: Final = (
+    r"\x00-\xa9\xab-\xb4\xb6-\xb9\xbb-\xbf\xd7\xf7\u2000-\u2bff\u3000-\u303f\uff00-\uff65\s"
+)
+#: A domain by its structure: labels with dots between, the last one letters alone, or punycode.
+#: `_is_same_everywhere` tells files, modules and versions from it.
+_DOTTED: Final = re.compile(
+    rf"(?<![\w+~-])(?!-)(?:(?:[A-Za-z0-9_-]|[^{_SIGNS}])+[.\u3002\uff0e\uff61])+"
+    rf"(?:xn--[a-z0-9-]*[a-z0-9]|[a-z]{{2,24}}|[^{_SIGNS}]{{1,63}})(?![\w-])(?![.\u3002]\w)",
+    re.I,
+)
+#: Endings of files and units. One dot: with more, a country's ending is a host's (`a.b.py`).
+_FILE_ENDINGS: Final = words_of("""
+    automount bin bz cfg cnf conf config csv data db deb device dev dll dtb efi elf env exe fd gz
+    hex hpp html img ini iso jar js json jsonl ko lock log map md mount mp obj out path pc pcap
+    pcapng pem pid png py pyc raw rom rpm rst rules scope sh slice so sock socket service sql svg
+    swap tar target tgz timer tmp toml ts txt vmdk whl xml xz yaml yml zip zst
+""")
+#: What the project's rooms, Python's modules, the kernel's settings and its files begin with.
+_OWN_DOTTED: Final = re.compile(
+    r"(?:vnf|pod|phy)\d+\.|(?:vnetperf|testcases|tests|benchmarks|conftest|pytest|pydantic|pyroute2|execnet|subprocess|asyncio|os|json"
+    r"|sys|socket|ctypes|builtins|importlib|concurrent|multiprocessing|urllib|tomllib|ipaddress|docker|libvirt)\.\w"
+    r"|(?:net\.(?:ipv[46]|core|bridge|netfilter|unix|mptcp)|kernel|vm|fs|dev|user)\.[a-z0-9_.-]*_[a-z0-9_.-]*$"
+    r"|net\.(?:ipv[46]|core|bridge|netfilter)\."
+)
+#: Paths that every machine has, and the project's own; whatever else is a path has a token.
+_SAME_PATHS: Final = (
+    r"(?:usr/(?:bin|sbin|lib|lib64|libexec|share|local/s?bin)|bin|sbin|lib|lib64|proc|sys"
+    r"|run/vnetperf|var/(?:lib|log)/vnetperf|etc/vnetperf|tmp/vnetperf|root/\.cache/vnetperf|autogroup-\d+|path-\d+"
+    r"|etc/(?:passwd|group|hosts|os-release|sudoers\.d)"
+    r"|dev/(?:vfio|uio\d*|hugepages|shm|kvm|net|null|zero|vhost-net|vhost-vsock|infiniband))"
+)
+_BELOW_SAME_PATH: Final = re.compile(rf"(?<![\w/.])/{_SAME_PATHS}/(?:[^\s'\"]*/)?$")
+#: A compiler's options have the path without a separator (`-I/home/...`); a home directory is one
+#: wherever it stands, and a path that leads up or home too.
+_PATH: Final = re.compile(
+    rf"(?:(?<![\w/.)%\]}}])|(?<=(?<![\w-])-[A-Za-z]))/(?!{_SAME_PATHS}(?![\w.-]))[\w.+~@-]+(?:/[\w.+~@%:-]*)*(?<![.:])"
+    r"|/(?:[\w.+~-]+/)*(?:home|Users)/[\w.+~@%:/-]+(?<![.:])"
+    r"|(?<![\w/.)])(?:\.\.?(?:/\.\.)*|~[\w.-]*)/[\w.+~@-]+(?:/[\w.+~@%:-]*)*(?<![.:])"
+    r"|(?<!\w)[A-Za-z]:\\[^\s\"'<>|]+|(?<![\w\\])\\\\[\w.-]+\\[^\s\"'<>|]+"
+)
+_BLOB: Final = re.compile(r"[A-Za-z0-9+/]{40,}={0,2}")
+HIDDEN: Final = "(redacted)"
+#: PCI domain of tokens: no machine has so many.
+_PSEUDO_DOMAIN: Final = "5e53"
+
+
+def names_in(text: str) -> Iterator[tuple[Kind, str]]:
+    """Names that a text reveals by where they stand: below /home, in a mail address, a domain."""
+    yield from (("users", name) for name in _HOME.findall(text))
+    yield from (_kind_of_name(variable, name) for variable, name in _STATED_NAME.findall(text))
+    if "@" in text:
+        for user, domain in (*_MAIL.findall(text), *_LOGIN.findall(text)):
+            yield "users", user
+            yield "hosts", domain
+    yield from (("hosts", m[0]) for m in _DOTTED.finditer(text) if not _is_same_everywhere(m))
+
+
+def _kind_of_name(variable: str, name: str) -> tuple[Kind, str]:
+    return ("hosts" if "HOST" in variable else "users"), name
+
+
+def _is_same_everywhere(match: re.Match[str]) -> bool:
+    """Whether a name with dots is a file's, a module's, a setting's of the kernel or a version."""
+    labels = match[0].split(".")
+    endings = {label.lower() for label in labels[1:] if not label.isdigit()}
+    if _OWN_DOTTED.match(match[0]) or endings <= _FILE_ENDINGS:
+        return True
+    is_option = len(labels) == 2 and match.string.startswith("=", match.end())
+    if is_option or _BELOW_SAME_PATH.search(match.string, 0, match.start()):
+        return True
+    if re.search("[a-z][A-Z]", labels[-1]):  # a class
+        return True
+    is_version = re.fullmatch(r"v?\d+", labels[0]) and re.match(r"\d", labels[1])
+    return bool(is_version) and sum(label.isalpha() for label in labels) <= 1
+
+
+class Pseudonyms:
+    """Tokens for what must not be published."""
+
+    def __init__(self, kept: Iterable[Kind] = (), standing: Iterable[str] = ()) -> None:
+        """Begin with the kinds that are kept, and the tokens that stand in what is a copy."""
+        self.kept = frozenset(kept)
+        self._tokens = set(standing)
+        self._held: dict[Kind, dict[str, str]] = {kind: {} for kind in KINDS}
+        self._names: re.Pattern[str] | None = None
+        self._done: dict[tuple[str, bool, bool], str] = {}
+        self._kind_of: dict[str, Kind] = {}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What a value is called -> how many different ones have a token."""
+        return {KINDS[kind]: len(held) for kind, held in self._held.items() if held}
+
+    def know(self, kind: Kind, name: str) -> None:
+        """Have a name replaced wherever it stands."""
+        name = name.strip()
+        if name and kind not in self.kept and name not in self._tokens:
+            self._kind_of.setdefault(name.casefold(), kind)
+            self._names = None
+            self._done.clear()
+
+    def token(self, kind: Kind, value: str) -> str:
+        """The token of a value, or the value where its kind is kept or it is a token."""
+        if kind in self.kept or value in self._tokens or value == HIDDEN:
+            return value
+        held = self._held[kind]
+        if value.casefold() not in held:
+            number = len(held) + 1
+            # A machine may be called as a token is: that name is another machine's.
+            while (made := self._make(kind, value, number)) in self._tokens or (
+                made.casefold() in self._kind_of
+            ):
+                number += 1
+            self._tokens.add(made)
+            held[value.casefold()] = made
+        return held[value.casefold()]
+
+    def survivors(self, text: str) -> list[str]:
+        """Values with a token that a text still holds: none, unless something went wrong."""
+        named: list[Kind] = ["hosts", "users", "testbeds", "words"]
+        values: dict[str, str] = {}
+        for kind in named:
+            values |= {_pattern(v): kind for v in self._held[kind] if v in self._kind_of}
+        values |= {_pattern(v): "serials" for v in self._held["serials"]}
+        values |= {_pattern(v): "devices" for v in self._held["devices"]}
+        values |= {
+            _EDGE.format("[:.-]?".join(v.replace(":", ""))): "macs" for v in self._held["macs"]
+        }
+        if not re.search("|".join(values) or "(?!)", text, re.IGNORECASE):
+            return []
+        found = (kind for v, kind in values.items() if re.search(v, text, re.IGNORECASE))
+        return sorted({KINDS[cast("Kind", kind)] for kind in found})
+
+    def _make(self, kind: Kind, value: str, number: int) -> str:
+        if kind == "macs":
+            digits = f"{number:06x}"
+            return f"02:5e:53:{digits[:2]}:{digits[2:4]}:{digits[4:]}"
+        if kind == "devices" and not PCI.fullmatch(value):
+            return f"nic-{number}"
+        if kind == "devices":
+            return f"{_PSEUDO_DOMAIN}:{number >> 5:02x}:{number & 31:02x}.0"
+        if kind == "addresses":
+            if ":" in value:
+                return f"2001:db8::{number:x}"
+            return f"203.0.113.{number}" if number < 255 else f"(address {number})"
+        return _PSEUDONYMS[kind].format(number)
+
+    def plain(self, text: str, *, versions: bool = False, hashes: bool = False) -> str:
+        """A text without what must not be published.
+
+        With `versions` four numbers with dots may be a version, with `hashes` long hexadecimal
+        numbers identify a build or an octet string.
+        """
+        key = text, versions, hashes
+        if key not in self._done:  # thread and port names stand in every trial
+            made = self._known(text)
+            for pattern, put in self._patterns(hashes):
+                made = pattern.sub(put, made)
+            is_version = versions and _IPV4.fullmatch(made)
+            if not is_version:
+                made = _IPV4.sub(self._unless_version if versions else self._address, made)
+            self._done[key] = _BLOB.sub(self._blob, made)
+        return self._done[key]
+
+    def _known(self, text: str) -> str:
+        """Replace known names, the longest first."""
+        if self._names is None:
+            names = sorted(self._kind_of, key=len, reverse=True)
+            self._names = re.compile("|".join(map(_pattern, names)) or "(?!)", re.IGNORECASE)
+        return self._names.sub(self._of_name, text)
+
+    def _of_name(self, match: re.Match[str]) -> str:
+        found = match[0].casefold()
+        name = found if found in self._kind_of else found.replace("--", "-")
+        return self.token(self._kind_of[name], name)
+
+    def _patterns(self, hashes: bool) -> list[tuple[re.Pattern[str], Put]]:
+        """What is looked for, in this order: what holds a smaller one comes before it."""
+        found: list[tuple[re.Pattern[str], Put]] = [
+            *((pattern, self._put("secrets")) for pattern in (_PEM, _SSH_KEY, _FINGERPRINT)),
+            *((pattern, self._put("secrets")) for pattern in (_JWT, _MARKED_TOKEN)),
+            (_STORAGE, self._put("serials")),
+            (_URL, self._url),
+            *((pattern, self._stated("secrets")) for pattern in (_AUTHORIZATION, _STATED_SECRET)),
+            *((pattern, self._stated("serials")) for pattern in (_LABEL, _STATED_SERIAL)),
+            (_STATED_SUBSCRIBER, self._stated("serials")),
+            (_UUID, self._put("serials")),
+            (_PATH, self._put("paths")),
+            *((pattern, self._hardware) for pattern in (_OCTETS, _RARE_OCTETS, _SHORT_OCTETS)),
+            *((pattern, self._hardware) for pattern in (_QUADS, _HALVES, _STATED_MAC)),
+            (_LINK_BY_MAC, self._link),
+            (_MACHINE_ID, self._put("serials")),
+            (_HOME, self._put("users")),
+            (
+                _STATED_NAME,
+                lambda match: f"{match[1]}={self.token(*_kind_of_name(*match.groups()))}",
+            ),
+            *((pattern, self._put("users")) for pattern in (_DIRECTORY_NAME, _NT_ACCOUNT, _MAIL)),
+            (_LOGIN, lambda m: f"{self.token('users', m[1])}@{self.token('hosts', m[2])}"),
+            *((pattern, self._put("hosts")) for pattern in (_REVERSE, _DASHED_IPV4)),
+            (_DOTTED, lambda m: m[0] if _is_same_everywhere(m) else self.token("hosts", m[0])),
+            (PCI, self._device),
+            (_IPV6, self._address),
+            *((pattern, self._put("serials")) for pattern in (_SUBSCRIBER, _PHONE)),
+        ]
+        return found if hashes else [*found, (_DIGITS, self._hardware), (_RANDOM, self._random)]
+
+    def _put(self, kind: Kind) -> Put:
+        """Replace the whole of what is found."""
+        return lambda match: self.token(kind, match[0])
+
+    def _stated(self, kind: Kind) -> Put:
+        """Replace what stands behind the word that names it."""
+
+        def put(match: re.Match[str]) -> str:
+            word, value = (group for group in match.groups() if group is not None)
+            return word + self.token(kind, value)
+
+        return put
+
+    def _device(self, match: re.Match[str]) -> str:
+        if match[0].startswith(_PSEUDO_DOMAIN):
+            return match[0]
+        whole = match[0] if match[0].count(":") == 2 else f"0000:{match[0]}"
+        return match[0] if "devices" in self.kept else self.token("devices", whole)
+
+    def _url(self, match: re.Match[str]) -> str:
+        if "hosts" in self.kept:
+            return match[0]
+        if _LOOPBACK_URL.match(match[0]):
+            place, mark, _ = re.split(r"([?#]|$)", match[0], maxsplit=1)
+            return place + (mark and f"{mark}{HIDDEN}")
+        scheme = match[0].partition("://")[0]
+        return f"{scheme}://{HIDDEN}"
+
+    def _hardware(self, match: re.Match[str]) -> str:
+        """Six octets are a MAC address in any spelling; others identify a thing as well."""
+        digits = re.sub("[^0-9a-f]", "", match[0].lower().removeprefix("0x"))
+        if pieces := re.split("[:]", match[0]) if match.re is _SHORT_OCTETS else []:
+            digits = "".join(piece.lower().zfill(2) for piece in pieces)
+        if len(digits) != 12:
+            return self.token("serials", match[0])
+        plain = ":".join(digits[n : n + 2] for n in range(0, 12, 2))
+        if plain.startswith((_OWN_MAC, _PSEUDO_MAC)):
+            return match[0]
+        return match[0] if "macs" in self.kept else self.token("macs", plain)
+
+    def _link(self, match: re.Match[str]) -> str:
+        mac = ":".join(match[0][n : n + 2] for n in range(0, 12, 2)).lower()
+        return match[0] if "macs" in self.kept else self.token("macs", mac).replace(":", "")
+
+    def _address(self, match: re.Match[str]) -> str:
+        try:
+            # Leading zeros are some tools' way to align addresses.
+            plain = re.sub(r"\b0+(?=\d)", "", match[0]) if ":" not in match[0] else match[0]
+            address: IPv4Address | IPv6Address = ip_address(plain.rstrip("."))
+        except ValueError:
+            return match[0]
+        if any(address in network for network in _PUBLIC if network.version == address.version):
+            return match[0]
+        rest = match[0][len(match[0].rstrip(".")) :]
+        return self.token("addresses", str(address)) + rest
+
+    def _unless_version(self, match: re.Match[str]) -> str:
+        """Four numbers in a text about versions: the words before them tell which it is."""
+        is_version = _VERSION_BEFORE.search(match.string[: match.start()])
+        return match[0] if is_version else self._address(match)
+
+    def _random(self, match: re.Match[str]) -> str:
+        """A key, unless it is a text in base64, which is looked into."""
+        return match[0] if _text_in(match[0]) else self.token("secrets", match[0])
+
+    def _blob(self, match: re.Match[str]) -> str:
+        """Base64, hidden where its text has something that must not be published."""
+        text = _text_in(match[0])
+        is_clean = self._known(text) == text and not any(names_in(text))
+        return match[0] if is_clean else HIDDEN
+
+
+def _text_in(blob: str) -> str:
+    """The text of base64; "" where it is none."""
+    try:
+        return base64.b64decode(blob, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+
+
+def _pattern(name: str) -> str:
+    """A name as it may stand in a text; volumes have its hyphens doubled."""
+    text = re.escape(name).replace(r"\-", "--?")
+    # Tokens are alike: host-1 is no part of host-10.
+    is_part = len(name) >= _LONG_NAME and not TOKEN.fullmatch(name)
+    return text if is_part else _EDGE.format(text)
