@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from vnetperf.model.deployment import Deployment, Port, VnfPort
 from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
@@ -28,6 +30,19 @@ def lost_at(
         if result.lost(counts) > 0:
             places.update(_lost_along_path(deployment, by_port, result, counts, hosts or {}))
     return _split_inside(deployment, places, result.hops)
+
+
+#: What the last place of a path is called, behind the DUT's last counter.
+_TO_TESTER: Final = re.compile(r" to tester(?: on \S+)?$")
+
+
+def lost_behind_dut(places: Mapping[str, int]) -> dict[str, int]:
+    """Of the places where frames were lost those between the DUT's last counter and the tester."""
+    return {
+        place: frames
+        for place, frames in places.items()
+        if frames and " or " not in place and _TO_TESTER.search(place)
+    }
 
 
 def _inside(deployment: Deployment, number: int) -> str:

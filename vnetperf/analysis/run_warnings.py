@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
+from vnetperf.analysis.attribution import lost_behind_dut
 from vnetperf.analysis.disturbance import disturbing_share, trial_warnings
 from vnetperf.analysis.logged_tests import LoggedTest
 from vnetperf.model.frames import overhead
@@ -280,7 +282,61 @@ def _trial_warnings(trials: Sequence[TrialRecord], limit: float) -> list[str]:
         warnings.append(
             f"{len(found)} INCONSISTENT: counts that contradict each other end the test ({each})"
         )
-    return warnings + trial_warnings(trials, limit) + _distance_warnings(trials)
+    return [
+        *warnings,
+        *trial_warnings(trials, limit),
+        *_doubtful_counts(trials),
+        *_distance_warnings(trials),
+    ]
+
+
+#: Share of a trial's frames without a latency from which on that is told for the run.
+_NOTABLE_SHARE = 0.01
+
+
+def _doubtful_counts(trials: Sequence[TrialRecord]) -> list[str]:
+    """What was counted beside the frames of trials, and makes their numbers worth less."""
+    found: dict[str, list[str]] = {}
+    for before, after in pairwise(sorted(trials, key=lambda trial: trial.number)):
+        if after.result.stale and after.number == before.number + 1:
+            found.setdefault(
+                "frames came after the end of their trial and count as lost in it; more time to "
+                "drain would count them",
+                [],
+            ).append(f"{after.result.stale} of trial {before.number}")
+    for trial in trials:
+        for text, what in _doubts(trial):
+            found.setdefault(text, []).append(f"trial {trial.number}: {what}")
+    return [
+        f"in {len(each)} of {len(trials)} trials {text} ({each[0]})" for text, each in found.items()
+    ]
+
+
+def _doubts(trial: TrialRecord) -> Iterator[tuple[str, str]]:
+    """What makes a trial's counts worth less, and how much of it there was."""
+    result = trial.result
+    if result.verified == 0 and result.received:
+        yield (
+            "the payload of no frame was compared: one that came back with other octets counts as "
+            "received",
+            f"{result.received} frames",
+        )
+    for counts in result.directions:
+        early = counts.latency.before_departure if counts.latency is not None else None
+        if early and early >= _NOTABLE_SHARE * counts.received:
+            yield (
+                "frames arrived before they had left, by the tester's time stamps, and are in no "
+                "latency: its clocks do not agree, and no latency of these trials is exact",
+                f"{early} of {counts.received} of direction {counts.direction}",
+            )
+    is_counted = result.tester and all(p.is_counted and not p.dropped for p in result.tester)
+    if is_counted and (behind := lost_behind_dut(trial.lost_at)):
+        lost = sum(behind.values())
+        yield (
+            "frames were lost between the DUT, which counted them as sent, and the tester, which "
+            "neither received nor dropped them: the loss is of what is in between",
+            f"{lost} frames, {', '.join(behind)}",
+        )
 
 
 def _distance_warnings(trials: Sequence[TrialRecord]) -> list[str]:

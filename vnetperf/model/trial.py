@@ -617,13 +617,16 @@ class PortCounts(Frozen):
     Attributes:
         missed: Frames that came and that its receive ring, or the kernel before it, had no room
             for (DPDK's imissed; receive drops of a kernel interface).
-        no_buffers: Times that no buffer was free, to receive or to send.
+        no_buffers: Times that no buffer was free to receive, each of them a frame's at least; of an
+            older log, to send as well.
+        no_send_buffers: Times that none was free to send: frames that were not sent.
         errors: Frames received with an error: a wrong checksum of the frame, a wrong length.
     """
 
     port: int
     missed: int | None = None
     no_buffers: int | None = None
+    no_send_buffers: int | None = None
     errors: int | None = None
     carrier_changes: int | None = None
 
@@ -637,7 +640,7 @@ class PortCounts(Frozen):
 
     def _with(self, other: PortCounts, sign: int) -> PortCounts:
         counts = {}
-        for name in ("missed", "no_buffers", "errors", "carrier_changes"):
+        for name in PortCounts.model_fields.keys() - {"port"}:
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine is not None and theirs is not None:
                 counts[name] = mine + sign * theirs
@@ -648,13 +651,19 @@ class PortCounts(Frozen):
     @property
     def dropped(self) -> int:
         """Frames that came back and that the tester lost itself."""
-        return (self.missed or 0) + (self.errors or 0)
+        return (self.missed or 0) + (self.errors or 0) + (self.no_buffers or 0)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is known how many frames had no room here."""
+        return self.missed is not None
 
     def __str__(self) -> str:
         counts = (
             (self.missed, "frames found no room in its receive ring"),
             (self.errors, "frames came with an error"),
-            (self.no_buffers, "times no buffer was free"),
+            (self.no_buffers, "times no buffer was free to receive"),
+            (self.no_send_buffers, "times no buffer was free to send"),
         )
         return f"tester port {self.port}: " + ", ".join(f"{n} {what}" for n, what in counts if n)
 
@@ -855,7 +864,7 @@ class TrialResult(Frozen):
             for host, one in self.hosts.items()
             for what in (*taken[host].texts(limit), *one.disturbances)
         )
-        of_tester = (str(port) for port in self.tester if port.dropped or port.no_buffers)
+        of_tester = (str(port) for port in self.tester if port.dropped or port.no_send_buffers)
         return (*of_machines, *of_tester)
 
     @property

@@ -467,7 +467,7 @@ def _counted(
         verified=sum(p.verified for p in result.ports),
         answered=sum(p.answered for p in result.ports),
         stale=sum(p.stale for p in result.ports),
-        tester=tuple(PortCounts(port=p.port, no_buffers=p.no_mbufs) for p in result.ports),
+        tester=tuple(PortCounts(port=p.port, no_send_buffers=p.no_mbufs) for p in result.ports),
         max_burst=max((p.max_burst for p in result.ports), default=0),
         max_lag_s=max((p.lag_max_ns for p in result.ports), default=0) / 1e9,
         mean_lag_s=max((p.lag_mean_ns or 0.0 for p in result.ports), default=0.0) / 1e9,
