@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import ceil
 
 import pytest
+from hdrh.histogram import HdrHistogram
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.statistics.histogram import decode_hdr, encode_hdr, values_at
+from vnetperf.statistics.histogram import decode_hdr, encode_hdr, recorded, values_at
 from vnetperf.statistics.samples import percentiles, t_quantile
 
 
@@ -71,3 +72,12 @@ def test_t_is_symmetric_and_rises(probability: float, degrees: float) -> None:
 def test_no_probability_is_refused() -> None:
     with pytest.raises(ValueError, match="no probability"):
         t_quantile(1.0, 3)
+
+
+@given(st.lists(st.integers(1, 9_999_999_999), max_size=50), st.sampled_from((1, 1000)))
+def test_buckets_are_the_librarys(values: list[int], least: int) -> None:
+    made = HdrHistogram(least, 10_000_000_000, 3)
+    for value in values:
+        made.record_value(value)
+    counts = enumerate(made.counts)
+    assert recorded(made) == [(made.get_value_from_index(n), count) for n, count in counts if count]

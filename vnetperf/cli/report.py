@@ -74,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         results = derive(records)
         results = results.model_copy(update={"warnings": (*notes, *results.warnings)})
         print_results(results)
+    del records  # of a large log more than all reports need
     output = Path(arguments.output) if arguments.output else folder
     output.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in write_all(results, output):

@@ -154,7 +154,9 @@ def _joined(logs: Iterable[Path], read: Callable[[Path], list[Record]]) -> list[
             continue
         trials = max((r.number for r in records if isinstance(r, TrialRecord)), default=0)
         searches = max((r.search for r in records if isinstance(r, BeginRecord)), default=0)
-        records += [_renumber(r, trials, searches) for r in read(log)]
+        held = read(log)
+        renumbered = trials or searches
+        records += [_renumber(r, trials, searches) for r in held] if renumbered else held
     return records
 
 

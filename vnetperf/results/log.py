@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from vnetperf.model.base import share_field_sets
 from vnetperf.model.errors import ConfigError, LogError, VnetperfError
 from vnetperf.results.records import LOG_VERSION, SEALED_SINCE, BeginRecord, Record, TrialRecord
 
@@ -245,29 +246,30 @@ def read_log(path: Path) -> list[Record]:
     A last line cut in the middle is what a killed run leaves; it is left out. Anything else that
     is no record is damage, and so is a line that is not as it was written.
     """
-    return list(_read(path))
+    return list(iter_log(path))
 
 
 def read_undamaged(path: Path) -> tuple[list[Record], LogError | None]:
     """Read a log as far as it is as it was written; and what its damage is, None without any."""
     records: list[Record] = []
     try:
-        for record in _read(path):
+        for record in iter_log(path):
             records.append(record)
     except LogError as error:
         return records, error
     return records, None
 
 
-def _read(path: Path) -> Iterator[Record]:
-    lines = _lines(path)
+def iter_log(path: Path) -> Iterator[Record]:
+    """Read a log record by record, as `read_log` does: of one that is not kept nothing stays."""
     written = LOG_VERSION  # by the record that opened the log, or opened it again
     before = ""
-    for number, line in enumerate(lines, 1):
+    for number, piece in enumerate(_lines(path), 1):
+        line = piece.removesuffix(b"\n")
         if not line:
             continue
         where = f"{path}:{number}"
-        torn = number == len(lines)  # a whole line is followed by an empty piece
+        torn = line == piece  # the last one, cut in the middle
         body, digest = unseal(line)
         try:
             content = json.loads(body)
@@ -283,6 +285,7 @@ def _read(path: Path) -> Iterator[Record]:
                 return
             raise _no_record(error, written, where) from None
         before = digest
+        share_field_sets(record)
         yield record
 
 
@@ -314,10 +317,11 @@ def foreign_log(doing: str) -> Iterator[None]:
         ) from error
 
 
-def _lines(path: Path) -> list[bytes]:
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a log with their ends, one at a time: a log may be larger than the memory."""
     try:
         with os.fdopen(open_log(path), "rb") as file:
-            return file.read().split(b"\n")
+            yield from file
     except OSError as error:
         raise LogError(
             f"the trial log cannot be read: {error.strerror}",
