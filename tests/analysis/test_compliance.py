@@ -14,7 +14,7 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
 from vnetperf import config
 from vnetperf.analysis.compliance import ledger_of, rfc9693
-from vnetperf.analysis.compliance.clause import ClauseContext, LoggedTrials
+from vnetperf.analysis.compliance.clause import ClauseContext, LoggedTrials, pauses_after
 from vnetperf.analysis.compliance.rfc2544 import (
     TESTS,
     _overload_doubts,
@@ -787,6 +787,23 @@ def test_what_a_test_did_counts_and_not_what_its_preset_says() -> None:
             assert entry.value == value, clause
 
 
+@pytest.mark.parametrize(("burst_s", "status"), [(0.5, "met"), (8.0, "deviated")])
+def test_a_burst_is_given_as_long_to_empty_as_it_took(burst_s: float, status: str) -> None:
+    preset = shipped("rfc9004")
+    log = WrittenLog(preset)
+    shown = log.measured("back_to_back", 64)
+    bursts = log.tests[-1].trials
+    pause_s = min(s for _, s in pauses_after(bursts))
+    assert 2.0 <= pause_s < 8.0
+    bursts[:] = [
+        t.model_copy(update={"spec": t.spec.model_copy(update={"duration_s": burst_s})})
+        for t in bursts
+    ]
+    (entry,) = (e for e in ledger(preset, [shown], log) if e.clause == "RFC 9004, depletion")
+    assert entry.status == status
+    assert ("set back_to_back.idle_s to 8" in entry.reason) is (status == "deviated")
+
+
 def test_delay_variation_of_a_soak_is_that_of_each_trial() -> None:
     preset = shipped("soak")
     short = preset.soak.model_copy(update={"trial_s": 10.0})
@@ -1131,6 +1148,10 @@ def test_each_kind_of_fault_is_counted_by_itself() -> None:
     old = TrialResult(
         directions=(direction.model_copy(update={"altered": None}),), foreign={"0": 6}
     )
+    apart = old.model_copy(update={"uncollected": {"corrupted": "not measured: no streams"}})
+    assert faults_of([new, apart]).foreign == 12
+    none = apart.model_copy(update={"uncollected": {"corrupted": "x", "foreign": "x"}})
+    assert faults_of([new, none]).foreign is None
     known = faults_of([new, old])
     assert (known.duplicated, known.altered, known.corrupted, known.foreign) == (
         2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from vnetperf.model.testbed import MediaConfig, Testbed
 from vnetperf.model.trial import (
     DirectionCounts,
     Gaps,
+    HopCounters,
     Latency,
+    PortCounts,
     RoundTrip,
     TesterTurns,
     TrialGaps,
@@ -112,6 +115,31 @@ def test_cases_that_a_run_was_continued_without_are_named(
     found = [text for text in derive(records).warnings if "interrupted" in text]
     assert [text.partition(": ")[2] for text in found] == [", ".join(left)] * bool(left)
     assert all(f"continued without {len(left)} of its cases" in text for text in found)
+
+
+ROUNDS = tuple(case.replace("dpdk-", f"dpdk-round{n}-") for n in (1, 2) for case in ALL)
+HERE, THERE = (tuple(f"{folder}/{case}" for case in ALL) for folder in ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("selected", "then", "left"),
+    [
+        (ROUNDS, ALL, ROUNDS[3:]),  # without rounds it goes on in the first
+        (ALL, ROUNDS, ()),
+        (ROUNDS, ROUNDS[:3], ROUNDS[3:]),
+        ((*HERE, *THERE), HERE, THERE),
+        ((*HERE, *THERE), THERE[1:], (*HERE, THERE[0])),
+        (ALL, HERE, ()),  # an older log, or pytest began in another folder
+        (HERE, ALL, ()),
+        (("a/b/" + ALL[0],), ("b/" + ALL[0],), ()),
+        (HERE, THERE, HERE),
+    ],
+)
+def test_a_case_is_known_again_by_its_file_and_round(
+    selected: tuple[str, ...], then: tuple[str, ...], left: tuple[str, ...]
+) -> None:
+    records = [*session(*selected, left=selected, resumed=False), *session(*then)]
+    assert cases_left(records) == left
 
 
 def test_a_log_without_cases_is_read_as_before() -> None:
@@ -364,6 +392,81 @@ def test_trials_with_processors_further_apart_than_in_others_are_counted(tmp_pat
     assert f"in {trials // 3} of {trials} trials" in said or f"in {-(-trials // 3)} of" in said
     assert "291 ns there and back" in said
     assert "56 ns in the best" in said
+
+
+def _late(number: int, result: TrialResult) -> TrialResult:
+    return result.model_copy(update={"stale": 1000 if number == 3 else 0})
+
+
+def _unverified(_: int, result: TrialResult) -> TrialResult:
+    return result.model_copy(update={"verified": 0})
+
+
+def _early(_: int, result: TrialResult) -> TrialResult:
+    none = Latency(count=0, min_ns=0, mean_ns=0, max_ns=0)
+    directions = tuple(
+        _with(d, latency=none.model_copy(update={"before_departure": d.received}))
+        for d in result.directions
+    )
+    return result.model_copy(update={"directions": directions})
+
+
+def _lost_behind(missed: int | None) -> Callable[[int, TrialResult], TrialResult]:
+    def spoil(_: int, result: TrialResult) -> TrialResult:
+        """The DUT puts out what came in, and half of it comes."""
+        directions = tuple(_with(d, received=d.sent // 2, latency=None) for d in result.directions)
+        hops = tuple(
+            HopCounters(port=port, rx=d.sent, tx=d.sent)
+            for d in directions
+            for port in (f"phy{d.direction}", f"vnf0.{d.direction}")
+        )
+        tester = tuple(PortCounts(port=d.direction, missed=missed) for d in directions)
+        return result.model_copy(update={"directions": directions, "hops": hops, "tester": tester})
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (_late, ("1000 of trial 2", "after the end of their trial")),
+        (_unverified, ("payload of no frame was compared",)),
+        (_early, ("before they had left", "no latency of these trials is exact")),
+        (_lost_behind(0), ("neither received nor dropped", "phy1 to tester")),
+    ],
+)
+def test_what_is_counted_beside_the_frames_is_told(
+    tmp_path: Path, spoil: Callable[[int, TrialResult], TrialResult], words: tuple[str, ...]
+) -> None:
+    bench = Bench(tmp_path, FakeAgent(spoil=spoil))
+    bench.throughput()
+    (said,) = (w for w in bench.derived().warnings if words[0] in w)
+    assert all(word in said for word in words)
+    assert " trials" in said
+
+
+def test_a_direction_that_was_not_offered_whole_is_not_hidden_by_the_other(tmp_path: Path) -> None:
+    def short(_: int, result: TrialResult) -> TrialResult:
+        first, *others = result.directions
+        less = _with(
+            first, sent=first.sent // 2, unsent=first.intended - first.sent // 2, received=0
+        )
+        return result.model_copy(update={"directions": (less, *others)})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=short))
+    bench.throughput()
+    trial = bench.derived().trials[0]
+    assert trial.offered_ratio == pytest.approx(0.75, abs=0.01)
+    assert trial.least_offered_ratio == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize("spoil", [_lost_behind(None), _lost_behind(5)])
+def test_a_loss_that_the_tester_may_have_dropped_is_not_put_behind_the_dut(
+    tmp_path: Path, spoil: Callable[[int, TrialResult], TrialResult]
+) -> None:
+    bench = Bench(tmp_path, FakeAgent(spoil=spoil))
+    bench.throughput()
+    assert not [w for w in bench.derived().warnings if "neither received nor dropped" in w]
 
 
 def test_a_ring_that_was_assumed_is_named(tmp_path: Path) -> None:

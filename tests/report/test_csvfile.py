@@ -46,6 +46,16 @@ def test_every_trial_is_a_row(results):
     assert "phy0 rx ring" in json.loads(lossy["lost_at"])
 
 
+def test_a_row_says_which_transfer_it_is_of_and_what_the_worse_direction_offered(results):
+    one = next(r for r in results.results if r.status == "not measured")
+    failed = one.model_copy(update={"test": "TCP_STREAM forth", "of": "8 instances"})
+    trial = results.trials[0].model_copy(update={"offered_ratio": 0.9, "least_offered_ratio": 0.8})
+    run = results.model_copy(update={"results": (failed,), "trials": (trial,)})
+    assert _rows(results_csv(run))[0]["of"] == "8 instances"
+    row = _rows(trials_csv(run))[0]
+    assert (row["offered_ratio"], row["offered_ratio_worse_direction"]) == ("0.9", "0.8")
+
+
 def test_a_name_is_no_formula(results):
     goal = results.results[0].goals[0].model_copy(update={"reason": "=1+1", "regular": False})
     first = results.results[0].model_copy(update={"goals": (goal,)})

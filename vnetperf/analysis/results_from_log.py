@@ -6,10 +6,12 @@ results today or in ten years. A result is never stored by the run itself.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, get_args
+from pathlib import PurePath
+from typing import Any, Final, get_args
 
 from vnetperf.analysis.compliance import ledger_of
 from vnetperf.analysis.compliance.rfc2544 import constant_load
@@ -36,6 +38,7 @@ from vnetperf.analysis.run_warnings import (
     version_warnings,
     warnings_of,
 )
+from vnetperf.model.base import share_field_sets
 from vnetperf.model.errors import LogError, NoResultError
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.nat import NEW_SESSIONS
@@ -194,18 +197,47 @@ def cases_left(records: Sequence[Record]) -> tuple[str, ...]:
 
     A session that was killed does not tell which it had run. Older logs have no cases.
     """
-    selected: dict[str, None] = {}
+    selected: dict[str, str] = {}
     ran: set[str] = set()
-    now: tuple[str, ...] = ()
+    now: dict[str, str] = {}
     for record in records:
         if isinstance(record, RunRecord):
-            now = record.cases
-            selected |= dict.fromkeys(now)
+            now = _as_named_before(record.cases, selected)
+            for case, key in now.items():
+                selected.setdefault(key, case)
         elif isinstance(record, EndRecord):
-            ran |= {*now} - {*record.left}
+            ran |= {key for case, key in now.items() if case not in record.left}
     if not any(isinstance(record, RunRecord) and record.resumed for record in records):
         return ()  # then it was interrupted, or each case has its reason
-    return tuple(case for case in selected if case not in ran)
+    return tuple(case for key, case in selected.items() if key not in ran)
+
+
+#: A run without rounds is the first one of a run with some.
+_FIRST_ROUND: Final = re.compile(r"-round1(?=[-\]])")
+
+
+def _as_named_before(cases: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """Cases by what an earlier session knows them by.
+
+    That had other rounds perhaps, and began in another folder: of the paths of one file one ends
+    with the other, and older logs have none.
+    """
+    plain = {case: _FIRST_ROUND.sub("", case) for case in cases}
+    own: set[str] = set(plain.values())
+    alike: dict[str, list[str]] = {}
+    for key in known:
+        alike.setdefault(_without_folders(key), []).append(key)
+    found = {}
+    for case, key in plain.items():
+        others = [one for one in alike.get(_without_folders(key), ()) if one not in own]
+        same = [one for one in others if f"/{one}".endswith(f"/{key}") or key.endswith(f"/{one}")]
+        found[case] = same[0] if key not in known and len(same) == 1 else key
+    return found
+
+
+def _without_folders(case: str) -> str:
+    file, colons, name = case.partition("::")
+    return f"{PurePath(file).name}{colons}{name}"
 
 
 def result_of(logged: LoggedTest, media: LinkSpeed | None, *, by_trials: bool = False) -> Result:
@@ -249,8 +281,15 @@ def result_of(logged: LoggedTest, media: LinkSpeed | None, *, by_trials: bool = 
 def faults_of(trials: Sequence[TrialResult]) -> FrameFaults:
     """Frames of trials that came back otherwise than they were sent."""
     directions = [counts for result in trials for counts in result.directions]
-    # An older log has the corrupted among the foreign.
-    apart = [sum(r.foreign.values()) if r.corrupted is not None else None for r in trials]
+    # An older log has the corrupted among the foreign; a generator that tells none of its own
+    # frames to be corrupted has them there by what it is.
+    apart = [
+        sum(r.foreign.values())
+        if "foreign" not in r.uncollected
+        and (r.corrupted is not None or "corrupted" in r.uncollected)
+        else None
+        for r in trials
+    ]
     return FrameFaults(
         **{
             name: total_if_known(getattr(counts, name) for counts in directions)
@@ -322,7 +361,7 @@ def _trial_point(
     result, has_number = trial.result, bool(trial.result.directions)
     seconds = trial.spec.duration_s
     intended = sum(c.intended for c in result.directions)
-    return TrialPoint(
+    point = TrialPoint(
         number=trial.number,
         scenario=begin.scenario,
         test=begin.test,
@@ -333,6 +372,9 @@ def _trial_point(
         load_loss_ratio=result.load_loss(1.0).most if has_number else None,
         forwarded_fps=result.received / seconds if has_number else None,
         offered_ratio=sum(map(result.offered, result.directions)) / intended if intended else None,
+        least_offered_ratio=min(
+            (result.offered(c) / c.intended for c in result.directions if c.intended), default=None
+        ),
         verdict=trial.verdict,
         reason=trial.reason,
         lost_at=trial.lost_at,
@@ -347,6 +389,8 @@ def _trial_point(
         watts=mean_power(result),
         search=trial.search,
     )
+    share_field_sets(point)  # a large log has many
+    return point
 
 
 def _result_of_test(

@@ -735,7 +735,9 @@ class TrialPoint(Frozen):
         load_loss_ratio: Loss ratio of all directions together, by which a search classifies; None
             likewise, or not recorded.
         forwarded_fps: Aggregate forwarding rate, frames/s; None when there is no number.
-        offered_ratio: Offered over intended frames.
+        offered_ratio: Offered over intended frames, of all directions together.
+        least_offered_ratio: The same of the direction of which the smallest share was offered;
+            None when there is no number, or not recorded.
         verdict: Verdict.
         reason: Why it is not VALID, or what of a valid one its reader has to know.
         lost_at: Where lost frames died: hop or ring name -> frames.
@@ -777,6 +779,7 @@ class TrialPoint(Frozen):
     watts: dict[str, float] = Field(default_factory=dict)
     search: int = 0
     load_loss_ratio: float | None = None
+    least_offered_ratio: float | None = None
 
 
 class Profile(Frozen):

@@ -202,9 +202,10 @@ def _load_thresholds(path: Path) -> Expectations:
 
 
 def _case_name(nodeid: str) -> str:
-    """A case without its folders, which depend on where pytest was started."""
+    """A case without the way up to its folders, which depends on where pytest was started."""
     file, colons, case = nodeid.partition("::")
-    return f"{PurePath(file).name}{colons}{case}"
+    folders = (part for part in PurePath(file).parts if part not in ("..", "/"))
+    return f"{PurePath(*folders)}{colons}{case}"
 
 
 class OutcomeCounter:

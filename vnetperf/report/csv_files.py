@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,13 +28,22 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 def _value(row: Row, path: str) -> object:
     """The value at "rate.latency.percentiles.99.9"; None below anything that is None."""
-    first, *names = path.split(".")
+    first, names = _names(path)
     found = row[first]
-    for place, name in enumerate(names):
-        if isinstance(found, Mapping):
-            return found.get(".".join(names[place:]))
-        found = None if found is None else getattr(found, name)
+    for name, rest in names:
+        if found is None:
+            return None
+        if isinstance(found, dict):
+            return found.get(rest)
+        found = getattr(found, name)
     return found
+
+
+@cache
+def _names(path: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The first name of a path, and each later one with all that follows it."""
+    first, *names = path.split(".")
+    return first, tuple((name, ".".join(names[n:])) for n, name in enumerate(names))
 
 
 def _cell(value: object) -> object:
@@ -129,6 +139,7 @@ _RESULTS: Columns = {
     },
     "frames_before_departure": "rate.latency.before_departure",
     "frames_above_range": "rate.latency.above_range",
+    "of": "result.of",
 }
 
 
@@ -167,6 +178,7 @@ _TRIALS: Columns = {
     "late_frames": "trial.late",
     "disturbed": lambda row: "; ".join(row["trial"].disturbed),
     "phase": _phase,
+    "offered_ratio_worse_direction": "trial.least_offered_ratio",
 }
 
 

@@ -155,15 +155,24 @@ def least_pause_s(trials: Sequence[TrialRecord]) -> float | None:
 
     None where the log does not show it: of one trial, or without wall times.
     """
-    pauses = [
-        (
-            datetime.fromisoformat(after.started) - datetime.fromisoformat(before.started)
-        ).total_seconds()
-        - before.result.wall_s
+    return min((pause_s for _, pause_s in pauses_after(trials)), default=None)
+
+
+def pauses_after(trials: Sequence[TrialRecord]) -> list[tuple[TrialRecord, float]]:
+    """Trials that another of the same test follows, and the time between the two, seconds.
+
+    Those without a wall time are left out.
+    """
+    return [
+        (before, max(0.0, _seconds_between(before, after) - before.result.wall_s))
         for before, after in pairwise(trials)
         if before.search == after.search and before.result.wall_s
     ]
-    return max(0.0, min(pauses)) if pauses else None
+
+
+def _seconds_between(before: TrialRecord, after: TrialRecord) -> float:
+    began, next_began = (datetime.fromisoformat(one.started) for one in (before, after))
+    return (next_began - began).total_seconds()
 
 
 @dataclass(frozen=True)
