@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -234,6 +235,28 @@ def test_counts_over_time_need_both_ports_of_the_tester_on_one_host(name: str, t
         require_generator(planner, scenario, test)
         return
     with pytest.raises(CapabilityError, match="on two hosts does not count frames over time"):
+        require_generator(planner, scenario, test)
+
+
+@pytest.mark.parametrize("generator", ["trex", "pktgen", "xdpgen", "loadgen"])
+@pytest.mark.parametrize("test", ["address_caching", "address_learning"])
+@pytest.mark.parametrize("ageing_s", [0.0, 30.0])
+def test_a_trial_that_comes_later_is_refused_before_the_first(
+    generator: str, test: str, ageing_s: float
+) -> None:
+    """A switch is made to forget by its link, which only some generators outlive."""
+    configuration = loaded()
+    rfc2889 = configuration.preset.rfc2889.model_copy(update={"ageing_s": ageing_s})
+    preset = configuration.preset.model_copy(update={"rfc2889": rfc2889})
+    configuration = dataclasses.replace(configuration, preset=preset)
+    scenario = make_scenario("phy2phy_bridge", configuration)
+    scenario = scenario.model_copy(update={"generator": generator})
+    planner = Planner(configuration, facts, lambda one: plan_of(one.id))
+    able = registry.load("traffic", generator).capabilities.outlives_switch
+    if able or ageing_s:
+        require_generator(planner, scenario, test)
+        return
+    with pytest.raises(CapabilityError, match="go on while the DUT is restarted"):
         require_generator(planner, scenario, test)
 
 

@@ -12,7 +12,7 @@ from tests.fakes.machine import facts as machine
 from vnetperf import config
 from vnetperf.analysis.results_from_log import merge_transfers
 from vnetperf.deployment.planner import make_plan
-from vnetperf.model.errors import CapabilityError, ConfigError, DutError
+from vnetperf.model.errors import CapabilityError, ConfigError, DutError, NoResultError
 from vnetperf.model.scenario import Plan, Scenario, Variant
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import EndFacts, Kind, Transfer, Transfers, TransferSpec
@@ -45,7 +45,7 @@ def run_of(scenario: Scenario, wire: str = "veth") -> MagicMock:
 def test_a_core_whose_sessions_end_is_deployed_again(vnf: str, ends: bool) -> None:
     wanted = scenario(vnf=vnf)
     run = run_of(wanted)
-    assert transfers.measure_users_traffic(run, wanted).transfers[0].bits_per_second == 1e6
+    assert transfers.measure_users_traffic(run, run, wanted).transfers[0].bits_per_second == 1e6
     assert run.forget_deployment.called == ends
     run.log.append.assert_called_once()
 
@@ -60,7 +60,7 @@ def test_a_transfer_begins_once_others_are_gone() -> None:
         [(Transfer(spec=TransferSpec(kind="TCP_STREAM", duration_s=1)).model_dump())]
         * (run.client.watch.call_count == 2)
     )
-    assert len(transfers.measure_users_traffic(run, wanted).transfers) == 1
+    assert len(transfers.measure_users_traffic(run, run, wanted).transfers) == 1
     assert "calm" in run.spent
 
 
@@ -69,7 +69,7 @@ def test_what_failed_is_deployed_again_and_told_in_the_log() -> None:
     run = run_of(wanted)
     run.client.call.side_effect = DutError("gone")
     with pytest.raises(DutError):
-        transfers.measure_users_traffic(run, wanted)
+        transfers.measure_users_traffic(run, run, wanted)
     run.forget_deployment.assert_called_once()
     told = [call.args[0] for call in run.log.append.call_args_list]
     assert [record.test for record in told] == [
@@ -83,7 +83,7 @@ def test_a_deployment_that_fails_is_told_in_the_log_of_each_transfer() -> None:
     run = run_of(wanted)
     run.deploy.side_effect = DutError("no way through")
     with pytest.raises(DutError):
-        transfers.measure_users_traffic(run, wanted)
+        transfers.measure_users_traffic(run, run, wanted)
     told = [call.args[0] for call in run.log.append.call_args_list]
     assert [(record.why, record.kind) for record in told] == [("no way through", "failed")] * 4
 
@@ -99,14 +99,14 @@ def test_what_was_measured_before_the_run_was_interrupted_is_not_measured_again(
     inside = wanted.model_copy(update={"vnf_mode": "route"})
     resumed = ResumedRun(Path(), moved={1: (held,)}, scenarios={wanted.id: [wanted, inside]})
     run.resumed = resumed
-    assert transfers.measure_users_traffic(run, wanted) == held
+    assert transfers.measure_users_traffic(run, run, wanted) == held
     run.deploy.assert_not_called()
     run.log.append.assert_not_called()
     run.resumed = resumed.at_round(2)  # another deployment measures them itself
-    assert transfers.measure_users_traffic(run, wanted) != held
+    assert transfers.measure_users_traffic(run, run, wanted) != held
     run.resumed = resumed
     with pytest.raises(ConfigError, match="other settings than in this log"):
-        transfers.measure_users_traffic(run, wanted.model_copy(update={"vnf_mode": "macswap"}))
+        transfers.measure_users_traffic(run, run, wanted.model_copy(update={"vnf_mode": "macswap"}))
 
 
 def test_what_keeps_users_away_is_noted() -> None:
@@ -289,6 +289,20 @@ def test_a_variant_has_instances_and_a_server_of_its_own() -> None:
     run = run_of(plain)
     bench = Bench(run, plain, Variant(settings=(("endpoint_server", "vnf"),)))
     assert "has no VNF to be in" in bench.no_endpoints("TCP_STREAM", 512)
+
+
+def test_a_variants_settings_are_those_of_users_and_of_a_case_with_other_traffic() -> None:
+    wanted = scenario()
+    run = run_of(wanted)
+    run.configuration = config.load({"preset": "quick"}, environment={})
+    bench = Bench(run, wanted, Variant(id="x", settings=(("preset", "smoke"),)))
+    with pytest.raises(ConfigError, match="preset belongs to the whole run"):  # it is laid over
+        bench.users_traffic()
+    bench = Bench(
+        run, scenario("phy2phy_bridge", rules="learning"), Variant(settings=(("instances", 3),))
+    )
+    with pytest.raises(NoResultError, match="instances = 3 changes nothing"):
+        bench.with_addresses().measure("address_caching", 64)
 
 
 def test_a_variant_has_a_program_of_mpi_of_its_own() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from vnetperf import config
+from vnetperf.analysis.results_from_log import faults_of
 from vnetperf.deployment.capability_check import generator_errors
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
@@ -101,6 +102,7 @@ def test_stale_and_foreign_frames_are_told_and_the_drain_that_was_waited(
     assert [d.received for d in result.directions] == [900, 937]
     assert (result.stale, result.foreign, result.drain_s) == (37, {"all": 63}, 0.01)
     assert not {"stale", "foreign"} & {*result.uncollected}
+    assert faults_of([result]).foreign == sum(result.foreign.values())
     counted[-1] = 0
     assert generator.run(spec, lambda: None).foreign == {}
 

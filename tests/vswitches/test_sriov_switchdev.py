@@ -324,6 +324,15 @@ def test_a_rate_and_a_kernel_driver_are_for_both_modes() -> None:
     assert Sriov.missing(with_nics(facts()), wanted) == ""
 
 
+@pytest.mark.parametrize(("deployment", "refused"), [("phy2phy", True), ("v2v", False)])
+def test_queues_are_those_of_virtual_functions(deployment: str, refused: bool) -> None:
+    """Of physical ports that the NIC joins itself nobody receives."""
+    found = Sriov.missing(with_nics(facts()), switchdev(deployment, options={"rx_queues": 2}))
+    assert ("rx_queues are those of virtual functions" in found) is refused
+    for other in (switchdev(deployment), scenario("phy2phy", options=SwitchOptions(rx_queues=2))):
+        assert "rx_queues" not in Sriov.missing(with_nics(facts()), other)
+
+
 def test_a_kernel_without_flower_is_told() -> None:
     machine = with_nics(facts().model_copy(update={"modules": {"cls_flower": "no such file"}}))
     assert "no module cls_flower" in Sriov.missing(machine, switchdev())

@@ -9,7 +9,8 @@ from typing import Any, get_type_hints
 
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.preset import Preset
-from vnetperf.procedures.addresses import address_caching, address_learning
+from vnetperf.model.trial import TrialRequest
+from vnetperf.procedures.addresses import address_caching, address_learning, forgetting
 from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import THROUGHPUT_TRIES, ProcedureInputs
 from vnetperf.procedures.cpu_load import cpu_load
@@ -126,6 +127,8 @@ class StandardTest:
     takes_shares: bool = False  # True when its loads are shares of the throughput
     #: Whether its numbers are those of a load that is carried: that is tried first.
     needs_carried: bool = False
+    #: Trials that it may request after its first, which the generator must be able to run as well.
+    later: Callable[[Any], tuple[TrialRequest, ...]] = lambda _: ()
     #: Whether the largest load, which its loads are shares of, is a preferred number, so that runs
     #: on an unchanged machine have the same loads.
     on_grid: bool = False
@@ -184,8 +187,8 @@ PROCEDURES: dict[str, StandardTest] = {
     "forwarding_rate": _after_throughput(
         forwarding_rate, "rfc2889", "rates", _estimate_forwarding_rate
     ),
-    "address_caching": StandardTest(address_caching, "rfc2889", "addresses"),
-    "address_learning": StandardTest(address_learning, "rfc2889", "addresses"),
+    "address_caching": StandardTest(address_caching, "rfc2889", "addresses", later=forgetting),
+    "address_learning": StandardTest(address_learning, "rfc2889", "addresses", later=forgetting),
     "service": _after_throughput(service, "service", "service", _estimate_service),
     "connection_rate": StandardTest(connection_rate, "nat", "sessions"),
     "session_capacity": StandardTest(session_capacity, "nat", "sessions"),

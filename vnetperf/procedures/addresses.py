@@ -168,6 +168,11 @@ def _half(inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float) -> int:
     return count // 2
 
 
+def forgetting(test: Rfc2889Test) -> tuple[TrialRequest, ...]:
+    """The trial by which the DUT is made to forget; none where waiting does it."""
+    return () if test.ageing_s else (_FORGET,)
+
+
 def _how(test: Rfc2889Test) -> str:
     return f"{test.ageing_s:g} s of waiting" if test.ageing_s else "its first port going down"
 
@@ -186,8 +191,10 @@ def _no_result(inputs: ProcedureInputs[Rfc2889Test], why: _Not) -> NoResultError
 
 def _anew(inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float) -> Procedure[_Tried | _Not]:
     """Make the DUT forget, then learn at a rate; again when something was left out or lost."""
-    wait_s = inputs.parameters.ageing_s
-    forget = _FORGET.model_copy(update={"event": None, "idle_s": wait_s}) if wait_s else _FORGET
+    waited = _FORGET.model_copy(
+        update={"event": None, "idle_s": inputs.parameters.ageing_s},
+    )
+    forget = next(iter(forgetting(inputs.parameters)), waited)
     one: _Tried | _Not = _Not.SENT
     for _ in range(ATTEMPTS):
         yield forget

@@ -184,7 +184,8 @@ class Bench:
         Raises:
             NoResultError: Its vSwitch learns none, or a VNF stands between the ports.
         """
-        return Bench(self.run, address_scenario(self.scenario, self.run.configuration.preset))
+        preset = self._planner.configuration.preset
+        return Bench(self.run, address_scenario(self.scenario, preset), self._variant)
 
     def with_new_sessions(self) -> Bench:
         """The same scenario with frames from inside a NAT alone, for the sessions they make.
@@ -195,7 +196,7 @@ class Bench:
         Raises:
             NoResultError: Its vSwitch is no NAT.
         """
-        return Bench(self.run, session_scenario(self.scenario))
+        return Bench(self.run, session_scenario(self.scenario), self._variant)
 
     def no_users_traffic(self) -> str:
         """What keeps users' traffic from being measured here, before anything is deployed.
@@ -203,7 +204,7 @@ class Bench:
         Returns:
             "" when nothing does; otherwise what and the cure, in one sentence.
         """
-        return why_no_users_traffic(self.run, self.scenario)
+        return why_no_users_traffic(self._planner, self.scenario)
 
     def users_traffic(self) -> TransferResult:
         """TCP and UDP throughput between a UE of the VNF and a server, each both ways.
@@ -214,7 +215,7 @@ class Bench:
         Raises:
             VnetperfError: There is no number: nothing has users here, or something failed.
         """
-        return TransferResult(measure_users_traffic(self.run, self.scenario))
+        return TransferResult(measure_users_traffic(self.run, self._planner, self.scenario))
 
     def no_endpoints(self, kind: Kind, message_size: int, clients: int | None = None) -> str:
         """What keeps endpoints from talking here, before anything is deployed.

@@ -98,11 +98,12 @@ def require_generator(run: Planning, scenario: Scenario, test: str) -> None:
         request = next(procedure)
     except (StopIteration, NoResultError):
         return  # it requests no trial
-    trial = TrialSpec(frame_size=64, **request.model_dump())
     generator = registry.load("traffic", scenario.generator)
     apart = bool(run.facts().hosts) and len(run.plan(scenario).testers) > 1
     where = f"{scenario.id}, test {test}"
-    require_trial(scenario.generator, generator, trial, where, apart=apart)
+    for each in (request, *kind.later(kind.parameters(preset))):
+        trial = TrialSpec(frame_size=64, **each.model_dump())
+        require_trial(scenario.generator, generator, trial, where, apart=apart)
 
 
 def reset_inputs(

@@ -120,9 +120,9 @@ def users_specs(run: Planning) -> list[TransferSpec]:
     ]
 
 
-def measure_users_traffic(run: Run, scenario: Scenario) -> Transfers:
+def measure_users_traffic(run: Run, planning: Planning, scenario: Scenario) -> Transfers:
     """Measure the transfers of users."""
-    found = _measured(run, scenario, "users_transfer", users_specs(run))
+    found = _measured(run, scenario, "users_transfer", users_specs(planning))
     vnf = registry.load_vnf(scenario.vnf)
     if issubclass(vnf, UserPlane) and vnf.ends_with_users:
         run.forget_deployment()

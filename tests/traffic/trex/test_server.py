@@ -94,6 +94,7 @@ def test_a_nic_is_the_servers_own() -> None:
     )
     assert "port_mtu: 9000" in text
     assert "limit_memory" not in text
+    assert 'ext_dpdk_opt: ["--huge-unlink"]' in text  # a killed one leaves no files with its pages
 
 
 def test_what_it_has_no_driver_for_is_refused() -> None:

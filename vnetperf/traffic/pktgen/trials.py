@@ -254,6 +254,7 @@ UNCOLLECTED = {
     **dict.fromkeys(
         ("max_lag_s", "mean_lag_s"), "not measured: Pktgen keeps no account of when frames left"
     ),
+    "corrupted": "not measured: Pktgen's frames do not tell of which stream they are",
     "gaps": "not recorded: Pktgen keeps no account of when it stood still",
 }
 #: Why there is no latency: probes cannot be sent, or were lost with all others.

@@ -163,6 +163,8 @@ def server_configuration(
     ]
     if not any(port.pci for port in ports):
         lines.append(f"  limit_memory: {LOW_END_MIB if threads.low_end else ROOMY_MIB}")
+    else:  # its hugepages have no files that would keep them when it is killed
+        lines.append('  ext_dpdk_opt: ["--huge-unlink"]')
     if threads.low_end:
         lines += ["  low_end: true", f"  low_end_core: {threads.workers[0]}"]
     else:

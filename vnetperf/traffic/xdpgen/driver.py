@@ -69,6 +69,7 @@ UNCOLLECTED = {
         ("max_burst", "max_lag_s", "mean_lag_s"),
         "not measured: xdpgen keeps no account of when each frame left",
     ),
+    "corrupted": "not measured: xdpgen counts a frame with a stream that was never sent as foreign",
     "gaps": "not recorded: xdpgen keeps no account of when it stood still",
 }
 

@@ -88,6 +88,11 @@ def sriov_problem(scenario: Scenario) -> str:
             "vlan keeps virtual functions that meet only each other apart from the wires, and "
             f"{deployment.name} has none; leave it out, or measure v2v or pvvp"
         )
+    if scenario.options.rx_queues is not None and not vf_specs(scenario):
+        return (
+            f"rx_queues are those of virtual functions, and {deployment.name} has none in mode "
+            f"{nic_mode(scenario)}; leave it out, or measure pvp"
+        )
     return ""
 
 
