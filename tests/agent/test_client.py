@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -386,6 +387,20 @@ def test_why_no_agent_starts_on_a_host_that_can_be_reached(
     assert cure in refused.value.cure
     assert refused.value.where == "ssh=lab1//python=sudo -n /x/python"
     assert client._channel is None
+
+
+def test_a_login_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(client_module, "LOGIN_S", 0.5)
+    client = AgentClient(Testbed(agent=AgentConfig(transport="ssh=lab1")))
+    began = time.monotonic()
+    with pytest.raises(HostError, match=r"login has not ended within 0\.5 s") as refused:
+        client.hello()
+    assert time.monotonic() - began < 30
+    assert (refused.value.where, client._channel) == ("ssh=lab1", None)
 
 
 def test_a_full_disk_is_named_with_the_directory(

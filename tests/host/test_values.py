@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -257,6 +258,29 @@ def test_what_a_module_turns_on_for_all_is_off_once_a_run_has_loaded_it(
     assert (change is None) is there
     if change:
         assert change.undo() == "unloaded netty"
+
+
+def test_what_a_module_turns_on_is_turned_off_in_the_namespaces_of_others_too(
+    modules: Modules, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = str(Path("/proc/thread-self/ns/net").readlink())
+    there = {own: Path("/own"), "net:[1]": Path("/container"), "net:[2]": Path("/ended")}
+    entered: list[Path] = []
+
+    def enter(namespace: Path, function: Callable[[], None]) -> None:
+        entered.append(namespace)
+        if namespace == Path("/ended"):
+            raise FileNotFoundError(namespace)
+        modules.setting.write_text("1\n")
+        function()
+        assert modules.setting.read_text() == "0\n"
+
+    monkeypatch.setattr("vnetperf.host.linux.network_namespaces", lambda: there)
+    monkeypatch.setattr("vnetperf.host.linux.run_in", enter)
+    kernel.load_module(journal, KernelModule(name="plain"))
+    assert entered == []
+    kernel.load_module(journal, KernelModule(name="netty", turns_on=("setting",)))
+    assert entered == [Path("/container"), Path("/ended")]
 
 
 def test_a_module_that_somebody_has_turned_on_since_stays(

@@ -184,6 +184,7 @@ def _together(
         pairs = tuple(zip(seats, programs, strict=True))
         collectors = CollectorSession(tuple(seat.pollers(one) for seat, one in pairs))
         collectors.start()
+        watched = time.monotonic()
         machine.start()
         limit_s = spec.duration_s + GRACE_S
         running = list(zip(seats, programs, ran, strict=True))
@@ -214,7 +215,12 @@ def _together(
     finally:
         for program in programs:
             program.end(signal.SIGKILL)
-    misses = _misses(sampled)
+    # The watch goes on while others still run, and a program at its end misses nothing.
+    worked_s = {
+        f"vnf{seat.number}": last - max(first, watched)
+        for seat, (first, last) in zip(seats, ran, strict=True)
+    }
+    misses = _misses(sampled, worked_s)
     flows = []
     for (seat, program), version, before in zip(pairs, versions, stolen, strict=True):
         try:
@@ -259,15 +265,19 @@ def _wait_for_threads(programs: Sequence[EndpointProgram], count: int) -> None:
     wait_at_most(all_there, THREADS_S, "threads of a tool", poll_s=0.005)
 
 
-def _misses(sampled: dict[str, Any]) -> dict[str, float]:
-    """Misses of the TLB by role, each second; not of a role one of whose threads has no count."""
+def _misses(sampled: dict[str, Any], worked_s: Mapping[str, float]) -> dict[str, float]:
+    """Misses of the TLB by role, each second in which its program was watched and ran.
+
+    Not of a role one of whose threads has no count.
+    """
     each: dict[str, list[int | None]] = {}
     for one in sampled["events"]:
         each.setdefault(one.role, []).append(one.counts.get(_TLB_MISSES))
     return {
-        role: sum(known) / sampled["collected_s"]
+        role: sum(known) / worked_s[role]
         for role, counts in each.items()
-        if len(known := [count for count in counts if count is not None]) == len(counts)
+        if worked_s.get(role, 0.0) > 0
+        and len(known := [count for count in counts if count is not None]) == len(counts)
     }
 
 

@@ -10,8 +10,8 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -197,8 +197,9 @@ def _module_names(file: Path) -> frozenset[str]:
 def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
     """Load a module and those it needs for this run; None when it is there or built in.
 
-    What it turns on for everybody is turned off where the machine's own links are. Writing that
-    back would turn it on: the settings end with the module, or stay off with one that stays.
+    What it turns on for everybody is turned off where the machine's own links are, and in each
+    namespace that is there: bridges of others' containers are none of the run's. Writing that back
+    would turn it on: the settings end with the module, or stay off with one that stays.
     """
     known = _as_module(module)
     name = known.name
@@ -227,10 +228,27 @@ def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
             raise HostError("modprobe succeeded, but it is not loaded", where=f"module {name}")
         for setting in known.turns_on:
             _write_file(PROC_SYS / setting, "0", zero_first=False)
+        _turn_off_elsewhere(known.turns_on)
     if known.turns_on:
         data = {"modules": missing, "off": list(known.turns_on)}
         change = journal.supersede(change, "modules", data)
     return change
+
+
+def _turn_off_elsewhere(settings: Sequence[str]) -> None:
+    """Turn settings off in the network namespaces of others, which had none before."""
+    if not settings:
+        return
+    own = str(Path("/proc/thread-self/ns/net").readlink())
+    for name, namespace in linux.network_namespaces().items():
+        if name == own:
+            continue
+        for setting in settings:
+            write = partial(_write_file, PROC_SYS / setting, "0", zero_first=False)
+            try:
+                linux.run_in(namespace, write)
+            except (OSError, HostError) as error:  # it ended meanwhile, or all share one setting
+                log.info("%s of %s is not turned off: %s", setting, name, error)
 
 
 def undo_modules(data: UndoData) -> str:

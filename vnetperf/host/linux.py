@@ -70,6 +70,20 @@ def set_namespace(namespace: int | Path) -> None:
         os.close(fd)
 
 
+def network_namespaces(proc: Path = Path("/proc")) -> dict[str, Path]:
+    """Namespaces that a process is in, or that a mount keeps: name and a path of each."""
+    found: dict[str, Path] = {}
+    for link in proc.glob("[0-9]*/ns/net"):
+        with contextlib.suppress(OSError):  # ended meanwhile, or another user's
+            found.setdefault(str(link.readlink()), link)
+    with contextlib.suppress(OSError):
+        for line in (proc / "self/mountinfo").read_text(errors="replace").splitlines():
+            words = line.split()
+            if len(words) > 4 and words[3].startswith("net:["):
+                found.setdefault(words[3], Path(words[4]))
+    return found
+
+
 def unshare_network() -> None:
     """Give the calling *thread* a new network namespace."""
     _checked(_libc.unshare(CLONE_NEWNET), "unshare")

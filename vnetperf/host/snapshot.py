@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host import hugepages
+from vnetperf.host import hugepages, linux
 from vnetperf.host.journal import Journal, UndoReport
 from vnetperf.host.linux import PROC, ProcessId, boot_id, machine_id, read_mounts
 from vnetperf.host.paths import HostRoots
@@ -351,16 +351,7 @@ def _routes() -> dict[str, str]:
 
 def _netns() -> dict[str, str]:
     """Namespaces that a process is in, or that a mount keeps."""
-    found: dict[str, str] = {}
-    for link in PROC.glob("[0-9]*/ns/net"):
-        try:
-            found[str(link.readlink())] = "exists"
-        except OSError:  # ended meanwhile
-            continue
-    for words in read_mounts(PROC / "self/mountinfo"):
-        if words[3].startswith("net:["):
-            found[words[3]] = "exists"
-    return found
+    return dict.fromkeys(linux.network_namespaces(PROC), "exists")
 
 
 def _modules() -> dict[str, str]:
