@@ -12,7 +12,7 @@ PYTHON3 = $(shell for p in python3.13 python3.12 python3.11 python3; do \
 CONTRACTS := vnetperf/model vnetperf/testing $(wildcard vnetperf/*/base.py) vnetperf/backend.py \
 	vnetperf/wires.py vnetperf/collectors.py vnetperf/runner/bench.py
 
-.PHONY: help install deps deps-test venv engine demo test test-fast test-all check bench fuzz clean
+.PHONY: help install deps deps-test venv engine demo test test-fast test-all check bench fuzz lock clean
 
 help:
 	@echo "make install    install what is missing, vnetperf into .venv and the generator's engine (minutes)"
@@ -38,9 +38,12 @@ $(VENV)/.run-stamp: setup.cfg pyproject.toml | deps
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-$(VENV)/.dev-stamp: setup.cfg pyproject.toml | deps-test
+# CI takes the packages that it was tried with, by their hashes; vnetperf then lacks none.
+$(VENV)/.dev-stamp: setup.cfg pyproject.toml ci/requirements.lock | deps-test
 	@[ -n "$(PYTHON3)" ] || { echo "make: no Python >= 3.11 with venv was found" >&2; exit 1; }
 	@[ -x $(PYTHON) ] || $(PYTHON3) -m venv $(VENV)
+	@[ -z "$(CI)" ] || $(PYTHON) -m pip install --quiet --disable-pip-version-check \
+		--require-hashes --requirement ci/requirements.lock
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.run-stamp
 
@@ -91,6 +94,12 @@ fuzz: deps-test $(VENV)/.dev-stamp
 
 bench: deps venv engine
 	$(PYTHON) -m benchmarks.all
+
+# What CI installs, for Linux and every Python that is supported: versions stay unless setup.cfg
+# excludes them, or with UPGRADE=--upgrade. Needs uv.
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-annotate --extra dev $(UPGRADE) setup.cfg --output-file ci/requirements.lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
