@@ -26,7 +26,7 @@ from vnetperf.host.log import RunLog
 from vnetperf.model.errors import ConfigError, LogError, VnetperfError
 from vnetperf.model.result import RunResults
 from vnetperf.results.folder import read_run
-from vnetperf.results.log import LOG_NAME, TrialLog, lines_of, read_log, seal, unseal
+from vnetperf.results.log import LOG_NAME, TrialLog, iter_log, lines_of, read_log, seal, unseal
 from vnetperf.results.records import (
     LOG_VERSION,
     EndRecord,
@@ -548,3 +548,18 @@ def test_overhead_is_accounted(whole: Bench) -> None:
     assert isinstance(end, EndRecord)
     seconds = sum(r.spec.duration_s for r in records if isinstance(r, TrialRecord))
     assert end.overhead["trial"] == pytest.approx(seconds)
+
+
+def test_a_log_is_read_record_by_record(whole: Bench, tmp_path: Path) -> None:
+    """What comes later is not looked at, and records share what they have in common."""
+    lines = whole.path.read_bytes().splitlines(keepends=True)
+    path = tmp_path / "damaged.jsonl"
+    path.write_bytes(b"".join([*lines[:-1], b"{\n", lines[-1]]))
+    found = iter_log(path)
+    before = [next(found) for _ in lines[:-1]]
+    assert before == read_log(whole.path)[:-1]
+    trials = [record for record in before if isinstance(record, TrialRecord)]
+    sets = [trial.result.model_fields_set for trial in trials]
+    assert len({*map(id, sets)}) == len({*map(frozenset, sets)}) < len(sets)
+    with pytest.raises(LogError):
+        next(found)

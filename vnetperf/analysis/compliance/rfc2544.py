@@ -783,7 +783,7 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
             "each burst from idle, at least 2 s after the one before, and as long as that was",
             idle is not None and not short,
             "the log does not show it" if idle is None else f"{idle:.3g} s at the least",
-            *why_short,
+            why_short[0] if why_short else looked.because,
         ),
         (
             "minimum gap",
