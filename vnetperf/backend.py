@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import Any, ClassVar, TypeVar
 
 from vnetperf.host.cpu import format_cpus
@@ -226,6 +227,19 @@ class Backend(Requirements, ABC):
     def section(self) -> Any:
         """Its table of the testbed file, a `Section`."""
         return self.section_of(self.plan.testbed)
+
+    @classmethod
+    def fixed_mib(cls, scenario: Scenario, kinds: Collection[str]) -> dict[int, int]:
+        """Hugepages that it takes on certain nodes, wherever its threads are placed.
+
+        Args:
+            scenario: The scenario.
+            kinds: Kinds of wire and attachment its ports plug into.
+
+        Returns:
+            NUMA node -> MiB, beside what it needs elsewhere; empty for none.
+        """
+        return {}
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:

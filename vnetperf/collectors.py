@@ -7,7 +7,6 @@ used in trials of its own (`--profile`).
 from __future__ import annotations
 
 import contextlib
-import gzip
 import os
 import re
 import resource
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from vnetperf.backend import Requirements
-from vnetperf.host import threads
+from vnetperf.host import kernel, threads
 from vnetperf.host.cpu import parse_cpus
 from vnetperf.host.lines import line_ns
 from vnetperf.host.machine import Machine
@@ -645,12 +644,7 @@ def interrupts_apart(root: Path = Path("/")) -> bool | None:
 
     By its configuration; None where that cannot be read.
     """
-    release = os.uname().release
-    try:
-        text = gzip.decompress((root / "proc/config.gz").read_bytes()).decode(errors="replace")
-    except OSError:
-        places = (f"boot/config-{release}", f"lib/modules/{release}/config")
-        text = next(filter(None, (_text(root / place) for place in places)), "")
+    text = kernel.configuration(root)
     return "\nCONFIG_IRQ_TIME_ACCOUNTING=y\n" in text if text else None
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf.backend import check_process
+from vnetperf.host import dpdk
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import patient, receive, wait_at_most, wait_for
@@ -143,15 +144,20 @@ def dpdk_memory_mib(descriptors: int, mtu: int) -> int:
     return max(LEAST_MIB, -(-needed // STEP_MIB) * STEP_MIB)
 
 
-def socket_memory(plan: Plan, mib: int) -> tuple[int, ...]:
-    """Hugepage memory on each node: the pollers', and those of NICs, whose buffers are there."""
+def socket_memory(plan: Plan, mib: int, *, memif: bool) -> tuple[int, ...]:
+    """Hugepage memory on each node: the pollers', and those where ports have their buffers.
+
+    A NIC's are on its node, those of vhost beside the rings of a guest, and those of memif on one
+    node wherever it is polled: its driver names none, and OVS and the driver itself then take that.
+    """
     home, given = plan.placement.node, plan.scenario.options.memory_mib
-    nics = [n.node for n in plan.nics if n.side == "dut" and not n.kernel and n.node >= 0]
-    nics.append(plan.placement.home_of_vnfs)  # vhost has buffers beside the rings of a guest
-    count = 1 + max(home, *plan.placement.nodes, *nics, len(given) - 1)
+    ports = [n.node for n in plan.nics if n.side == "dut" and not n.kernel and n.node >= 0]
+    ports.append(plan.placement.home_of_vnfs)
+    ports += [dpdk.MEMIF_NODE] if memif else []
+    count = 1 + max(home, *plan.placement.nodes, *ports, len(given) - 1)
     if given:
         return (*given, *(0,) * (count - len(given)))
-    return tuple(mib if n in (home, *nics) else 0 for n in range(count))
+    return tuple(mib if n in (home, *ports) else 0 for n in range(count))
 
 
 def cpu_mask(cpus: tuple[int, ...]) -> str:
@@ -160,7 +166,7 @@ def cpu_mask(cpus: tuple[int, ...]) -> str:
 
 
 def main_lcore(placement: Placement, pmds: tuple[int, ...], facts: MachineFacts | None) -> int:
-    """Processor of DPDK's main thread: virtual devices get their memory from its node.
+    """Processor of DPDK's main thread: most virtual devices get their memory from its node.
 
     OVS gives that thread its other processors back once DPDK is initialised, so it may be a
     poller's.
@@ -173,16 +179,22 @@ def main_lcore(placement: Placement, pmds: tuple[int, ...], facts: MachineFacts 
 
 
 def dpdk_config(
-    plan: Plan, facts: MachineFacts | None, pmds: tuple[int, ...], mib: int
+    plan: Plan,
+    facts: MachineFacts | None,
+    pmds: tuple[int, ...],
+    mib: int,
+    *,
+    memif: bool = False,
 ) -> dict[str, str]:
     """The Open_vSwitch table's other_config for a daemon with DPDK.
 
-    `pmds` are processors of its poll-mode threads, `mib` hugepages on each node that it needs.
+    `pmds` are processors of its poll-mode threads, `mib` hugepages on each node that it needs, and
+    `memif` tells whether ports are such devices.
     """
     version = (
         parse_ovs_version(facts.versions[DPDK_DAEMON]) if facts is not None else SUPPORTED_OVS[0]
     )
-    memory = socket_memory(plan, mib)
+    memory = socket_memory(plan, mib, memif=memif)
     config = {
         "dpdk-init": "true",
         "dpdk-lcore-mask": cpu_mask((main_lcore(plan.placement, pmds, facts),)),

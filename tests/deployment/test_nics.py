@@ -70,9 +70,10 @@ def test_each_end_gets_the_first_driver_it_can_have() -> None:
     [
         ({}, {"vfio_pci": "gone"}, "igb", "the kernel has no module vfio_pci: gone"),
         ({}, {"vfio_iommu_type1": "gone"}, "igb", "vfio_iommu_type1"),
-        (NO_IOMMU, {}, "uio_pci_generic", "without protection by an IOMMU"),
-        (NO_IOMMU, {"uio_pci_generic": "gone"}, "igb", "no IOMMU"),
-        ({**NO_IOMMU, "physical": "0000:01:00.0"}, {}, "igb", "takes no virtual function"),
+        ({**NO_IOMMU, "intx": True}, {}, "uio_pci_generic", "without protection by an IOMMU"),
+        ({**NO_IOMMU, "intx": True}, {"uio_pci_generic": "gone"}, "igb", "no IOMMU"),
+        ({**NO_IOMMU, "physical": "0000:01:00.0"}, {}, "igb", "as virtual functions are"),
+        (NO_IOMMU, {}, "igb", "without an interrupt line"),
         ({"group_mates": ("0000:41:00.1 (ahci)",)}, {}, "igb", "0000:41:00.1 (ahci)"),
         ({"kernel_driver": "mlx5_core"}, {}, "mlx5_core", "on top of mlx5_core"),
     ],
@@ -84,6 +85,26 @@ def test_why_not_the_preferred_driver_is_noted(
     use = choose(machine, Program)[1]
     assert use.driver == driver
     assert note in use.note
+
+
+@pytest.mark.parametrize(
+    ("changes", "modules", "driver"),
+    [
+        ({"intx": True}, {}, "uio_pci_generic"),
+        ({"intx": True}, {"uio_pci_generic": "gone"}, "vfio-pci"),
+        ({}, {}, "vfio-pci"),
+        ({"physical": "0000:01:00.0"}, {}, "vfio-pci"),
+        ({}, {"vfio_pci": "gone"}, "igb"),
+    ],
+)
+def test_vfio_may_do_without_an_iommu(
+    changes: dict[str, Any], modules: dict[str, str], driver: str
+) -> None:
+    """As NICs of clouds and virtual functions must, which have no interrupt line."""
+    machine = with_nics(facts(modules=modules, noiommu=True), dut0={**NO_IOMMU, **changes})
+    use = choose(machine, Program)[1]
+    assert use.driver == driver
+    assert "no IOMMU" in use.note
 
 
 def test_no_driver_at_all_is_told_with_every_reason() -> None:

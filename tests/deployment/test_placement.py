@@ -11,7 +11,7 @@ from tests.fakes.machine import cpus, facts
 from vnetperf.deployment.placement import place_roles
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import SYSTEM, Placement, RoleDemand
-from vnetperf.model.testbed import CoresConfig, MachineFacts
+from vnetperf.model.testbed import CoresConfig, HugepageFacts, MachineFacts
 from vnetperf.results.sharing import OnMachine
 
 TESTER = RoleDemand(role="tester", group="tester")
@@ -336,3 +336,78 @@ def test_processors_that_are_not_there_are_refused(key: str) -> None:
         place_roles(demands(0), config, facts(4))
     assert caught.value.where == f"cores.{key}"
     assert caught.value.accepted == "0, 1, 2, 3"
+
+
+def with_distances(machine: MachineFacts, near: int, far: int, socket: int) -> MachineFacts:
+    """The machine with nodes by sockets of so many, near each other within one."""
+    nodes = machine.nodes
+    distances = {
+        a: {b: 10 if a == b else near if a // socket == b // socket else far for b in nodes}
+        for a in nodes
+    }
+    return machine.model_copy(update={"distances": distances})
+
+
+def test_nodes_of_one_socket_serve_one_plan_with_dedicated_cores() -> None:
+    """A machine whose nodes are its L3 caches has enough cores, though no node has."""
+    wanted = demands(1, 2)
+    wanted = (*wanted[:2], wanted[2].model_copy(update={"threads": 2}))
+    machine = with_distances(facts(32, nodes=8), 11, 32, 4)
+    placement = place_roles(wanted, CoresConfig(policy="dedicated"), machine)
+    node = {cpu.cpu: cpu.node for cpu in machine.cpus}
+    assert placement.mode == "dedicated"
+    assert {role: {node[cpu] for cpu in cpus} for role, cpus in placement.cores.items()} == {
+        "tester": {0},
+        "pmd": {0},
+        "vnf0": {1},
+    }
+    assert (placement.node, placement.far_nodes, placement.housekeeping) == (0, (1,), (0,))
+    assert "near each other (distance 11)" in placement.reason
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "socket", "mode"),
+    [(12, 32, 2, "dedicated"), (20, 20, 2, "shared"), (11, 21, 1, "shared")],
+)
+def test_only_near_nodes_serve_one_plan(near: int, far: int, socket: int, mode: str) -> None:
+    machine = with_distances(facts(8, nodes=4), near, far, socket)
+    placement = place_roles(demands(1), CoresConfig(), machine)
+    assert placement.mode == mode
+
+
+def test_threads_of_the_dut_are_not_spread_over_near_nodes() -> None:
+    machine = with_distances(facts(16, nodes=8), 11, 32, 8)
+    assert place_roles(demands(0, 3), CoresConfig(), machine).shared
+
+
+@given(
+    st.integers(1, 8), st.integers(1, 6), st.sampled_from([1, 2]), DEMANDS, st.sampled_from([1, 2])
+)
+def test_dedicated_cores_are_on_the_first_node_or_on_near_ones(
+    nodes: int, cores: int, socket: int, wanted: tuple[RoleDemand, ...], smt: int
+) -> None:
+    present = cpus(nodes * cores, smt=smt, nodes=nodes)
+    machine = with_distances(facts(cpus=present), 12, 32, socket)
+    placement = place_roles(wanted, CoresConfig(), machine)
+    if placement.shared:
+        return
+    node = {cpu.cpu: cpu.node for cpu in present}
+    core = {cpu.cpu: cpu.core for cpu in present}
+    used = {node[cpu] for cpu in taken(placement)}
+    assert {n // socket for n in used} == {placement.node // socket}
+    assert used - {placement.node} == {*placement.far_nodes}
+    assert {node[cpu] for cpu in placement.cores["pmd"]} == {placement.node}
+    assert len({core[cpu] for cpu in taken(placement)}) == len(taken(placement))
+    assert not {core[c] for c in placement.housekeeping} & {core[c] for c in taken(placement)}
+    for demand in wanted:
+        assert len(placement.cores[demand.role]) == demand.threads
+
+
+def test_a_node_without_memory_is_taken_last() -> None:
+    """There are machines some of whose nodes have processors alone."""
+    pools = (HugepageFacts(node=1, size_kb=2048, total=0, free=0),)
+    bare = facts(24, nodes=3, hugepages=pools, memory_free_kb={0: 0, 1: 16 << 20, 2: 0})
+    for config in (CoresConfig(), CoresConfig(policy="shared")):
+        placement = place_roles(demands(1), config, bare)
+        assert placement.node == 1
+        assert "too little memory can be had on nodes 0, 2" in placement.reason

@@ -15,7 +15,7 @@ from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Plan, Scenario
-from vnetperf.model.testbed import CoresConfig, HugepageFacts, MachineFacts, Testbed
+from vnetperf.model.testbed import CoresConfig, HugepageFacts, Limits, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vnfs.base import VnfMemory
 
@@ -62,6 +62,141 @@ def test_memory_is_reserved_where_the_pollers_are() -> None:
     made = plan(scenario(), machine, cores=CoresConfig(allowed=tuple(range(5, 12))))
     assert made.placement.node == 1
     assert [m.node for m in made.memory] == [1]
+
+
+@pytest.mark.parametrize(
+    ("vswitch", "deployment", "home", "fixed"),
+    [
+        ("dpdk", "phy2phy", {"dpdk": 256}, {"dpdk": 256}),
+        ("testpmd", "phy2phy", {"testpmd": 128}, {"testpmd": 16}),
+        ("testpmd", "pvp", {"testpmd": 128, "vnf0": 128}, {"testpmd": 16}),
+    ],
+)
+def test_memory_is_reserved_where_a_library_takes_it(
+    vswitch: str, deployment: str, home: dict[str, int], fixed: dict[str, int]
+) -> None:
+    """DPDK's memif has some on node 0, wherever the pollers are."""
+    wanted = scenario(vswitch, deployment, vnf="vloop", generator="loadgen", wire="memif")
+    on_second = CoresConfig(allowed=tuple(range(6, 12)))
+    made = plan(wanted, facts(12, nodes=2), cores=on_second)
+    assert made.placement.node == 1
+    assert {memory.node: memory.users for memory in made.memory} == {0: fixed, 1: home}
+    by_kernel = plan(
+        wanted.model_copy(update={"wire": "veth"}), facts(12, nodes=2), cores=on_second
+    )
+    assert [memory.node for memory in by_kernel.memory] == [1]
+
+
+def pools(free: dict[int, int], size_kb: int = 2048) -> tuple[HugepageFacts, ...]:
+    return tuple(
+        HugepageFacts(node=n, size_kb=size_kb, total=pages, free=pages) for n, pages in free.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "node"),
+    [
+        # Nodes that have processors and no memory; the kernel lists no pools of them.
+        ({"hugepages": pools({1: 0, 5: 0}), "memory_free_kb": {1: 16 << 20, 5: 16 << 20}}, 1),
+        ({"memory_free_kb": {0: 0, 1: 0, 2: 16 << 20}}, 2),
+        # All of node 0 was given away as pages of another size at boot.
+        (
+            {
+                "hugepages": (*pools(dict.fromkeys(range(8), 0)), *pools({0: 60}, 1048576)),
+                "memory_free_kb": {0: 40_000, 1: 60 << 20},
+            },
+            1,
+        ),
+        # Pools that somebody uses, all but for one.
+        (
+            {
+                "hugepages": pools({0: 5, 1: 0, 2: 40, 3: 8}),
+                "memory_free_kb": dict.fromkeys(range(8), 9),
+            },
+            2,
+        ),
+        ({"limits": Limits(nodes=(3, 4))}, 3),
+        ({}, 0),
+    ],
+)
+def test_pollers_are_where_their_pages_can_be_had(changes: dict[str, Any], node: int) -> None:
+    made = plan(scenario(), facts(64, nodes=8, **changes))
+    assert made.placement.mode == "dedicated"
+    assert made.placement.node == node
+    assert [memory.node for memory in made.memory] == [node]
+    alone = make_loop_plan(scenario(generator="loadgen"), Testbed(), facts(64, nodes=8, **changes))
+    assert not alone.memory  # and needs none
+
+
+def test_memory_that_a_library_takes_elsewhere_cannot_be_avoided() -> None:
+    wanted = scenario("dpdk", "phy2phy", generator="loadgen", wire="memif")
+    bare = facts(16, nodes=2, memory_free_kb={0: 0, 1: 16 << 20})
+    text = refusal(wanted, bare)
+    assert "256 MiB must become hugepages on node 0, but only 0 MiB are free there: dpdk" in text
+    assert "another wire" in text
+    by_kernel = plan(wanted.model_copy(update={"wire": "veth"}), bare)
+    assert [memory.node for memory in by_kernel.memory] == [1]
+
+
+def test_vnfs_elsewhere_are_where_their_pages_can_be_had() -> None:
+    machine = facts(24, nodes=3, memory_free_kb={0: 16 << 20, 1: 0, 2: 16 << 20})
+    made = plan(scenario(vnf_placement="remote"), machine)
+    assert (made.placement.node, made.placement.vnf_node) == (0, 2)
+
+
+def test_vnfs_that_may_be_anywhere_need_no_memory_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.fakes.backends.FakeVnf.far_mib", 16)
+    machine = facts(24, nodes=3, memory_free_kb={0: 16 << 20, 1: 0, 2: 16 << 20})
+
+    def users() -> dict[int, dict[str, int]]:
+        made = plan(scenario(vnf_placement="unpinned"), machine)
+        return {memory.node: memory.users for memory in made.memory}
+
+    assert users() == {0: {"vnf0": 64}, 2: {"vnf0": 16}}
+    _set_memory(monkeypatch, VnfMemory(64, floats=True))
+    assert users() == {0: {"vnf0": 64}, 2: {"vnf0": 64}}
+
+
+def test_the_first_reason_is_told_where_no_node_has_the_pages() -> None:
+    text = refusal(scenario(), facts(16, nodes=2, memory_free_kb={0: 9 << 10, 1: 0}))
+    assert "64 MiB must become hugepages on node 0, but only 9 MiB are free there" in text
+
+
+@pytest.mark.parametrize("size_kb", [64, 32768, 524288, 16777216])
+def test_hugepages_are_of_the_sizes_that_the_kernel_has(size_kb: int) -> None:
+    """Kernels with pages of 64 KiB have hugepages of 512 MiB and 16 GiB, and no others."""
+    machine = facts(hugepages=pools({0: 0}, size_kb), memory_free_kb={0: 64 << 20})
+    (memory,) = plan(scenario(), machine, hugepage_kb=size_kb).memory
+    assert (memory.size_kb, memory.pages) == (size_kb, max(1, (64 << 10) // size_kb))
+    text = refusal(scenario(), machine)
+    assert f"no hugepages of 2048 KiB on node 0; accepted: {size_kb} on node 0" in text
+    assert "hugepage_kb" in text
+
+
+def test_a_control_groups_limit_of_hugepages_is_known_before() -> None:
+    few = Limits(hugepages_kb={2048: 32 << 10})
+    assert "lets it have 32 MiB" in refusal(scenario(), facts(limits=few))
+    assert plan(scenario(), facts(limits=Limits(hugepages_kb={2048: 64 << 10, 1048576: 0})))
+
+
+def test_a_control_groups_share_of_processors_is_known_before() -> None:
+    """Pollers take all that there is, and would be stopped in each period."""
+    text = refusal(scenario(), facts(limits=Limits(processors=2.5)))
+    assert "pollers take the whole time of 3 processors" in text
+    assert "2.5" in text
+    assert plan(scenario(), facts(limits=Limits(processors=3))).placement.pollers == (1, 2, 3)
+    alone = scenario(generator="loadgen")
+    with pytest.raises(CapabilityError, match="the whole time of 1 processors"):
+        make_loop_plan(alone, Testbed(), facts(limits=Limits(processors=0.5)))
+
+
+def test_a_control_groups_limit_of_memory_is_known_before() -> None:
+    assert "have 100 MiB of memory more" in refusal(
+        scenario(), facts(limits=Limits(memory_kb=100 << 10))
+    )
+    assert plan(scenario(), facts(limits=Limits(memory_kb=1 << 20)))
 
 
 def test_threads_on_another_node_get_their_little_memory_there(

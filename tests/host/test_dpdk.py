@@ -193,3 +193,36 @@ def test_a_port_is_described_or_why_it_is_not(monkeypatch: pytest.MonkeyPatch) -
     assert there.describe(0) == "02:00:00:00:00:01, MTU 1500, 2/? rx/tx queues"
     there.close()
     assert not there.link_up(0)  # it knows no such port
+
+
+@pytest.mark.parametrize(
+    ("node", "far", "device", "memory"),
+    [
+        (0, (), "--vdev=net_memif0,role=client", "128"),
+        (1, (), "--vdev=net_memif0,role=client", "16,128"),
+        (1, (), "--vdev=net_af_packet0,iface=vpd0", "0,128"),
+        (2, (1,), "--vdev=net_memif0,role=client", "16,16,128"),
+    ],
+)
+def test_memory_is_taken_where_threads_and_drivers_take_it(
+    node: int, far: tuple[int, ...], device: str, memory: str
+) -> None:
+    arguments = dpdk.eal_memory(node, 128, ["-a0000:41:00.0", device], far)
+    assert arguments[-2:] == ["--socket-mem", memory]
+
+
+@pytest.mark.parametrize("page", [4096, 16384, 65536])
+@pytest.mark.parametrize("size", [2048, 4096, 9280, 9728, 16384])
+def test_blocks_of_a_ring_are_of_whole_pages_and_whole_frames(page: int, size: int) -> None:
+    fields = dict(field.split("=") for field in dpdk.af_packet_ring(size, 2048, page).split(","))
+    block, frames = int(fields["blocksz"]), int(fields["framecnt"])
+    assert (int(fields["framesz"]), frames) == (size, 2048)
+    assert block % page == 0
+    assert block % size == 0
+    assert frames % (block // size) == 0
+
+
+def test_a_ring_that_is_no_whole_number_of_blocks_is_refused() -> None:
+    assert "blocksz=4096" in dpdk.af_packet_ring(2048, 2, 4096)
+    with pytest.raises(HostError, match="a multiple of 32"):
+        dpdk.af_packet_ring(2048, 16, 65536)

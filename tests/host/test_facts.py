@@ -24,7 +24,7 @@ from vnetperf.host.facts.hardware import (
     memory_facts,
     nic_facts,
 )
-from vnetperf.host.facts.system import _compiler, uptime
+from vnetperf.host.facts.system import _compiler, uptime, virtualisation
 from vnetperf.host.nic import pci
 from vnetperf.host.programs import build_id, kvm_facts, software_facts
 from vnetperf.model.errors import HostError
@@ -97,11 +97,100 @@ def test_kvm_is_not_said_to_work_because_it_is_there(tmp_path: Path) -> None:
     assert kvm_facts(dev=tmp_path)["usable"].startswith("not proved")
 
 
+@pytest.mark.parametrize(
+    ("files", "version"),
+    [
+        ({"version": "1.2.3"}, "1.2.3"),
+        ({}, "the kernel's own"),
+        ({"taint": ""}, "the kernel's own"),
+        ({"taint": "E"}, "the kernel's own"),
+        ({"taint": "OE"}, None),
+    ],
+)
+def test_a_driver_is_the_kernels_own_unless_the_kernel_says_otherwise(
+    tmp_path: Path, files: dict[str, str], version: str | None
+) -> None:
+    for name, text in files.items():
+        path = tmp_path / "module/ice" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    found = hardware._driver_version(tmp_path, "ice")
+    assert found == version if version else is_unknown(found)
+
+
+UNNAMED = "a hypervisor that does not report its name"
+X86, X86_GUEST, ARM = "flags : fpu avx2", "flags : fpu hypervisor", "Features : fp asimd"
+EC2 = {"product_name": "c5.metal", "sys_vendor": "Amazon EC2", "board_vendor": "Amazon EC2"}
+GCE = {"product_name": "Google Compute Engine", "sys_vendor": "Google"}
+QEMU = {"product_name": "KVM Virtual Machine", "sys_vendor": "QEMU"}
+DELL = {"product_name": "PowerEdge R750", "sys_vendor": "Dell Inc."}
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "firmware", "runs_it"),
+    [
+        (X86, (EC2, {}, None), "none"),
+        (X86, (GCE, {}, True), "none"),
+        (X86, (EC2 | {"bios_vendor": "Xen"}, {}, None), "none"),
+        (X86_GUEST, (EC2, {}, None), "amazon"),
+        (X86_GUEST, (GCE, {}, False), "google"),
+        (X86_GUEST, (EC2 | {"bios_vendor": "Xen"}, {}, None), "xen"),
+        (X86_GUEST, (DELL, {}, None), UNNAMED),
+        (X86, (DELL, {}, None), "none"),
+        (X86, (QEMU, {}, None), "kvm"),  # its flag can be hidden, and nobody else is called so
+        (X86, (DELL | {"product_name": "ProLiant Xenial"}, {}, None), "none"),
+        (ARM, ({}, {"hypervisor/compatible": "linux,kvm\0"}, None), "kvm"),
+        (ARM, ({}, {"hypervisor/compatible": "xen,xen-4.17\0xen,xen\0"}, None), "xen"),
+        (ARM, ({}, {"hypervisor/compatible": "acme,visor\0"}, None), UNNAMED),
+        (ARM, ({}, {"compatible": "linux,dummy-virt\0", "fw-cfg@9020000/reg": ""}, None), "qemu"),
+        (ARM, ({}, {"compatible": "raspberrypi,4-model-b\0"}, None), "none"),
+        (ARM, (EC2, {}, True), "amazon"),
+        (ARM, (EC2, {}, False), "none"),
+        (ARM, (EC2, {}, None), None),
+        ("", (DELL, {}, None), None),
+    ],
+)
+def test_what_runs_a_machine_is_told_by_evidence(
+    tmp_path: Path,
+    cpuinfo: str,
+    firmware: tuple[dict[str, str], dict[str, str], bool | None],
+    runs_it: str | None,
+) -> None:
+    """Clouds let whole servers under the names of their virtual machines. None: not known."""
+    (tmp_path / "proc").mkdir()
+    if cpuinfo:
+        (tmp_path / "proc/cpuinfo").write_text(f"processor : 0\n{cpuinfo}\n")
+    dmi, tree, vm_bit = firmware
+    for root, files in (("class/dmi/id", dmi), ("firmware/devicetree/base", tree)):
+        for name, text in files.items():
+            path = tmp_path / "sys" / root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    found = virtualisation(sys=tmp_path / "sys", proc=tmp_path / "proc", vm_bit=vm_bit)
+    assert found == runs_it if runs_it else is_unknown(found)
+
+
+@pytest.mark.parametrize(("octets", "vm"), [(b"\x03\x1d", True), (b"\x03\x0d", False), (b"", None)])
+def test_firmware_states_that_it_is_a_virtual_machines(octets: bytes, vm: bool | None) -> None:
+    table = structure(0, {0x12: octets}, 0x12 + len(octets), "vendor")
+    assert hardware.vm_bit(tuple(hardware.smbios_structures(table + END))) is vm
+
+
+def test_a_distribution_states_itself_in_either_place(tmp_path: Path) -> None:
+    file = tmp_path / "usr/lib/os-release"
+    file.parent.mkdir(parents=True)
+    file.write_text("ID=fedora\nVERSION_ID='42'\nPRETTY_NAME=\"Fedora Linux 42\"\n")
+    found = collect(tmp_path)["distribution"]
+    assert found == {"name": "Fedora Linux 42", "id": "fedora", "version": "42"}
+
+
 def test_facts_of_a_server(tmp_path: Path) -> None:
     dmi = tmp_path / "sys/class/dmi/id"
     dmi.mkdir(parents=True)
     (dmi / "product_name").write_text("PowerEdge R750\n")
     (dmi / "bios_version").write_text("1.10.2\n")
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu avx2\n")
     device = tmp_path / "sys/devices/pci0/0000:3b:00.0"
     (device / "net/ens1f0").mkdir(parents=True)
     (tmp_path / "sys/class/net/ens1f0").mkdir(parents=True)
@@ -310,6 +399,45 @@ def test_modules_channels_and_correction(tmp_path: Path) -> None:
     assert facts["modules"]["empty places"] == 2
     assert facts["channels"] == {"used": 3, "of": 4}
     assert facts["error_correction"] == "multi-bit ECC"
+
+
+@pytest.mark.parametrize(
+    ("locators", "channels"),
+    [
+        # Letters that are a socket's on one board and a channel's on another.
+        (("A1", "A2", "A3", "A4"), None),
+        ((*(f"A{n}" for n in range(1, 9)), *(f"B{n}" for n in range(1, 9))), None),
+        (("DIMM_A1", "DIMM_A2", "DIMM_B1", "DIMM_B2"), None),
+        (("DIMM 1", "DIMM 2"), None),
+        # One name for several places.
+        (("ChannelA-DIMM0", "ChannelA-DIMM0"), None),
+        # Two controllers of one channel each.
+        (("Controller0-ChannelA-DIMM0", "Controller1-ChannelA-DIMM0"), {"used": 2, "of": 2}),
+        (("ChannelA-DIMM0", "ChannelA-DIMM1", "ChannelB-DIMM0"), {"used": 2, "of": 2}),
+        (("P1-DIMMA1", "P1-DIMMA2", "P1-DIMMB1", "P2-DIMMA1"), {"used": 3, "of": 3}),
+    ],
+)
+def test_channels_are_told_by_names_that_tell_them(
+    tmp_path: Path, locators: tuple[str, ...], channels: dict[str, int] | None
+) -> None:
+    sys = machine(tmp_path, *(module(name, 16384, bank="BANK 0") for name in locators))
+    found = memory_facts(sys=sys, proc=tmp_path)["channels"]
+    assert found == channels if channels else is_unknown(found)
+
+
+def test_channels_are_those_of_the_controllers_driver_where_there_is_one(tmp_path: Path) -> None:
+    for number in range(2):
+        controller = tmp_path / f"sys/devices/system/edac/mc/mc{number}"
+        for at, (channel, slot, size) in enumerate([(0, 0, 16384), (0, 1, 16384), (1, 0, 0)]):
+            (controller / f"dimm{at}").mkdir(parents=True)
+            place = f"channel {channel} slot {slot} \n"
+            (controller / f"dimm{at}/dimm_location").write_text(place)
+            (controller / f"dimm{at}/size").write_text(f"{size}\n")
+        (controller / "max_location").write_text("channel 2 slot 1 \n")
+    sys = machine(tmp_path, *(module(name, 16384) for name in ("A1", "A2", "B1", "B2")))
+    assert memory_facts(sys=sys, proc=tmp_path)["channels"] == {"used": 2, "of": 6}
+    (tmp_path / "sys/devices/system/edac/mc/mc1/max_location").write_text("csrow 3 \n")
+    assert is_unknown(memory_facts(sys=sys, proc=tmp_path)["channels"])
 
 
 def test_channels_in_the_name_of_the_bank(tmp_path: Path) -> None:

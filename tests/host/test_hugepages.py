@@ -86,6 +86,26 @@ def test_a_kernel_that_gives_too_few_is_told_and_the_old_number_is_back(
     assert (path / "nr_hugepages").read_text() == "8\n"
 
 
+def test_a_pool_that_the_kernel_fills_partly_is_tried_again(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory is in pieces, which are moved together before it is asked once more."""
+    path = make_pool(tmp_path, 0, 2048, 0, 0)
+    compact = tmp_path / "sys/vm/compact_memory"
+    compact.parent.mkdir(parents=True)
+    fills = iter([60, 90, 128])
+
+    def as_the_kernel(directory: Path, pages: int) -> None:
+        given = min(pages, next(fills, pages))
+        (directory / "nr_hugepages").write_text(f"{given}\n")
+        (directory / "free_hugepages").write_text(f"{given}\n")
+
+    monkeypatch.setattr(hugepages, "_write_total", as_the_kernel)
+    assert hugepages.reserve(journal, 0, 2048, 128, sys=tmp_path, proc=tmp_path)
+    assert (path / "nr_hugepages").read_text() == "128\n"
+    assert compact.read_text() == "1\n"
+
+
 def test_an_unknown_size_or_node_is_told(journal: Journal, tmp_path: Path) -> None:
     make_pool(tmp_path, 0, 2048, 8, 6)
     with pytest.raises(HostError, match="accepted: node0 2048 kB"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from vnetperf.host import nic
+from vnetperf.host import kernel, nic
 from vnetperf.host.journal import Journal
 from vnetperf.host.nic import pci
 from vnetperf.model.errors import HostError
@@ -225,3 +226,39 @@ def test_a_move_that_cuts_the_controller_off_is_undone_at_once(
     pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
     assert sysfs.driver == "vfio-pci"
     assert journal.undo().complete
+
+
+@pytest.mark.parametrize(
+    ("config", "intx"),
+    [
+        (bytes(0x3D) + b"\1" + bytes(2), True),
+        (bytes(64), False),
+        (bytes(16), False),  # cut
+        (None, False),  # not to be read
+    ],
+)
+def test_an_interrupt_line_is_what_the_device_states(
+    sysfs: FakeSysfs, config: bytes | None, intx: bool
+) -> None:
+    if config is not None:
+        (sysfs.device / "config").write_bytes(config)
+    assert pci.nic(ADDRESS, sys=sysfs.root).intx is intx
+
+
+def test_a_group_that_vfio_made_protects_nothing(sysfs: FakeSysfs) -> None:
+    group = sysfs.root / "kernel/iommu_groups/7"
+    group.mkdir(parents=True)
+    (sysfs.device / "iommu_group").symlink_to(group)
+    assert not pci.nic(ADDRESS, sys=sysfs.root).unprotected
+    (group / "name").write_text("vfio-noiommu\n")
+    assert pci.nic(ADDRESS, sys=sysfs.root).unprotected
+
+
+def test_a_mode_without_iommu_is_the_kernels_word(tmp_path: Path) -> None:
+    config = tmp_path / f"boot/config-{os.uname().release}"
+    config.parent.mkdir()
+    assert not kernel.has_noiommu(tmp_path)
+    config.write_text("CONFIG_VFIO=m\n# CONFIG_VFIO_NOIOMMU is not set\n")
+    assert not kernel.has_noiommu(tmp_path)
+    config.write_text("CONFIG_VFIO=m\nCONFIG_VFIO_NOIOMMU=y\n")
+    assert kernel.has_noiommu(tmp_path)

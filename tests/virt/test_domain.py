@@ -105,7 +105,8 @@ def test_a_guest_is_rendered_as_reviewed(name: str) -> None:
     [
         ({"vcpu_pins": ((0,),)}, "1 pins for 2 vCPUs"),
         ({"node": -1}, "node"),
-        ({"hugepage_kb": 4096}, "hugepage_kb"),
+        ({"hugepage_kb": 4095}, "hugepage_kb"),
+        ({"hugepage_kb": 4}, "hugepage_kb"),
         ({"name": "a b"}, "name"),
     ],
 )

@@ -28,7 +28,7 @@ from vnetperf.virt.guest_facts import disk_hash, guest_system, image_facts
 from vnetperf.virt.guest_plan import CLUSTER_BITS, QCOW2_HEADER, QCOW2_MAGIC
 from vnetperf.virt.images import Image
 from vnetperf.vnfs.vloop import guest_requirements
-from vnetperf.vnfs.vloop.guest_forwarders import NOIOMMU, GuestTestpmd
+from vnetperf.vnfs.vloop.guest_forwarders import GUEST_HUGEPAGES, NOIOMMU, GuestTestpmd
 from vnetperf.vnfs.vloop.vm import VmVloop
 from vnetperf.vswitches.bridge import LinuxBridge
 from vnetperf.vswitches.dpdk import OvsDpdk
@@ -373,3 +373,47 @@ def test_a_function_without_an_interrupt_line_stays_the_kernels() -> None:
     assert "packet sockets" in testpmd.driver
     assert "ip link set dev eth1 mtu 1500 up" in agent.ran
     assert not any(path.endswith("unbind") for path, _ in agent.written)
+
+
+class PagesAgent:
+    """A guest whose kernel fills its pool by and by, of pages of some size."""
+
+    def __init__(self, size_kb: int, *fills: int) -> None:
+        self.size_kb, self.fills = size_kb, list(fills)
+        self.got, self.asked = 0, list[int]()
+
+    def read(self, path: str) -> str:
+        if path == "/proc/meminfo":
+            size = f"Hugepagesize:    {self.size_kb} kB\n" if self.size_kb else ""
+            return f"MemTotal:  1000 kB\n{size}"
+        return f"{self.got}\n"
+
+    def write(self, path: str, text: str) -> None:
+        if path == GUEST_HUGEPAGES:
+            self.asked.append(int(text))
+            self.got = min(int(text), self.fills.pop(0) if len(self.fills) > 1 else self.fills[0])
+
+
+def reserved(agent: PagesAgent) -> None:
+    def error(what: str, cure: str = "") -> DutError:
+        return DutError(what, cure=cure)
+
+    guest = SimpleNamespace(agent=agent, error=error)
+    GuestTestpmd(cast("Guest", guest), "vnf0", {})._reserve(128)
+
+
+@pytest.mark.parametrize(("size_kb", "pages"), [(2048, 64), (524288, 1), (65536, 2)])
+def test_a_guest_has_pages_of_its_kernels_size(size_kb: int, pages: int) -> None:
+    agent = PagesAgent(size_kb, 1000)
+    reserved(agent)
+    assert agent.asked == [pages]
+
+
+def test_a_pool_that_a_guests_kernel_fills_partly_is_tried_again() -> None:
+    agent = PagesAgent(2048, 60, 63, 64)
+    reserved(agent)
+    assert agent.asked == [64, 64, 64]
+    with pytest.raises(DutError, match="has only 120 of the 128 MiB"):
+        reserved(PagesAgent(2048, 60))
+    with pytest.raises(DutError, match="no hugepages"):
+        reserved(PagesAgent(0, 0))

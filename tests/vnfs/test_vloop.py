@@ -14,6 +14,7 @@ from tests.deployment.test_placement import demands
 from tests.fakes.machine import cpus, facts
 from vnetperf.deployment.placement import place_with_vnfs
 from vnetperf.host import dpdk
+from vnetperf.host.threads import Thread
 from vnetperf.model.deployment import Attachment, VnfPort, make_deployment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.options import SwitchOptions
@@ -43,7 +44,8 @@ def launched(attachments: tuple[Attachment, Attachment], **changes: Any) -> Vloo
     placement = Placement(
         mode="dedicated",
         reason="",
-        cores={"vnf0": (changes.pop("worker", 1),)},
+        cores={} if "unpinned" in changes else {"vnf0": (changes.pop("worker", 1),)},
+        unpinned=changes.pop("unpinned", {}),
         housekeeping=(changes.pop("main", 0),),
         node=changes.pop("node", 0),
         far_nodes=changes.pop("far_nodes", ()),
@@ -154,6 +156,30 @@ def test_a_container_has_the_processors_of_all_threads_of_testpmd(
     lcores = next(word for word in vnf.argv if word.startswith("--lcores="))
     used = {int(number) for number in re.findall(r"\d+(?!\d*@)", lcores)}
     assert {*vnf.plan.placement.cores.get("vnf0", ())} <= used <= {*vnf.container.cpus}
+
+
+def test_threads_that_may_be_anywhere_are_let_loose_when_they_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """DPDK that is given processors of several nodes knows no node, and testpmd no memory, then."""
+    moved: dict[int, set[int]] = {}
+    there = [
+        Thread(7, "dpdk-testpmd", frozenset({2})),
+        Thread(8, "dpdk-worker2", frozenset({3})),
+        Thread(9, "telemetry-v2", frozenset({2})),
+    ]
+    monkeypatch.setattr("vnetperf.vnfs.vloop.process.list_threads", lambda _: there)
+    monkeypatch.setattr(
+        "vnetperf.vnfs.vloop.process.pin_thread", lambda tid, cpus: moved.update({tid: {*cpus}})
+    )
+    pair = (attachment(0, "vhost-user"), attachment(1, "vhost-user"))
+    launched(pair).wait_ready(1)
+    assert not moved
+    vnf = launched(pair, unpinned={"vnf0": (0, 1, 2, 3)})
+    (lcores,) = [word for word in vnf.argv if word.startswith("--lcores=")]
+    assert "(" not in lcores
+    vnf.wait_ready(1)
+    assert moved == {8: {0, 1, 2, 3}}
 
 
 @pytest.mark.parametrize(

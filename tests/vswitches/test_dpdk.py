@@ -112,9 +112,22 @@ def test_an_idle_pmd_sleeps_on_shared_cores_by_the_versions_name(
 def test_memory_is_taken_on_the_pollers_node_and_nowhere_else(
     node: int, nodes: tuple[int, ...], memory: str, limit: str
 ) -> None:
-    config = OvsDpdk.other_config(plan(node, nodes=nodes), None)
+    config = OvsDpdk.other_config(plan(node, nodes=nodes, wire="veth"), None)
     assert config["dpdk-socket-mem"] == memory
     assert config["dpdk-socket-limit"] == limit  # a 0 would be no limit
+
+
+@pytest.mark.parametrize(
+    ("node", "nodes", "memory"),
+    [(0, (0, 1), "256,0"), (1, (0, 1), "256,256"), (2, (0, 2, 4), "256,0,256,0,0")],
+)
+def test_memif_ports_have_their_buffers_on_node_0(
+    node: int, nodes: tuple[int, ...], memory: str
+) -> None:
+    """Their driver names no node and OVS takes this one, as does the driver for its table."""
+    config = OvsDpdk.other_config(plan(node, nodes=nodes), None)
+    assert config["dpdk-socket-mem"] == memory
+    assert config["dpdk-socket-limit"].startswith("256,")
 
 
 def test_memory_is_taken_where_the_scenario_says() -> None:

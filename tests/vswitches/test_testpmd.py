@@ -301,11 +301,6 @@ def test_the_main_thread_keeps_off_other_pollers(others: tuple[int, ...], main: 
     assert dpdk.main_lcore_cpu(0, node_of, (2,), (4,), (*others, 5)) == main
 
 
-def test_workers_that_may_be_anywhere_keep_a_number_of_their_memorys_node() -> None:
-    loose = dpdk.lcore_arguments(0, (4,), (0, 1, 4, 5))
-    assert loose == ["--lcores=0@0,4@(0,1,4,5)", "--main-lcore=0"]
-
-
 def test_the_command_line_says_what_was_asked_for() -> None:
     argv = command(queues=4, rx_descriptors=512, tx_descriptors=2048, workers=(2, 3), mode="mac")
     for argument in ("--rxq=4", "--txq=4", "--rxd=512", "--txd=2048", "--nb-cores=2"):
@@ -340,8 +335,14 @@ def test_jumbo_frames_need_larger_buffers_and_some_drivers_are_told() -> None:
 
 
 def test_memory_is_on_the_pollers_node() -> None:
-    argv = command(node=1)
+    argv = command(node=1, devices=("--vdev=net_af_packet0", "--vdev=net_af_packet1"))
     assert argv[argv.index("--socket-mem") + 1] == "0,128"
+    assert "--socket-num=1" in argv
+
+
+def test_memif_has_a_little_memory_on_node_0() -> None:
+    argv = command(node=1, devices=("--vdev=net_memif0", "--vdev=net_memif1"))
+    assert argv[argv.index("--socket-mem") + 1] == "16,128"
     assert "--socket-num=1" in argv
 
 

@@ -283,6 +283,23 @@ def test_a_private_instance(tmp_path: Path) -> None:
     assert "dpdk {" not in text
 
 
+def test_pages_are_those_that_the_kernel_has(tmp_path: Path) -> None:
+    made = startup(plan(scenario()), machine(tmp_path), "vhost-user")
+    text = words(made.model_copy(update={"ordinary_kb": 64}))
+    assert text.count("page-size 64k") == 3
+    assert "4k" not in text.replace("64k", "")
+
+
+@pytest.mark.parametrize("page", [4096, 16384, 65536])
+@pytest.mark.parametrize("frames", [16, 256, 1024])
+@pytest.mark.parametrize("size", [2048, 9728])
+def test_a_ring_of_a_kernel_interface_is_of_whole_pages(size: int, frames: int, page: int) -> None:
+    octets = interfaces.ring_frame_size(size, frames, page)
+    assert octets >= size
+    assert octets % 16 == 0
+    assert octets * frames % page == 0
+
+
 def test_only_plugins_that_are_there_are_enabled(tmp_path: Path) -> None:
     text = words(startup(plan(scenario()), machine(tmp_path, plugins=("memif",)), "vhost-user"))
     assert "memif_plugin.so" in text

@@ -12,24 +12,23 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 
 from vnetperf import registry
-from vnetperf.host import cpu, hugepages, kernel, nic
+from vnetperf.host import cpu, hugepages, kernel, limits, nic
 from vnetperf.host.environment import VARIABLES
-from vnetperf.host.facts import attempt, unknown
+from vnetperf.host.facts import attempt, file_text, unknown
 from vnetperf.host.facts.hardware import collect
-from vnetperf.host.kernel import read_value
-from vnetperf.host.linux import boot_id, why_mounts_stay_writable
+from vnetperf.host.linux import PROC, boot_id, why_mounts_stay_writable
 from vnetperf.host.programs import (
     COMMON_PROGRAMS,
     build_id,
     find_programs,
     linked_libraries,
+    no_package,
     owning_packages,
     python_distributions,
     software_facts,
 )
 from vnetperf.host.threads import why_no_slices
 from vnetperf.host.xdp import why_no_bpf, why_no_tcx
-from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import (
     EXTRAS,
     LOCATED_AT,
@@ -78,6 +77,8 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
             HugepageFacts(node=p.node, size_kb=p.size_kb, total=p.total, free=p.free) for p in pools
         ),
         memory_free_kb=_free_memory(),
+        distances=_distances(),
+        limits=limits.read_limits(),
         is_root=os.geteuid() == 0,
         slices=why_no_slices(),
         confinement=why_mounts_stay_writable(),
@@ -93,6 +94,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         },
         modules={name: kernel.module_problem(module) for name, module in modules.items()},
         nics=nic.inventory(),
+        noiommu=kernel.has_noiommu(),
         seen=seen,
         images=images.problems(),
         record=collect()
@@ -100,6 +102,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
             "software": software,
             "variables": VARIABLES.facts(),
             "programs": _programs(paths, versions),
+            "limits": attempt(limits.limit_facts),
             "runs as root": attempt(lambda: _as_root(paths, versions)),
         },
     )
@@ -115,7 +118,7 @@ def _as_root(paths: Mapping[str, str], versions: Mapping[str, str]) -> dict[str,
     components: dict[str, object] = {}
     for name, path in sorted(files.items()):
         printed = versions.get(name, "").splitlines()[:1]
-        components[name] = ", ".join((path, *printed, packages.get(path, "of no Debian package")))
+        components[name] = ", ".join((path, *printed, packages.get(path, no_package())))
     python = f"{os.path.realpath(sys.executable)}, {platform.python_version()}"
     points = entry_points()
     owners = {
@@ -127,7 +130,7 @@ def _as_root(paths: Mapping[str, str], versions: Mapping[str, str]) -> dict[str,
     plugins = [owner.name for owner in owners.values()]  # a distribution parses a file for it
     return {
         "kernel": platform.release(),
-        "python": f"{python}, {packages.get(sys.executable, 'of no Debian package')}",
+        "python": f"{python}, {packages.get(sys.executable, no_package())}",
         "python package versions": python_distributions("vnetperf", *EXTRAS, *plugins),
         "built here with versions": {
             name: build
@@ -176,22 +179,48 @@ def _python_packages() -> dict[str, str]:
     return found
 
 
-def _free_memory() -> dict[int, int]:
-    """Memory that could become hugepages, by node: free pages and the page cache, in KiB."""
-    nodes = cpu.read_topology().nodes
-    if len(nodes) == 1:  # memory added while running may be missing in the node's own figures
-        text = read_value(Path("/proc/meminfo"))
-        return {nodes[0]: int(text.partition("MemAvailable:")[2].split()[0])}
+def _free_memory(*, sys: Path = cpu.SYS, proc: Path = PROC) -> dict[int, int]:
+    """Memory that could become hugepages, by node: free pages and files' cache, in KiB.
+
+    Nodes that tell nothing are left out: the planner then does not check.
+    """
+    files = {
+        int(path.name.removeprefix("node")): path / "meminfo"
+        for path in (sys / "devices/system/node").glob("node[0-9]*")
+    }
+    if len(files) < 2:  # memory added while running may be missing in the node's own figures
+        kb = _meminfo(proc / "meminfo").get("MemAvailable")
+        return {} if kb is None else {next(iter(files), 0): kb}
     free: dict[int, int] = {}
-    for node in nodes:
-        try:
-            text = read_value(cpu.SYS / f"devices/system/node/node{node}/meminfo")
-        except HostError:
-            continue  # a kernel without NUMA: the planner then does not check
-        values = {
-            line.split(":")[0].split()[-1]: int(line.split(":")[1].split()[0])
-            for line in text.splitlines()
-            if ":" in line
-        }
-        free[node] = values.get("MemFree", 0) + values.get("FilePages", 0)
+    for node, file in files.items():
+        values = _meminfo(file)
+        if "MemFree" in values:
+            # What lies in memory file systems (Shmem) is no cache, though FilePages counts it.
+            cached = values.get("Active(file)", 0) + values.get("Inactive(file)", 0)
+            free[node] = values["MemFree"] + cached
     return free
+
+
+def _meminfo(file: Path) -> dict[str, int]:
+    """Figures in KiB of the machine's memory or of a node's, whose lines begin with its name."""
+    values: dict[str, int] = {}
+    for line in file_text(file).splitlines():
+        name, _, rest = line.partition(":")
+        figure = rest.split()[:1]
+        if figure and figure[0].isdecimal():
+            values[name.split()[-1]] = int(figure[0])
+    return values
+
+
+def _distances(*, sys: Path = cpu.SYS) -> dict[int, dict[int, int]]:
+    """Distances of NUMA nodes; rows that are no numbers, one for each node, are left out."""
+    files = {
+        int(path.name.removeprefix("node")): path / "distance"
+        for path in (sys / "devices/system/node").glob("node[0-9]*")
+    }
+    nodes, found = sorted(files), {}
+    for node in nodes:
+        row = file_text(files[node]).split()
+        if len(row) == len(nodes) and all(one.isdecimal() for one in row):
+            found[node] = dict(zip(nodes, map(int, row), strict=True))
+    return found

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil
 from typing import Any, Literal
 
 from vnetperf import registry
-from vnetperf.deployment.capability_check import attachment_kind, tester_roles
+from vnetperf.deployment.capability_check import tester_roles
+from vnetperf.deployment.memory import memory_of
 from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError
-from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
+from vnetperf.model.scenario import NicUse, Placement, Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import VFS_CURE, MachineFacts, NicFacts, Testbed, vfs_kept
 from vnetperf.vnfs.base import UserPlane, Vnf
 
@@ -118,12 +118,20 @@ def _driver(kind: str, nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
 
 
 def _without_iommu(nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
+    """uio_pci_generic for a NIC with an interrupt line, else vfio's mode without an IOMMU."""
     why = "the machine has no IOMMU, or it is off (intel_iommu=on, amd_iommu=on)"
-    if nic.physical:
-        return "", f"{why}, and uio_pci_generic takes no virtual function"
-    if trouble := facts.modules.get("uio_pci_generic", ""):
-        return "", f"{why}; nor is there uio_pci_generic: {trouble}"
-    return "uio_pci_generic", f"without protection by an IOMMU: {why}"
+    if not nic.intx:
+        trouble = "uio_pci_generic takes none without an interrupt line (INTx)"
+        trouble += ", as virtual functions are" if nic.physical else ""
+    elif missing := facts.modules.get("uio_pci_generic", ""):
+        trouble = f"there is no uio_pci_generic: {missing}"
+    else:
+        return "uio_pci_generic", f"without protection by an IOMMU: {why}"
+    if not facts.noiommu:
+        return "", f"{why}; {trouble}; and vfio has no mode without one here (CONFIG_VFIO_NOIOMMU)"
+    if missing := facts.modules.get("vfio_pci", ""):
+        return "", f"{why}; {trouble}; and the kernel has no module vfio_pci: {missing}"
+    return "vfio-pci", f"without protection by an IOMMU, which taints the kernel: {why}; {trouble}"
 
 
 def with_guests(
@@ -173,7 +181,7 @@ def with_memory_and_commands(plan: Plan, facts: MachineFacts) -> Plan:
     vswitch = switch_class(scenario.deployment, scenario.vswitch)
     vnf = registry.load_vnf(scenario.vnf)
     generator = registry.load("traffic", scenario.generator)
-    plan = plan.model_copy(update={"memory": _memory(plan, facts, vswitch, vnf, generator)})
+    plan = plan.model_copy(update={"memory": memory_of(plan, facts, vswitch, vnf, generator)})
     commands = dict(dedicated_commands(plan, facts))
     if plan.has_dut:
         commands |= vswitch.launch_lines(plan, facts)
@@ -210,6 +218,18 @@ def require_processors(
                     where=f"{scenario.id}, {name}",
                     cure=cure,
                 )
+
+
+def require_processor_time(placement: Placement, facts: MachineFacts, *, where: str) -> None:
+    """Refuse pollers that the kernel would stop in each period, for their control group's share."""
+    limit, wanted = facts.limits.processors, len(placement.pollers)
+    if limit is not None and limit < wanted:
+        raise CapabilityError(
+            f"pollers take the whole time of {wanted} processors, and the control group of this "
+            f"process lets it have that of {limit:g}: the kernel would stop them in each period",
+            where=where,
+            cure="raise cpu.max of the control group (docker run --cpus), or leave it",
+        )
 
 
 def dedicated_commands(plan: Plan, facts: MachineFacts) -> dict[str, str]:
@@ -309,87 +329,3 @@ def wires_taken(capabilities: Any, mode: str) -> tuple[str, ...]:
     of_modes: dict[str, tuple[str, ...]] = getattr(capabilities, "mode_wires", {})
     every: tuple[str, ...] = capabilities.wires
     return of_modes.get(mode or next(iter(getattr(capabilities, "modes", ())), ""), every)
-
-
-#: A pool of hugepages: NUMA node and size of a page, KiB.
-Pool = tuple[int, int]
-
-
-def _memory(
-    plan: Plan, facts: MachineFacts, vswitch: Any, vnf: Any, generator: Any
-) -> tuple[MemoryPlan, ...]:
-    """Hugepages by node: the pollers' and the NICs' nodes, unless the scenario names others."""
-    scenario, placement, size = plan.scenario, plan.placement, plan.testbed.hugepage_kb
-    graph = scenario.deployment
-    like = registry.load("wires", plan.wire).like or plan.wire
-    kinds = [like] if graph.phy_ports else []
-    if graph.tester_vnf_ports and plan.has_tester:
-        kinds.append(attachment_kind(vswitch, generator.capabilities.attachments))
-    pools: dict[Pool, dict[str, int]] = {(placement.node, size): {}}
-    mib = generator.hugepage_mib(scenario, tuple(kinds)) if plan.has_tester else 0
-    for node in nodes_of(plan, ("tester",)):
-        pools.setdefault((node, size), {})[scenario.generator] = mib
-    if not plan.has_dut:
-        return memory_of_pools(pools, plan, facts)
-    # The wire decides too: a poll-mode NIC needs memory where an af_packet interface needs none.
-    decided = scenario.model_copy(update={"wire": plan.wire})
-    # Rings of a VNF lie in its memory, and a switch may want buffers beside them.
-    nodes = dict.fromkeys((*nodes_of(plan, ("dut",)), placement.home_of_vnfs))
-    needed = dict.fromkeys(nodes, vswitch.hugepage_mib(decided))
-    for node, mib in dict(enumerate(scenario.options.memory_mib)).items() or needed.items():
-        pools.setdefault((node, size), {})[scenario.vswitch] = mib
-    for number in (*graph.vnf_numbers, *(port.vnf for port in plan.guest_ends.values())):
-        role, kind = f"vnf{number}", attachment_kind(vswitch, vnf.accepts(scenario))
-        if (memory := vnf.memory(scenario, kind)).mib:
-            vnf_size = memory.page_kb or size
-            loose = role in placement.unpinned and memory.floats
-            homes = placement.nodes if loose else (placement.home_of_vnfs,)
-            for node in homes if memory.node is None else (memory.node,):
-                pools.setdefault((node, vnf_size), {})[role] = memory.mib
-            for node in placement.far_nodes:
-                pools.setdefault((node, size), {}).setdefault(role, vnf.far_mib)
-    for node in placement.far_nodes:
-        pools.setdefault((node, size), {}).setdefault(scenario.vswitch, vswitch.far_mib)
-    return memory_of_pools(pools, plan, facts)
-
-
-def nodes_of(plan: Plan, sides: tuple[str, ...]) -> list[int]:
-    """The pollers' node, and those of NICs that programs drive: rings lie where the NIC is."""
-    nics = [n.node for n in plan.nics if n.side in sides and not n.kernel and n.node >= 0]
-    return list(dict.fromkeys((plan.placement.node, *nics)))
-
-
-def memory_of_pools(
-    pools: dict[Pool, dict[str, int]], plan: Plan, facts: MachineFacts
-) -> tuple[MemoryPlan, ...]:
-    """Hugepages of each pool that has users."""
-    plans = (_memory_of(pool, users, plan, facts) for pool, users in sorted(pools.items()))
-    return tuple(memory for memory in plans if memory is not None)
-
-
-def _memory_of(
-    wanted: Pool, demands: dict[str, int], plan: Plan, facts: MachineFacts
-) -> MemoryPlan | None:
-    node, size_kb = wanted
-    users = {user: mib for user, mib in demands.items() if mib}
-    pages = sum(ceil(mib * 1024 / size_kb) for mib in users.values())
-    if not pages:
-        return None
-    pool = next((h for h in facts.hugepages if (h.node, h.size_kb) == (node, size_kb)), None)
-    if pool is None:
-        raise CapabilityError(
-            f"the kernel has no hugepages of {size_kb} KiB on node {node}",
-            where="hugepage_kb",
-            accepted=", ".join(sorted({f"{h.size_kb} on node {h.node}" for h in facts.hugepages}))
-            or "none",
-        )
-    missing_kb = max(0, pages - pool.free) * size_kb
-    have_kb = facts.memory_free_kb.get(node)
-    if have_kb is not None and missing_kb > have_kb:
-        raise CapabilityError(
-            f"{missing_kb // 1024} MiB must become hugepages on node {node}, "
-            f"but only {have_kb // 1024} MiB are free there",
-            where=f"{plan.scenario.id}, memory",
-            cure="free memory, reserve hugepages at boot, or choose a deployment with fewer VNFs",
-        )
-    return MemoryPlan(node=node, size_kb=size_kb, pages=pages, users=users)

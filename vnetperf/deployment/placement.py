@@ -1,6 +1,6 @@
 """Places roles on CPU cores.
 
-Dedicated or shared, near a NIC, and VNFs on the same or another NUMA node.
+Dedicated or shared, near a NIC, where memory can be had, and VNFs on the same or another NUMA node.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Placement, RoleDemand, Scenario, VnfPlacement
 from vnetperf.model.testbed import CoresConfig, CpuFacts, MachineFacts
 
+#: Largest distance of NUMA nodes that are parts of one socket (sub-NUMA clusters, nodes by L3
+#: cache), where one's own is 10; other sockets are at 20 and more.
+NEAR_DISTANCE = 12
+
 
 def place_roles(
     demands: tuple[RoleDemand, ...],
@@ -19,25 +23,49 @@ def place_roles(
     facts: MachineFacts,
     near: int | None = None,
     only: int | None = None,
+    *,
+    short: Collection[int] = (),
 ) -> Placement:
-    """Choose processors, pollers' on one NUMA node only if it is named; the system's on any."""
+    """Choose processors, pollers' on one NUMA node only if it is named; the system's on any.
+
+    Nodes in `short` cannot have the memory that is wanted there, and are taken last.
+    """
     cpus = allowed_cpus(config, facts)
+    short = {*short, *_without_memory(facts)}
     here = [cpu for cpu in cpus if only in {None, cpu.node}]
     wanted = _wanted(demands)
     if config.policy != "shared":
         nodes = sorted({cpu.node for cpu in here})
-        dedicated = _dedicated(demands, config, cpus, facts, near, nodes=nodes)
+        dedicated = _dedicated(demands, config, cpus, facts, near, nodes=nodes, short=short)
         if dedicated is not None:
-            return dedicated
+            return _with_shortage(dedicated, short, here)
         if config.policy == "dedicated":
             raise CapabilityError(
-                f"{wanted} dedicated cores and one for the system are needed on one NUMA node; "
-                f"there are {len(_physical(here))} physical cores",
+                f"{wanted} dedicated cores and one for the system are needed on one NUMA node, or "
+                f"on nodes near each other; there are {len(_physical(here))} physical cores",
                 where="cores.policy",
                 accepted='"auto" shares cores when there are too few',
                 cure='set cores.policy = "auto" in the testbed file, or allow more cores',
             )
-    return _shared(demands, config, here, facts, near)
+    return _with_shortage(_shared(demands, config, here, facts, near, short=short), short, here)
+
+
+def _with_shortage(
+    placement: Placement, short: Collection[int], cpus: Sequence[CpuFacts]
+) -> Placement:
+    """The placement with a note where nodes were avoided for their memory."""
+    avoided = sorted({cpu.node for cpu in cpus} & {*short})
+    if not avoided or placement.node in avoided:
+        return placement
+    nodes = f"node {avoided[0]}" if len(avoided) == 1 else f"nodes {', '.join(map(str, avoided))}"
+    return _with_reason(placement, f"too little memory can be had on {nodes}")
+
+
+def _without_memory(facts: MachineFacts) -> set[int]:
+    """Nodes that have processors and no memory, neither free nor as hugepages."""
+    pages = {pool.node for pool in facts.hugepages if pool.free}
+    free = facts.memory_free_kb
+    return {node for node in facts.nodes if free.get(node) == 0 and node not in pages}
 
 
 def _wanted(demands: tuple[RoleDemand, ...]) -> int:
@@ -77,23 +105,33 @@ def _dedicated(
     near: int | None,
     *,
     nodes: list[int],
+    short: Collection[int],
 ) -> Placement | None:
+    """Cores of one NUMA node for all, else of nodes near each other; None where they are too few.
+
+    A node without the memory is taken where no other will do: whoever plans memory refuses it.
+    """
     wanted = _wanted(demands)
     node_of = {cpu.cpu: cpu.node for cpu in facts.cpus}
     fitting = []
     for node in nodes:
-        housekeeping, pool = _placement_of(node, config, cpus, facts, wanted)
+        housekeeping, pool = _placement_of((node,), config, cpus, facts, wanted)
         if housekeeping and len(pool) >= wanted:
             isolated = min(sum(cpu.isolated for cpu in pool), wanted)
-            # Isolated cores first; then the NICs' node; then the system's core beside them, since
-            # what it allocates for the pollers is local to it; then the most room, the lower
-            # number on a tie.
+            # Where the memory is; isolated cores first; then the NICs' node; then the system's
+            # core beside them, since what it allocates for the pollers is local to it; then the
+            # most room, the lower number on a tie.
             beside = node_of[housekeeping[0]] == node
-            rank = (isolated, node == near, beside, len(pool), -node)
+            rank = (node not in short, isolated, node == near, beside, len(pool), -node)
             fitting.append((rank, housekeeping, pool))
-    if not fitting:
+    best = max(fitting, key=lambda offer: offer[0], default=None)
+    if best is None or not best[0][0]:
+        spread = _over_near_nodes(demands, config, cpus, facts, near, nodes=nodes, short=short)
+        if spread is not None:
+            return spread
+    if best is None:
         return None
-    (*_, minus_node), housekeeping, pool = max(fitting, key=lambda offer: offer[0])
+    (*_, minus_node), housekeeping, pool = best
     node, room, rest = -minus_node, len(pool), (cpu.cpu for cpu in pool)
     cores = {demand.role: tuple(islice(rest, demand.threads)) for demand in demands}
     return Placement(
@@ -110,14 +148,87 @@ def _dedicated(
     )
 
 
+def _over_near_nodes(
+    demands: tuple[RoleDemand, ...],
+    config: CoresConfig,
+    cpus: list[CpuFacts],
+    facts: MachineFacts,
+    near: int | None,
+    *,
+    nodes: list[int],
+    short: Collection[int],
+) -> Placement | None:
+    """Cores of as few nodes near each other as have enough; memory is on the first of them."""
+    wanted = _wanted(demands)
+    fitting = []
+    for home in (node for node in nodes if node not in short):
+        distance = facts.distances.get(home, {})
+        others = [n for n in nodes if n != home and distance.get(n, 255) <= NEAR_DISTANCE]
+        others.sort(key=lambda n: (n in short, distance[n], n))
+        for count in range(1, len(others) + 1):
+            group = (home, *others[:count])
+            housekeeping, pool = _placement_of(group, config, cpus, facts, wanted)
+            cores = _dealt_by_node(demands, group, pool) if housekeeping else None
+            if cores is not None:
+                farthest = max(distance[n] for n in group[1:])
+                fitting.append(((count, home != near, farthest, home), group, housekeeping, cores))
+                break
+    if not fitting:
+        return None
+    (_, _, farthest, home), group, housekeeping, cores = min(fitting, key=lambda offer: offer[0])
+    taken = {cpu for cpus_of_role in cores.values() for cpu in cpus_of_role}
+    used = {cpu.node for cpu in facts.cpus if cpu.cpu in taken}
+    return Placement(
+        mode="dedicated",
+        reason=f"{wanted} pollers fit on free physical cores of nodes "
+        f"{', '.join(map(str, sorted(group)))}, which are near each other (distance {farthest}), "
+        f"with processor {housekeeping[0]} left to the system; memory is on node {home}"
+        + _far(near, used),
+        cores=cores,
+        housekeeping=housekeeping,
+        dut=tuple(demand.role for demand in _of_group(demands, "switch")),
+        turn_us=config.turn_us,
+        node=home,
+        nodes=_nodes(facts),
+        far_nodes=tuple(sorted(used - {home})),
+        emulated=_emulated(facts),
+    )
+
+
+def _dealt_by_node(
+    demands: tuple[RoleDemand, ...], nodes: Sequence[int], pool: list[CpuFacts]
+) -> dict[str, tuple[int, ...]] | None:
+    """Cores of each role on one node if one has room for it; the vSwitch's are on the first.
+
+    Returns:
+        Role -> processors; None where the cores, or those of the first node, are too few.
+    """
+    room = {node: [cpu.cpu for cpu in pool if cpu.node == node] for node in nodes}
+    mine = _of_group(demands, "switch")
+    if len(pool) < _wanted(demands) or len(room[nodes[0]]) < _wanted(mine):
+        return None
+    cores: dict[str, tuple[int, ...]] = {}
+    for demand in (*mine, *_of_group(demands, "vnf"), *_of_group(demands, "tester")):
+        whole = next((n for n in nodes if len(room[n]) >= demand.threads), None)
+        order = [whole] if whole is not None else nodes
+        picked = [*islice((cpu for node in order for cpu in room[node]), demand.threads)]
+        room = {node: [cpu for cpu in room[node] if cpu not in picked] for node in nodes}
+        cores[demand.role] = tuple(picked)
+    return {demand.role: cores[demand.role] for demand in demands}
+
+
 def _placement_of(
-    node: int, config: CoresConfig, cpus: list[CpuFacts], facts: MachineFacts, wanted: int
+    nodes: Sequence[int],
+    config: CoresConfig,
+    cpus: list[CpuFacts],
+    facts: MachineFacts,
+    wanted: int,
 ) -> tuple[tuple[int, ...], list[CpuFacts]]:
-    """Housekeeping and the cores left for pollers, if a node were chosen."""
-    here = _physical([cpu for cpu in cpus if cpu.node == node])
+    """Housekeeping and the cores left for pollers, if these nodes were chosen."""
+    here = _physical([cpu for cpu in cpus if cpu.node in nodes])
     housekeeping = config.housekeeping
     if not housekeeping:
-        elsewhere = _physical([cpu for cpu in cpus if cpu.node != node])
+        elsewhere = _physical([cpu for cpu in cpus if cpu.node not in nodes])
         choice = here if len(here) > wanted else elsewhere
         if not choice:
             return (), []
@@ -138,9 +249,11 @@ def _shared(
     cpus: list[CpuFacts],
     facts: MachineFacts,
     near: int | None,
+    *,
+    short: Collection[int],
 ) -> Placement:
     wanted = _wanted(demands)
-    order = _best_first(cpus, wanted, near)
+    order = _best_first(cpus, wanted, near, short)
     kept = set(config.housekeeping)
     order = sorted(order, key=lambda cpu: cpu.cpu in kept)  # the system's come last
     numbers = [cpu.cpu for cpu in order]
@@ -162,7 +275,7 @@ def _shared(
         turn_us=config.turn_us,
         node=order[0].node,
         nodes=_nodes(facts),
-        far_nodes=_far_nodes(order[0].node, used, facts),
+        far_nodes=tuple(sorted({cpu.node for cpu in used} - {order[0].node})),
         slice_us=0 if facts.slices else config.slice_us,
         slice_note=facts.slices,
         emulated=_emulated(facts),
@@ -227,15 +340,18 @@ def _emulated(facts: MachineFacts) -> bool:
     return facts.record.get("virtual_lab") is True
 
 
-def _best_first(cpus: list[CpuFacts], wanted: int, near: int | None) -> list[CpuFacts]:
+def _best_first(
+    cpus: list[CpuFacts], wanted: int, near: int | None, short: Collection[int]
+) -> list[CpuFacts]:
     """Processors in the order to take them: one node if it has enough, siblings after cores."""
     by_node: dict[int, list[CpuFacts]] = {}
-    for cpu in sorted(cpus, key=lambda c: (c.node, c.cpu)):
+    for cpu in sorted(cpus, key=lambda c: (c.node in short, c.node, c.cpu)):
         by_node.setdefault(cpu.node, []).append(cpu)
 
-    def rank(node: int) -> tuple[bool, bool, bool, int]:
+    def rank(node: int) -> tuple[bool, bool, bool, bool, int]:
         members = by_node[node]
-        return len(_physical(members)) < wanted, len(members) < wanted, node != near, node
+        few = len(_physical(members)) < wanted
+        return node in short, few, len(members) < wanted, node != near, node
 
     best = min(by_node, key=rank)
     enough = len(by_node[best]) >= wanted
@@ -262,12 +378,6 @@ def _far(near: int | None, nodes: set[int]) -> str:
     return f"; the NICs are on node {near}: every frame crosses between nodes"
 
 
-def _far_nodes(home: int, used: list[CpuFacts], facts: MachineFacts) -> tuple[int, ...]:
-    if {cpu.node for cpu in used} <= {home}:
-        return ()
-    return tuple(node for node in _nodes(facts) if node != home)
-
-
 def _nodes(facts: MachineFacts) -> tuple[int, ...]:
     return tuple(sorted({*facts.nodes, *(pool.node for pool in facts.hugepages)}))
 
@@ -281,18 +391,23 @@ def place_scenario(
     facts: MachineFacts,
     near: int | None,
     scenario: Scenario,
+    *,
+    short: Collection[int] = (),
 ) -> Placement:
-    """Choose processors, those of the vSwitch's threads and of VNFs as requested."""
-    where = scenario.options.placement
+    """Choose processors, those of the vSwitch's threads and of VNFs as requested.
+
+    Nodes in `short` cannot have the memory that is wanted there, and are taken last.
+    """
+    where, vnfs = scenario.options.placement, scenario.vnf_placement
     if where is None:
-        return place_with_vnfs(demands, config, facts, near, scenario.vnf_placement)
+        return place_with_vnfs(demands, config, facts, near, vnfs, short=short)
     mine = _of_group(demands, "switch")
     others = tuple(demand for demand in demands if demand not in mine)
     # A node with room for all, if there is one: nobody requires it.
     hint = config.model_copy(update={"policy": "auto"} if config.policy == "dedicated" else {})
-    home = place_with_vnfs(demands, hint, facts, near, scenario.vnf_placement)
+    home = place_with_vnfs(demands, hint, facts, near, vnfs, short=short)
     beside = near if home.shared else home.node
-    placed = place_with_vnfs(others, config, facts, beside, scenario.vnf_placement)
+    placed = place_with_vnfs(others, config, facts, beside, vnfs, short=short)
     wanted, pool = _wanted(mine), _pool_of_switch(where, placed, config, facts)
     if problem := _why_not(where, wanted, pool, placed):
         raise CapabilityError(
@@ -367,14 +482,17 @@ def place_with_vnfs(
     facts: MachineFacts,
     near: int | None,
     vnfs: VnfPlacement,
+    *,
+    short: Collection[int] = (),
 ) -> Placement:
-    """Choose processors, those of VNFs as requested."""
+    """Choose processors, those of VNFs as requested; nodes in `short` last."""
     mine = tuple(demand for demand in demands if demand.group == "vnf")
     if vnfs == "auto" or not mine:
-        return place_roles(demands, config, facts, near)
+        return place_roles(demands, config, facts, near, short=short)
     others = tuple(demand for demand in demands if demand.group != "vnf")
     if vnfs == "unpinned":
-        return _unpinned(place_roles(others, config, facts, near), mine, config, facts)
+        placed = place_roles(others, config, facts, near, short=short)
+        return _unpinned(placed, mine, config, facts, short)
     nodes = {cpu.node for cpu in allowed_cpus(config, facts)}
     if len(nodes) < 2:
         raise CapabilityError(
@@ -383,12 +501,12 @@ def place_with_vnfs(
             cure="measure on a machine with two nodes, or in the virtual lab (docs/lab.md)",
         )
     if vnfs == "local":
-        home = place_roles(demands, config, facts, near).node
-        found = place_roles(demands, config, facts, near, home)
+        home = place_roles(demands, config, facts, near, short=short).node
+        found = place_roles(demands, config, facts, near, home, short=short)
         return _with_reason(found, f"VNFs on node {home}, as requested")
-    home = place_roles(others, config, facts, near).node
-    kept = place_roles(others, config, facts, near, home)
-    return _remote(kept, mine, config, facts)
+    home = place_roles(others, config, facts, near, short=short).node
+    kept = place_roles(others, config, facts, near, home, short=short)
+    return _remote(kept, mine, config, facts, short)
 
 
 def _with_reason(placement: Placement, reason: str) -> Placement:
@@ -396,23 +514,34 @@ def _with_reason(placement: Placement, reason: str) -> Placement:
 
 
 def _unpinned(
-    placement: Placement, vnfs: tuple[RoleDemand, ...], config: CoresConfig, facts: MachineFacts
+    placement: Placement,
+    vnfs: tuple[RoleDemand, ...],
+    config: CoresConfig,
+    facts: MachineFacts,
+    short: Collection[int],
 ) -> Placement:
     everywhere = tuple(cpu.cpu for cpu in allowed_cpus(config, facts))
     loose = {demand.role: everywhere for demand in vnfs}
     reason = "VNFs are not pinned, as requested: the kernel moves them, onto pollers' cores too"
-    # Wherever a thread comes to be, its little memory must be.
-    nodes = {cpu.node for cpu in allowed_cpus(config, facts)}
+    # Wherever a thread comes to be, its little memory is, if there can be any.
+    nodes = {cpu.node for cpu in allowed_cpus(config, facts)} - {*short, *_without_memory(facts)}
     far = tuple(sorted({*placement.far_nodes, *nodes} - {placement.node}))
     return _with_reason(placement.model_copy(update={"unpinned": loose, "far_nodes": far}), reason)
 
 
 def _remote(
-    placement: Placement, vnfs: tuple[RoleDemand, ...], config: CoresConfig, facts: MachineFacts
+    placement: Placement,
+    vnfs: tuple[RoleDemand, ...],
+    config: CoresConfig,
+    facts: MachineFacts,
+    short: Collection[int],
 ) -> Placement:
     away = [cpu for cpu in allowed_cpus(config, facts) if cpu.node != placement.node]
     by_node = {node: [cpu for cpu in away if cpu.node == node] for node in {c.node for c in away}}
-    node, there = max(by_node.items(), key=lambda item: (len(_physical(item[1])), -item[0]))
+    short = {*short, *_without_memory(facts)}
+    node, there = max(
+        by_node.items(), key=lambda item: (item[0] not in short, len(_physical(item[1])), -item[0])
+    )
     kept_cores = _cores_of(placement.housekeeping, facts)
     cores = _isolated_first([cpu for cpu in _physical(there) if cpu.core not in kept_cores])
     wanted = _wanted(vnfs)

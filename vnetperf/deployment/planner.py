@@ -12,11 +12,10 @@ from vnetperf.deployment.endpoints import MOVABLE_WIRES
 from vnetperf.deployment.host_plan import (
     choose_wire,
     demands_of,
-    memory_of_pools,
     nic_use,
-    nodes_of,
     preferred_node,
     require_backends,
+    require_processor_time,
     require_processors,
     require_root,
     wires_taken,
@@ -30,6 +29,13 @@ from vnetperf.deployment.hosts import (
     cable_wire,
     share_ends,
     share_out,
+)
+from vnetperf.deployment.memory import (
+    ShortNodes,
+    memory_of_pools,
+    nodes_of,
+    plan_where_memory_is,
+    require_memory,
 )
 from vnetperf.deployment.placement import allowed_cpus, place_roles, place_scenario
 from vnetperf.deployment.pods import switch_class
@@ -54,9 +60,9 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
             cure="choose another generator with --generator (loadgen can), or another profile",
         )
     if apart:
-        return _plan_ends(scenario, testbed, facts)
+        return plan_where_memory_is(lambda short: _plan_ends(scenario, testbed, facts, short))
     if testbed.hosts:
-        return _plan_hosts(scenario, testbed, facts)
+        return plan_where_memory_is(lambda short: _plan_hosts(scenario, testbed, facts, short))
     if scenario.deployment.sites:
         raise CapabilityError(
             f"{scenario.deployment.name} has a vSwitch on each of "
@@ -66,15 +72,26 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
         )
     require_root(facts)
     require_backends(scenario, facts, ("tester", "dut"))
+    return plan_where_memory_is(lambda short: _plan_here(scenario, testbed, facts, short))
+
+
+def _plan_here(
+    scenario: Scenario, testbed: Testbed, facts: MachineFacts, short: ShortNodes
+) -> Plan:
+    """Plan a scenario on one host."""
+    vswitch = switch_class(scenario.deployment, scenario.vswitch)
+    generator = registry.load("traffic", scenario.generator)
     demands = demands_of(scenario, testbed, ("tester", "dut"))
+    avoided = short.get("", frozenset())
 
     def place(near: int | None) -> tuple[Placement, int]:
-        placed = place_scenario(demands, testbed.cores, facts, near, scenario)
+        placed = place_scenario(demands, testbed.cores, facts, near, scenario, short=avoided)
         return placed, vswitch.tx_queues(scenario, placed)
 
     wire, nics = choose_wire(scenario, testbed, facts, (generator, vswitch), place)
     placement, queues = place(preferred_node(nics))
     require_processors(scenario, testbed, ("tester", "dut"), placement)
+    require_processor_time(placement, facts, where=scenario.id)
     cpus = tuple(cpu.cpu for cpu in allowed_cpus(testbed.cores, facts))  # no poller works then
     if scenario.sockets:
         placement = with_guests(placement, scenario.deployment, scenario.ends_in_guests, cpus)
@@ -102,6 +119,7 @@ class _Hosts:
         shares: What of the deployment is on each.
         own: The scenario with each host's part of the graph.
         nics: Ends of cables at each host, where these are NICs.
+        short: Nodes of each host that are to be taken last.
     """
 
     scenario: Scenario
@@ -110,6 +128,7 @@ class _Hosts:
     shares: tuple[HostShare, ...]
     own: Mapping[str, Scenario]
     nics: Mapping[str, tuple[NicUse, ...]] = field(default_factory=dict)
+    short: ShortNodes = field(default_factory=dict)
 
     def with_nics(self) -> _Hosts:
         """The same with NICs that are ends of cables, and with what both ends' drivers are.
@@ -177,7 +196,9 @@ class _Hosts:
             )
             of, config = own[group[0]], testbed.of_host(group[0]).cores
             near = preferred_node(self.nics.get(group[0], ()))
-            placed = place_scenario(demands, config, facts.hosts[group[0]], near, of)
+            avoided = frozenset[int]().union(*(self.short.get(host, ()) for host in group))
+            here = facts.hosts[group[0]]
+            placed = place_scenario(demands, config, here, near, of, short=avoided)
             found |= dict.fromkeys(group, placed)
             roles_of[group[0]] = {"cores": placed.cores, "unpinned": placed.unpinned}
             dut_of[group[0]] = placed.dut
@@ -201,7 +222,10 @@ class _Hosts:
             found[host] = placed.model_copy(update=update | {"dut": dut})
         for share in self.shares:
             local = testbed.of_host(share.host)
-            require_processors(own[share.host], local, share.parts, found[share.host])
+            placed = found[share.host]
+            require_processors(own[share.host], local, share.parts, placed)
+            where = f"{own[share.host].id}, host {share.host}"
+            require_processor_time(placed, facts.hosts[share.host], where=where)
         return found
 
     def unpolled(self, host: str, placed: Placement) -> tuple[int, ...]:
@@ -309,6 +333,7 @@ class _Hosts:
             plan = with_memory_and_commands(plan, self.facts.hosts[share.host])
             if within:
                 plan = plan.model_copy(update={"memory": _beside(plan.memory, plans)})
+                require_memory(plan.memory, plan, self.facts.hosts[share.host])
             plans.append(plan)
         return plans
 
@@ -327,7 +352,9 @@ class _Hosts:
         )
 
 
-def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
+def _plan_hosts(
+    scenario: Scenario, testbed: Testbed, facts: MachineFacts, short: ShortNodes
+) -> Plan:
     """Plan a scenario over the hosts of a testbed: a plan of the whole, with one for each host."""
     shares = share_out(scenario, testbed)
     testers = [share for share in shares if "tester" in share.parts]
@@ -335,7 +362,7 @@ def _plan_hosts(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Pl
     _require_sessions_here(scenario, testers)
     _require_cable_wire(scenario, testbed, facts, shares)
     own = _scenarios_here(scenario, shares, facts)
-    hosts = _Hosts(scenario, testbed, facts, shares, own).with_nics()
+    hosts = _Hosts(scenario, testbed, facts, shares, own, short=short).with_nics()
     placements = hosts.placements()
     testers = sorted((s for s in hosts.shares if "tester" in s.parts), key=lambda one: one.ends)
     duts = [share for share in hosts.shares if "dut" in share.parts]
@@ -429,14 +456,16 @@ def _require_apart(scenario: Scenario, testers: Sequence[HostShare]) -> None:
         )
 
 
-def _plan_ends(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
+def _plan_ends(
+    scenario: Scenario, testbed: Testbed, facts: MachineFacts, short: ShortNodes
+) -> Plan:
     """Plan two vSwitches on two hosts with an endpoint at each, and no tester."""
     _require_places_of_ends(scenario)
     shares = share_ends(scenario, testbed)
     shares = tuple(sorted(shares, key=lambda share: share.host))  # the order of locks
     own = _scenarios_here(scenario, shares, facts)
     _require_cable_wire(scenario, testbed, facts, shares)
-    hosts = _Hosts(scenario, testbed, facts, shares, own).with_nics()
+    hosts = _Hosts(scenario, testbed, facts, shares, own, short=short).with_nics()
     placements = hosts.placements_beside_ends()
     for share in hosts.shares:
         numbers = [number for number in share.ends if number in scenario.ends_in_guests]
@@ -595,6 +624,12 @@ def _placed_together(testbed: Testbed, hosts: list[str]) -> list[list[str]]:
 
 def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan the generator alone, looped to itself; for calibration without a DUT."""
+    return plan_where_memory_is(lambda short: _plan_loop(scenario, testbed, facts, short))
+
+
+def _plan_loop(
+    scenario: Scenario, testbed: Testbed, facts: MachineFacts, short: ShortNodes
+) -> Plan:
     host = ""
     if scenario.apart:
         raise CapabilityError(
@@ -617,11 +652,13 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
 
     def place(near: int | None) -> tuple[Placement, int]:
         # Looped to itself it gets what it sends.
-        return place_roles(roles, testbed.cores, facts, near), scenario.options.rx_queues or 1
+        placed = place_roles(roles, testbed.cores, facts, near, short=short.get(host, ()))
+        return placed, scenario.options.rx_queues or 1
 
     wire, nics = choose_wire(alone, testbed, facts, (generator,), place)
     placement, queues = place(preferred_node(nics))
     require_processors(scenario, testbed, ("tester",), placement)
+    require_processor_time(placement, facts, where=scenario.id)
     plan = Plan(
         scenario=scenario,
         testbed=testbed,
@@ -635,7 +672,7 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
         parts=("tester",),
     )
     users = {scenario.generator: generator.hugepage_mib(scenario, (wire,))}
-    pools = {(node, int(testbed.hugepage_kb)): users for node in nodes_of(plan, ("tester", "dut"))}
+    pools = {(node, testbed.hugepage_kb): users for node in nodes_of(plan, ("tester", "dut"))}
     return plan.model_copy(update={"memory": memory_of_pools(pools, plan, facts)})
 
 

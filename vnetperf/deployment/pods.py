@@ -6,7 +6,7 @@ import errno
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -345,6 +345,11 @@ class PodNetwork(VSwitch):
     def hugepage_mib(cls, scenario: Scenario) -> int:
         """The network's memory."""
         return cls.network.hugepage_mib(scenario)
+
+    @classmethod
+    def fixed_mib(cls, scenario: Scenario, kinds: Collection[str]) -> dict[int, int]:
+        """The network's memory on certain nodes."""
+        return cls.network.fixed_mib(scenario, kinds)
 
     @classmethod
     def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:

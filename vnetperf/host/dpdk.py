@@ -6,11 +6,13 @@ import contextlib
 import json
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import lcm
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vnetperf.host.linux import PAGE_OCTETS
 from vnetperf.host.wait import patient, receive
 from vnetperf.model.errors import HostError, VnetperfError
 from vnetperf.model.scenario import Plan, Pollers
@@ -18,7 +20,7 @@ from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import HopCounters
 
 #: Room of a buffer: for frames of an MTU up to STANDARD_MTU, and for jumbo frames. The larger one
-#: is virtio's limit, and eight of it make a whole number of pages.
+#: is virtio's limit.
 STANDARD_ROOM, JUMBO_ROOM = 2048, 9728
 #: 2048 octets hold the frame, a VLAN tag and the 66 octets that the kernel puts before it.
 STANDARD_ROOM_MTU, JUMBO_ROOM_MTU = 1900, 9600
@@ -29,7 +31,6 @@ MEMIF_RING_LOG2 = 11
 AF_PACKET_FRAMES = 2048
 #: net_tap drops longer frames and has no option for it.
 TAP_MTU = 1504
-PAGE_SIZE = 4096
 
 
 def mbuf_room(mtu: int) -> int:
@@ -60,12 +61,25 @@ def memif_devargs(
 
 def af_packet_devargs(number: int, netdev: str, mtu: int, frames: int = AF_PACKET_FRAMES) -> str:
     """A kernel interface with rings of so many frames; it takes the interface's own MAC address."""
-    size = mbuf_room(mtu)
-    block = PAGE_SIZE if size == STANDARD_ROOM else 8 * size  # whole frames in whole pages
-    return (
-        f"net_af_packet{number},iface={netdev},framesz={size},framecnt={frames},"
-        f"blocksz={block},qdisc_bypass=1"
-    )
+    ring = af_packet_ring(mbuf_room(mtu), frames)
+    return f"net_af_packet{number},iface={netdev},{ring},qdisc_bypass=1"
+
+
+def af_packet_ring(size: int, frames: int, page: int = PAGE_OCTETS) -> str:
+    """The ring of a kernel interface: so many frames of a size, whole ones in whole pages.
+
+    The kernel takes blocks of whole pages only, and DPDK blocks of whole frames; a ring is of whole
+    blocks.
+    """
+    block = lcm(size, page)
+    if frames % (block // size):
+        raise HostError(
+            f"a ring of {frames} frames of {size} octets",
+            where="af_packet",
+            accepted=f"a multiple of {block // size}, since pages here are of {page} octets",
+            cure="set rx_descriptors and tx_descriptors to such a number",
+        )
+    return f"framesz={size},framecnt={frames},blocksz={block}"
 
 
 def virtio_user_devargs(
@@ -214,6 +228,8 @@ MBUFS, JUMBO_MBUFS, SPARE_MBUFS = 16384, 8192, 4096
 BASE_MIB = 64
 #: What a forwarding thread keeps on its own node, MiB: tables of GRO and GSO, even if unused.
 FAR_MIB = 16
+#: Where the memif driver keeps its table of sockets, and where ports belong that name no node.
+MEMIF_NODE = 0
 STANDARD_MTU = 1500
 VHOST_NET = "/dev/vhost-net"
 #: Octets beyond the MTU that drivers count into a frame: virtio's most, its own header among them.
@@ -232,7 +248,6 @@ class ForwarderCommand(ABC):
         tells_mtu: Drivers get the length of frames above 1518 octets; some refuse it and take every
             size.
         peers: Port number -> destination address of what it sends, of mode "mac".
-        anywhere: Processors among which forwarding threads may be moved; empty pins each.
         far_nodes: Nodes of forwarding threads that are not its memory's.
         hugepages: False where nobody else maps its memory: ordinary pages do then.
     """
@@ -253,7 +268,6 @@ class ForwarderCommand(ABC):
     rx_descriptors: int = RING_SIZE
     tx_descriptors: int = RING_SIZE
     peers: dict[int, str] = field(default_factory=dict)
-    anywhere: tuple[int, ...] = ()
     far_nodes: tuple[int, ...] = ()
     hugepages: bool = True
 
@@ -262,7 +276,7 @@ class ForwarderCommand(ABC):
         pci = any(device.startswith("-a") for device in self.devices)
         return [
             self.program,
-            *lcore_arguments(self.main, self.workers, self.anywhere),
+            *lcore_arguments(self.main, self.workers),
             f"--file-prefix={self.name}",
             *([] if pci else ["--no-pci"]),
             *self._memory(),
@@ -295,9 +309,7 @@ class ForwarderCommand(ABC):
     def _memory(self) -> list[str]:
         if not self.hugepages:
             return ["--no-huge", "-m", str(self.memory_mib)]
-        sizes = dict.fromkeys(self.far_nodes, FAR_MIB) | {self.node: self.memory_mib}
-        nodes = ",".join(str(sizes.get(node, 0)) for node in range(max(sizes) + 1))
-        return ["--in-memory", "--single-file-segments", "--socket-mem", nodes]
+        return eal_memory(self.node, self.memory_mib, self.devices, self.far_nodes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,11 +362,31 @@ class TestpmdCommand(ForwarderCommand):
         return [f"--forward-mode={self.mode}", "--port-topology=paired", f"--portlist={order}"]
 
 
-def lcore_arguments(main: int, workers: Sequence[int], anywhere: Sequence[int] = ()) -> list[str]:
+def library_mib(kinds: Collection[str]) -> dict[int, int]:
+    """Hugepages that DPDK takes on certain nodes for ports of these kinds, MiB by node.
+
+    It takes them there wherever threads and other memory are, and cannot do without.
+    """
+    return {MEMIF_NODE: FAR_MIB} if "memif" in kinds else {}
+
+
+def eal_memory(
+    node: int, mib: int, devices: Iterable[str], far_nodes: Collection[int] = ()
+) -> list[str]:
+    """EAL's arguments for hugepages: its own on one node, and the little that others must have."""
+    kinds = ["memif"] if any("net_memif" in device for device in devices) else []
+    sizes = library_mib(kinds) | dict.fromkeys(far_nodes, FAR_MIB) | {node: mib}
+    text = ",".join(str(sizes.get(number, 0)) for number in range(max(sizes) + 1))
+    return ["--in-memory", "--single-file-segments", "--socket-mem", text]
+
+
+def lcore_arguments(main: int, workers: Sequence[int]) -> list[str]:
     """EAL's arguments for a main thread that sleeps and workers that poll.
 
     DPDK takes a thread's node from the processor that has its lcore's number, and testpmd accepts
-    only nodes of its lcores; so an lcore has its processor's number, unless that is taken.
+    only nodes of its lcores; so an lcore has its processor's number, unless that is taken. One with
+    processors of several nodes has no node, and testpmd has no memory for it: who may be anywhere
+    is let loose when it runs.
     """
     free = [number for number in range(MAX_LCORE) if number not in {*workers, main}]
     taken: dict[int, int] = {}
@@ -362,9 +394,7 @@ def lcore_arguments(main: int, workers: Sequence[int], anywhere: Sequence[int] =
         number = cpu if cpu < MAX_LCORE and cpu not in taken else free.pop(0)
         taken[number] = cpu
     *polling, sleeping = taken
-    loose = f"({','.join(map(str, anywhere))})" if anywhere else ""
-    pairs = [f"{sleeping}@{taken[sleeping]}"]
-    pairs += [f"{number}@{loose or taken[number]}" for number in polling]
+    pairs = [f"{number}@{taken[number]}" for number in (sleeping, *polling)]
     return [f"--lcores={','.join(pairs)}", f"--main-lcore={sleeping}"]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import gzip
 import logging
 import os
 import re
@@ -10,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -192,6 +195,29 @@ def _module_names(file: Path) -> frozenset[str]:
         return frozenset()
     paths = (line.partition(":")[0].strip() for line in lines)
     return frozenset(_module_name(Path(path).name.partition(".ko")[0]) for path in paths)
+
+
+def configuration(root: Path = Path("/")) -> str:
+    """The running kernel's build configuration; "" where it cannot be read."""
+    release = os.uname().release
+    try:
+        return gzip.decompress((root / "proc/config.gz").read_bytes()).decode(errors="replace")
+    except (OSError, EOFError, zlib.error):
+        places = (f"boot/config-{release}", f"lib/modules/{release}/config")
+    for place in places:
+        with contextlib.suppress(OSError):
+            if text := (root / place).read_text(errors="replace"):
+                return text
+    return ""
+
+
+#: Hands out devices without an IOMMU; the kernel has it only if it was built with it.
+NOIOMMU = "sys/module/vfio/parameters/enable_unsafe_noiommu_mode"
+
+
+def has_noiommu(root: Path = Path("/")) -> bool:
+    """Whether vfio can hand out devices without an IOMMU, by the kernel or its configuration."""
+    return (root / NOIOMMU).exists() or "\nCONFIG_VFIO_NOIOMMU=y\n" in configuration(root)
 
 
 def load_module(journal: Journal, module: KernelModule | str) -> Change | None:

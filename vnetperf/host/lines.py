@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from vnetperf.host.build import compiled
-from vnetperf.host.facts.system import has_flag
+from vnetperf.host.facts.system import is_virtual
 from vnetperf.host.paths import cache_directory, make_private
 from vnetperf.host.wait import virtual_lab
 from vnetperf.model.errors import HostError
@@ -45,7 +45,7 @@ def line_ns(first: int, second: int) -> float | None:
 @cache
 def _program() -> Path | None:
     """The program, compiled; None on bare metal, in the virtual lab, or where it cannot be."""
-    if not has_flag("hypervisor") or virtual_lab():
+    if not is_virtual() or virtual_lab():
         return None
     folder = cache_directory()
     try:

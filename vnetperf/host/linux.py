@@ -257,6 +257,8 @@ def _delete_module_number() -> int:
 
 PROC = Path("/proc")
 PROC_MOUNTS = PROC / "self/mounts"
+#: What ordinary pages hold, octets: 4096 on x86, up to 65536 elsewhere.
+PAGE_OCTETS = os.sysconf("SC_PAGE_SIZE")
 MACHINE_ID = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 #: Environment variable of every process of a run.
 RUN_ID_VARIABLE = "VNETPERF_RUN_ID"

@@ -226,13 +226,20 @@ def software_facts(
         if versions:
             facts[name] = versions[0]
         elif paths.get(listed[name].name):
-            facts[name] = unknown("installed, but not by a Debian package")
+            how = "but not by a Debian package" if dpkg_status.exists() else NO_DPKG
+            facts[name] = unknown(f"installed, {how}")
         else:
             facts[name] = NOT_INSTALLED
     return facts
 
 
 DPKG_INFO = Path("/var/lib/dpkg/info")
+NO_DPKG = "by what is not known: this machine has no dpkg"
+
+
+def no_package() -> str:
+    """What a file that no Debian package has is said to be of."""
+    return "of no Debian package" if DPKG_INFO.is_dir() else NO_DPKG
 
 
 def owning_packages(

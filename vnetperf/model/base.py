@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):
@@ -41,6 +41,21 @@ def share_field_sets(value: Any) -> None:
     for one in inner:
         if one.__class__ not in _PLAIN:
             share_field_sets(one)
+
+
+def _check_hugepage_size(kb: int) -> int:
+    if kb < LEAST_HUGEPAGE_KB or kb & (kb - 1):
+        raise ValueError(
+            f"{kb} KiB is no size of hugepages: these are powers of two from 64 on, such as 2048 "
+            "or 1048576 on x86; /sys/kernel/mm/hugepages has those of a kernel"
+        )
+    return kb
+
+
+#: The least that any kernel calls a hugepage, KiB.
+LEAST_HUGEPAGE_KB = 64
+#: Size of a hugepage, KiB. Which there are depends on processor and kernel: plans look.
+HugepageSize = Annotated[int, AfterValidator(_check_hugepage_size)]
 
 
 def given(values: Frozen, plain: Frozen, *without: str) -> dict[str, Any]:

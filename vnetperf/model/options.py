@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
-from vnetperf.model.base import Frozen, given
+from vnetperf.model.base import Frozen, HugepageSize, given
 
 Own = TypeVar("Own", bound=Frozen)
 
@@ -165,7 +165,7 @@ class GuestOptions(Frozen):
     vhost_pin: CpuList | None = None
     iothread_pins: tuple[CpuList, ...] = ()
     memory_mib: int = Field(default=512, ge=128, le=1 << 20)
-    hugepage_kb: Literal[0, 2048, 1048576] = 2048
+    hugepage_kb: Literal[0] | HugepageSize = 2048
     node: Annotated[int, Field(ge=0)] | None = None
     nic: Literal["virtio", "e1000", "rtl8139"] = "virtio"
     rx_ring: RingSize | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
-from vnetperf.model.base import Frozen
+from vnetperf.model.base import Frozen, HugepageSize
 from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.frames import LinkSpeed
 
@@ -204,7 +204,7 @@ class HostConfig(Frozen):
     isolation: str = ""
     cores: CoresConfig | None = None
     programs: dict[str, AbsolutePath] = Field(default_factory=dict)
-    hugepage_kb: Literal[2048, 1048576] | None = None
+    hugepage_kb: HugepageSize | None = None
 
 
 class CableEnd(Frozen):
@@ -293,7 +293,7 @@ class Testbed(Frozen):
     media: MediaConfig = MediaConfig()
     programs: dict[str, AbsolutePath] = Field(default_factory=dict)
     environment: tuple[VariableName, ...] = ()
-    hugepage_kb: Literal[2048, 1048576] = 2048
+    hugepage_kb: HugepageSize = 2048
     nic_timestamps: bool = False
     lock_timeout_s: float = Field(default=60.0, ge=0)
     hosts: dict[HostName, HostConfig] = Field(default_factory=dict)
@@ -516,6 +516,35 @@ class HugepageFacts(Frozen):
     free: int
 
 
+class Limits(Frozen):
+    """What control groups let a process have, of what its machine has.
+
+    Attributes:
+        memory_kb: Memory that it may still take, KiB; None without a limit.
+        hugepages_kb: Size of hugepages, KiB -> how much of them it may still take, KiB; sizes
+            without a limit are not named.
+        processors: Processor time in each second, seconds; None without a limit.
+        nodes: NUMA nodes that it may take memory on; None for all.
+    """
+
+    memory_kb: int | None = None
+    hugepages_kb: dict[int, int] = Field(default_factory=dict)
+    processors: float | None = None
+    nodes: tuple[int, ...] | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The limits of pages, memory and time that there are, in words."""
+        found = []
+        if self.memory_kb is not None:
+            found.append(f"{self.memory_kb // 1024} MiB of memory more")
+        if self.processors is not None:
+            found.append(f"the time of {self.processors:g} processors")
+        for size_kb, kb in sorted(self.hugepages_kb.items()):
+            found.append(f"{kb // 1024} MiB of hugepages of {size_kb} KiB more")
+        return tuple(found)
+
+
 #: What to do about a NIC with several interfaces, and about one whose virtual functions are in use.
 SEVERAL_CURE = "name another NIC; in switchdev mode, take its virtual functions away first"
 VFS_CURE = "end what uses them, or name another NIC in the testbed file"
@@ -544,6 +573,7 @@ class NicFacts(Frozen):
         max_vfs: Virtual functions it can have; 0 without SR-IOV.
         physical: Address of its physical function when it is a virtual one; else "".
         iommu_group: Number of its IOMMU group; None without an IOMMU.
+        intx: True when it has an interrupt line (INTx), which uio_pci_generic needs.
         group_mates: Other devices of the group that the kernel drives, "0000:00:1f.2 (ahci)":
             vfio hands a group out as a whole.
         in_use: Why it must not be taken: it carries addresses, a route, a session; "" when free.
@@ -562,6 +592,7 @@ class NicFacts(Frozen):
     max_vfs: int = 0
     physical: str = ""
     iommu_group: int | None = None
+    intx: bool = False
     group_mates: tuple[str, ...] = ()
     in_use: str = ""
     vfs_in_use: str = ""
@@ -590,6 +621,9 @@ class MachineFacts(Frozen):
     Attributes:
         cpus: Processors this run may use.
         memory_free_kb: Free memory by node, KiB.
+        distances: NUMA node -> node -> what the firmware states of how far it is, 10 for itself;
+            empty where it states nothing.
+        limits: What control groups let this process have of the machine.
         boot: Identity of the boot of its kernel: hosts with the same one have one clock; "": not
             known.
         clock: What its service states of its clock; None: not looked at.
@@ -603,6 +637,7 @@ class MachineFacts(Frozen):
         program_troubles: Program name -> what is wrong with the one configured or found.
         modules: Kernel module -> "" when it is there or can be loaded, otherwise why not; modules
             that are not named are not known.
+        noiommu: True when vfio can hand out devices without an IOMMU.
         hosts: Facts of each host of a testbed of several, by name; those beside it are of one.
         seen: Name of a backend -> what else it has looked at there, by its `look`.
         images: Name of a guest image built there -> "" when it is whole and for its processors,
@@ -613,6 +648,8 @@ class MachineFacts(Frozen):
     cpus: tuple[CpuFacts, ...]
     hugepages: tuple[HugepageFacts, ...] = ()
     memory_free_kb: dict[int, int] = Field(default_factory=dict)
+    distances: dict[int, dict[int, int]] = Field(default_factory=dict)
+    limits: Limits = Limits()
     boot: str = ""
     clock: ClockSync | None = None
     is_root: bool = False
@@ -626,6 +663,7 @@ class MachineFacts(Frozen):
     program_troubles: dict[str, str] = Field(default_factory=dict)
     modules: dict[str, str] = Field(default_factory=dict)
     nics: tuple[NicFacts, ...] = ()
+    noiommu: bool = False
     seen: dict[str, Any] = Field(default_factory=dict)
     images: dict[str, str] = Field(default_factory=dict)
     hosts: dict[str, MachineFacts] = Field(default_factory=dict)

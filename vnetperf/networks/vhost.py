@@ -6,10 +6,11 @@ end by DPDK's af_packet driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vnetperf.host import dpdk
 from vnetperf.host.dpdk import af_packet_devargs, memif_devargs
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import VnfPort
@@ -85,17 +86,34 @@ class VhostUserNetwork(OvsFlatNetwork):
         return _hosts(scenario) * _memory_mib(scenario)
 
     @classmethod
+    def fixed_mib(cls, scenario: Scenario, kinds: Collection[str]) -> dict[int, int]:
+        """Buffers of ports whose driver names no node, where OVS has them then."""
+        return {dpdk.MEMIF_NODE: cls.hugepage_mib(scenario)} if cls._has_memif() else {}
+
+    @classmethod
+    def _has_memif(cls) -> bool:
+        return cls.capabilities.port == "memif"
+
+    @classmethod
+    def _config(cls, plan: Plan, facts: MachineFacts | None, number: int) -> dict[str, str]:
+        """The other_config of a host's daemon."""
+        cores, mib = plan.placement.cores["pmd"], _memory_mib(plan.scenario)
+        pmds = (cores[number % len(cores)],)
+        return dpdk_config(plan, facts, pmds, mib, memif=cls._has_memif())
+
+    @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The configuration of each host's daemon."""
         return {
             f"ovs-vswitchd of host{number}": f"ovs-vswitchd unix:RUN_DIR/ovs{number}/db.sock; "
-            "other_config " + " ".join(f"{k}={v}" for k, v in _config(plan, facts, number).items())
+            "other_config "
+            + " ".join(f"{k}={v}" for k, v in cls._config(plan, facts, number).items())
             for number in range(_hosts(plan.scenario))
         }
 
     def launch(self, host: PodHost, switch: PrivateOvs) -> None:
         """Start a host's daemon with DPDK."""
-        switch.configure(_config(self.plan, self.machine.facts, host.number))
+        switch.configure(self._config(self.plan, self.machine.facts, host.number))
         switch.start_dpdk()
 
     def add_uplink(self, host: PodHost, switch: PrivateOvs, bridge: str) -> None:
@@ -165,7 +183,7 @@ class VhostUserNetwork(OvsFlatNetwork):
             **super().facts(),
             "forwarded by": "poll-mode threads of the daemons, by DPDK (netdev)",
             "other_config": {
-                f"host{number}": _config(self.plan, self.machine.facts, number)
+                f"host{number}": self._config(self.plan, self.machine.facts, number)
                 for number in self.switches
             },
             "DPDK": {f"host{n}": switch.dpdk_facts() for n, switch in self.switches.items()},
@@ -213,9 +231,3 @@ def _memory_mib(scenario: Scenario) -> int:
     """Hugepages of one daemon."""
     descriptors = PORTS * (1 + SENDERS) * DEFAULT_DESCRIPTORS
     return dpdk_memory_mib(descriptors, VhostUserNetwork.pod_mtu(scenario))
-
-
-def _config(plan: Plan, facts: MachineFacts | None, number: int) -> dict[str, str]:
-    """The other_config of a host's daemon."""
-    cores = plan.placement.cores["pmd"]
-    return dpdk_config(plan, facts, (cores[number % len(cores)],), _memory_mib(plan.scenario))

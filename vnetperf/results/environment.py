@@ -27,6 +27,7 @@ VOLATILE: Final[Mapping[str, str]] = {
     "environment.memory.available_kb": "changes with every program that runs",
     "environment.memory.hugepages[*].free": "pages that another program holds for now",
     "environment.memory.hugepages[*].surplus": "pages that another program holds for now",
+    "environment.limits.control group.*": "what programs of the control group leave",
     "environment.clock.*": "how the clock of another machine ran against the controller's",
     "environment.clock* at the end*": "how clocks of other machines ran against the controller's",
     "environment.cpu.current_khz*": "the frequency of an idle moment",

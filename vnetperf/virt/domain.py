@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from pydantic import Field, field_validator, model_validator
 
 from vnetperf.host.cpu import format_cpus
-from vnetperf.model.base import Frozen
+from vnetperf.model.base import Frozen, HugepageSize
 
 NicModel = Literal["virtio", "e1000", "rtl8139"]
 Cpus = tuple[Annotated[int, Field(ge=0)], ...]
@@ -137,7 +137,7 @@ class Domain(Frozen):
     vcpu_pins: tuple[Cpus, ...] = ()
     emulator_pin: Cpus = ()
     iothread_pins: tuple[Cpus, ...] = ()
-    hugepage_kb: Literal[0, 2048, 1048576] = 0
+    hugepage_kb: Literal[0] | HugepageSize = 0
     node: Annotated[int, Field(ge=0)] | None = None
 
     @model_validator(mode="after")

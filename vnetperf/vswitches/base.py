@@ -8,7 +8,7 @@ given.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -399,6 +399,11 @@ class ModalSwitch(VSwitch):
     def hugepage_mib(cls, scenario: Scenario) -> int:
         """Hugepages of the mode."""
         return cls.mode_class(scenario).hugepage_mib(scenario)
+
+    @classmethod
+    def fixed_mib(cls, scenario: Scenario, kinds: Collection[str]) -> dict[int, int]:
+        """Hugepages of the mode that are on certain nodes."""
+        return cls.mode_class(scenario).fixed_mib(scenario, kinds)
 
     @classmethod
     def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:

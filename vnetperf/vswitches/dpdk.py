@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vnetperf.host import dpdk
 from vnetperf.host.nic.pci import DPDK_DRIVERS
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import CapabilityError, DutError
@@ -68,11 +70,9 @@ def devargs(end: WireEnd, plan: Plan) -> str:
     if end.kind == "nic" and end.driver in DPDK_DRIVERS and end.pci:
         return end.pci
     if end.kind in ("veth", "nic") and end.netdev:
-        return (
-            f"net_af_packet{end.wire},iface={end.netdev},framesz={slot},"
-            f"framecnt={copied_ring(options)},blocksz={max(4096, slot)},"
-            f"qpairs={options.rx_queues or 1},qdisc_bypass=1"
-        )
+        ring = dpdk.af_packet_ring(slot, copied_ring(options))
+        queues = options.rx_queues or 1
+        return f"net_af_packet{end.wire},iface={end.netdev},{ring},qpairs={queues},qdisc_bypass=1"
     raise DutError(f"cannot plug a {end.kind} wire in", where="dpdk", accepted="memif, veth, nic")
 
 
@@ -185,6 +185,11 @@ class OvsDpdk(OpenVSwitch):
         return dpdk_memory_mib(ports * (receive + send), scenario.mtu)
 
     @classmethod
+    def fixed_mib(cls, scenario: Scenario, kinds: Collection[str]) -> dict[int, int]:
+        """Buffers of ports whose driver names no node, where OVS has them then."""
+        return {dpdk.MEMIF_NODE: cls.hugepage_mib(scenario)} if "memif" in kinds else {}
+
+    @classmethod
     def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
         """One per PMD and one for the other threads.
 
@@ -198,7 +203,8 @@ class OvsDpdk(OpenVSwitch):
         options = plan.scenario.options
         check_rings(plan)
         pmds, mib = plan.placement.cores["pmd"], cls.hugepage_mib(plan.scenario)
-        config = dpdk_config(plan, facts, pmds, mib)
+        memif = plan.wire == "memif" and bool(plan.scenario.deployment.phy_ports)
+        config = dpdk_config(plan, facts, pmds, mib, memif=memif)
         if options.offloads is not None:
             config["userspace-tso-enable"] = str(options.offloads).lower()
         if options.rxq_affinity:

@@ -222,6 +222,11 @@ class TestpmdSwitch(VSwitch):
         return dpdk.forwarder_memory_mib(ports, options.rx_queues or 1, scenario.mtu, descriptors)
 
     @classmethod
+    def fixed_mib(cls, scenario: Scenario, kinds: Collection[str]) -> dict[int, int]:
+        """What DPDK takes."""
+        return dpdk.library_mib(kinds)
+
+    @classmethod
     def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
         """It sends on the queue of the number that a frame came in on."""
         return scenario.options.rx_queues or 1

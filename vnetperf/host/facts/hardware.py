@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from vnetperf.host.wait import virtual_lab
 #: Where the kernel shows the tables; only root may read them.
 SMBIOS_TABLE: Final = "firmware/dmi/tables/DMI"
 END_OF_TABLE: Final = 127
-SYSTEM_SLOT, MEMORY_ARRAY, MEMORY_DEVICE = 9, 16, 17
+BIOS, SYSTEM_SLOT, MEMORY_ARRAY, MEMORY_DEVICE = 0, 9, 16, 17
 # SMBIOS 3.7, tables 76, 77: what matters of them.
 _MEMORY_TYPES: Final[Mapping[int, str]] = {
     0x07: "RAM",
@@ -135,6 +136,12 @@ def error_correction(found: tuple[SmbiosStructure, ...]) -> str:
     return next((_CORRECTIONS.get(s.number(0x06, 1) or 0, "") for s in arrays), "")
 
 
+def vm_bit(found: tuple[SmbiosStructure, ...]) -> bool | None:
+    """Whether the tables say that they describe a virtual machine; None if they say nothing."""
+    second_byte = next((s.number(0x13, 1) for s in found if s.kind == BIOS), None)
+    return None if second_byte is None else bool(second_byte & 0x10)
+
+
 def smbios_slots(found: tuple[SmbiosStructure, ...]) -> dict[str, str]:
     """What the board calls the slots of PCI devices."""
     named = {}
@@ -193,28 +200,25 @@ def _process_names(proc: Path) -> Iterator[str]:
         yield file_text(path)
 
 
-# What boards call channels: "P0_Node0_Channel1_Dimm0", "CPU1_DIMM_A1", "DIMM_B2", "ChannelA-DIMM0".
-_CHANNEL_NAMES: Final = (
-    re.compile(r"channel[ _-]?(?P<channel>[a-z0-9]+)", re.IGNORECASE),
-    re.compile(r"dimm[ _-]?(?P<channel>[a-p])\d?\b", re.IGNORECASE),
-    re.compile(r"^(?P<channel>[a-p])\d$", re.IGNORECASE),
-)
+# Names of boards that tell the channel: "P0_Node0_Channel1_Dimm0", "Controller0-ChannelA-DIMM0",
+# and letters of a socket that is named too ("CPU1_DIMM_A1"): alone they are the socket's on some.
+_CHANNEL_NAME: Final = re.compile(r".*?channel[ _-]?[a-z0-9]+", re.IGNORECASE)
+_LETTER_NAME: Final = re.compile(r"dimm[ _-]?(?P<channel>[a-p])\d?\b", re.IGNORECASE)
 _SOCKET_NAME: Final = re.compile(r"(?:node|cpu|proc|p|socket)[ _-]?(\d)(?![0-9])", re.IGNORECASE)
+_EDAC_LAYERS: Final = re.compile(r"([a-z]+) (\d+)")
 
 
 def memory_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
     """Memory in kB, hugepages in pages, modules in MiB."""
     info = file_text(proc / "meminfo")
     tables: Any = attempt(lambda: read_smbios(sys=sys))
+    channels = attempt(lambda: _driver_channels(sys))
     if isinstance(tables, str):
-        modules = channels = correction = unknown(
-            f"the firmware's tables: {_why_no_smbios(tables)}"
-        )
+        modules = correction = unknown(f"the firmware's tables: {_why_no_smbios(tables)}")
+        channels = channels or modules
     else:
-        modules, channels = (
-            attempt(lambda: _memory_modules(tables)),
-            attempt(lambda: _memory_channels(tables)),
-        )
+        modules = attempt(lambda: _memory_modules(tables))
+        channels = channels or attempt(lambda: _memory_channels(tables))
         correction = error_correction(tables) or unknown("the firmware does not state it")
     return {
         "total_kb": _meminfo_kb(info, "MemTotal"),
@@ -268,23 +272,50 @@ def _memory_modules(tables: tuple[SmbiosStructure, ...]) -> Any:
     return {"populated": populated, "empty places": len(devices) - len(populated)}
 
 
+def _driver_channels(sys: Path) -> dict[str, int] | None:
+    """Channels as the memory controllers' driver counts them (EDAC); None without one."""
+    used: set[tuple[str, tuple[str, ...]]] = set()
+    places = 0
+    for controller in (sys / "devices/system/edac/mc").glob("mc[0-9]*"):
+        most = dict(_EDAC_LAYERS.findall(file_text(controller / "max_location")))
+        if "channel" not in most:
+            return None
+        # Modules behind one channel differ in slot, or chip select.
+        layers = [layer for layer in ("branch", "channel") if layer in most]
+        places += prod(int(most[layer]) + 1 for layer in layers)
+        for module in (*controller.glob("dimm[0-9]*"), *controller.glob("rank[0-9]*")):
+            place = dict(_EDAC_LAYERS.findall(file_text(module / "dimm_location")))
+            size = file_number(module / "size")
+            if isinstance(size, int) and size > 0 and "channel" in place:
+                used.add((controller.name, tuple(place.get(layer, "") for layer in layers)))
+    return {"used": len(used), "of": places} if used else None
+
+
 def _memory_channels(tables: tuple[SmbiosStructure, ...]) -> Any:
-    """Channels with a module, out of those that there are, by the names on the board."""
-    named = [(_channel_of(device), bool(device["size_mib"])) for device in _memory_devices(tables)]
-    if not named or any(name is None for name, _ in named):
-        return unknown("the board's names of memory slots have no channels")
-    used = {name for name, there in named if there}
-    return {"used": len(used), "of": len({name for name, _ in named})}
+    """Channels with a module, out of those that there are, where names on the board tell them."""
+    devices = _memory_devices(tables)
+    names = [(device.get("locator", ""), device.get("bank", "")) for device in devices]
+    named = [_channel_of(device) for device in devices]
+    if not named or None in named:
+        return unknown("the board's names of memory slots do not tell the channels")
+    if len({*names}) < len(names):
+        return unknown("the board has several memory slots of one name")
+    pairs = zip(named, devices, strict=True)
+    used = {channel for channel, device in pairs if device["size_mib"]}
+    return {"used": len(used), "of": len({*named})}
 
 
 def _channel_of(device: dict[str, Any]) -> tuple[str, str] | None:
-    """Socket and channel of a place; None when its names have neither."""
-    text = f"{device.get('locator', '')} {device.get('bank', '')}"
-    for pattern in _CHANNEL_NAMES:
-        for name in (device.get("bank", ""), device.get("locator", "")):
-            if match := pattern.search(name):
-                socket = _SOCKET_NAME.search(text)
-                return (socket[1] if socket else ""), match["channel"].upper()
+    """Socket and channel of a place; None when its names do not tell both."""
+    names = (device.get("bank", ""), device.get("locator", ""))
+    socket = _SOCKET_NAME.search(" ".join(reversed(names)))
+    for name in names:
+        if match := _CHANNEL_NAME.match(name):
+            # All that stands before it counts: a socket, a node, a controller.
+            return (socket[1] if socket else ""), match[0].upper()
+    for name in names:
+        if socket and (match := _LETTER_NAME.search(name)):
+            return socket[1], match["channel"].upper()
     return None
 
 
@@ -389,8 +420,15 @@ def _slot_of(device: Path, slots: dict[str, str]) -> str:
 def _driver_version(sys: Path, driver: str) -> str:
     if not driver:
         return unknown("it has no driver")
-    text = file_text(sys / "module" / driver / "version")
-    return "the kernel's own" if is_unknown(text) else text
+    module = sys / "module" / driver
+    text = file_text(module / "version")
+    if not is_unknown(text):
+        return text
+    # "O" marks a module that is not of the kernel's sources (tainted-kernels.rst).
+    taint = file_text(module / "taint")
+    if not is_unknown(taint) and "O" in taint:
+        return unknown("its module is not of the kernel's sources, and states no version")
+    return "the kernel's own"
 
 
 def _link_speed(interface: Path) -> int | str:
@@ -423,9 +461,20 @@ def _pci_id_name(path: Path, vendor: str, device: str) -> str:
     return maker
 
 
+def _vm_bit(sys: Path) -> bool | None:
+    tables: Any = attempt(lambda: read_smbios(sys=sys))
+    return None if isinstance(tables, str) else vm_bit(tables)
+
+
+def _os_release(root: Path) -> str:
+    """The distribution's statement of itself, in either of its places (os-release(5))."""
+    text = file_text(root / "etc/os-release")
+    return file_text(root / "usr/lib/os-release") if is_unknown(text) else text
+
+
 def collect(root: Path = Path("/")) -> dict[str, Any]:
     """Collect the facts of this machine; takes some ten milliseconds and starts no program."""
-    sys, proc, etc = root / "sys", root / "proc", root / "etc"
+    sys, proc = root / "sys", root / "proc"
     return {
         "collected": datetime.now(UTC).isoformat(timespec="seconds"),
         "hostname": attempt(hostname),
@@ -435,10 +484,10 @@ def collect(root: Path = Path("/")) -> dict[str, Any]:
         "cpu": attempt(lambda: cpu_facts(sys=sys, proc=proc)),
         "memory": attempt(lambda: memory_facts(sys=sys, proc=proc)),
         "kernel": attempt(lambda: kernel_facts(sys=sys, proc=proc)),
-        "distribution": attempt(lambda: release_of(file_text(etc / "os-release"))),
+        "distribution": attempt(lambda: release_of(_os_release(root))),
         "interrupts": attempt(lambda: interrupt_facts(proc=proc)),
         "firmware": attempt(lambda: firmware_facts(sys=sys)),
-        "virtualisation": attempt(lambda: virtualisation(sys=sys, proc=proc)),
+        "virtualisation": attempt(lambda: virtualisation(sys=sys, proc=proc, vm_bit=_vm_bit(sys))),
         "kvm": attempt(lambda: kvm_facts(dev=root / "dev")),
         "nics": attempt(lambda: nic_facts(sys=sys, proc=proc)),
     }

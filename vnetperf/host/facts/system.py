@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +123,11 @@ def _idle_states(cpu: Path) -> Any:
     return states or unknown("no cpuidle states of cpu0")
 
 
-# What firmware calls itself, in the order in which systemd-detect-virt looks too.
+# What firmware calls itself, in the order in which systemd-detect-virt looks too. These names are
+# borne by virtual machines alone.
 _DMI_HYPERVISORS = (
     ("KVM", "kvm"),
     ("OpenStack", "kvm"),
-    ("Amazon EC2", "amazon"),
     ("QEMU", "qemu"),
     ("VMware", "vmware"),
     ("VirtualBox", "virtualbox"),
@@ -135,10 +136,14 @@ _DMI_HYPERVISORS = (
     ("Parallels", "parallels"),
     ("Hyper-V", "microsoft"),
     ("Virtual Machine", "microsoft"),
-    ("Google Compute Engine", "google"),
     ("Firecracker", "firecracker"),
     ("BHYVE", "bhyve"),
 )
+# These are borne by whole servers that the same clouds let, too.
+_DMI_CLOUDS = (("Amazon EC2", "amazon"), ("Google Compute Engine", "google"))
+# By the node "hypervisor" of the device tree, whose "compatible" begins with these.
+_TREE_HYPERVISORS = (("linux,kvm", "kvm"), ("xen", "xen"), ("vmware", "vmware"))
+UNNAMED_HYPERVISOR = "a hypervisor that does not report its name"
 
 
 def kernel_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
@@ -178,7 +183,7 @@ def release_of(text: str) -> dict[str, Any]:
     entries = dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
     missing = unknown("os-release does not state it")
     return {
-        name: entries.get(key, missing).strip('"') or missing
+        name: entries.get(key, missing).strip("\"'") or missing
         for name, key in (("name", "PRETTY_NAME"), ("id", "ID"), ("version", "VERSION_ID"))
     }
 
@@ -205,25 +210,72 @@ def firmware_facts(*, sys: Path) -> dict[str, Any]:
     return facts | {"bios_changes": changed}
 
 
-def virtualisation(*, sys: Path, proc: Path) -> str:
-    """``none``, or what runs this machine, as far as CPU and firmware report it."""
-    container = _container_name(proc)
-    if container:
-        return container
+def virtualisation(*, sys: Path, proc: Path, vm_bit: bool | None = None) -> str:
+    """``none``, or what runs this machine, as far as processor, kernel and firmware report it.
+
+    Args:
+        sys: Where sysfs is.
+        proc: Where procfs is.
+        vm_bit: What the firmware's tables state of being those of a virtual machine; None where
+            they cannot be read.
+    """
+    is_guest = _is_guest(proc)
+    if name := _container_name(proc) or _tree_hypervisor(sys) or _firmware(sys, is_guest, vm_bit):
+        return name
+    if (sys / "hypervisor/type").exists():
+        return file_text(sys / "hypervisor/type")
+    if is_guest:
+        return UNNAMED_HYPERVISOR
+    if not _cpuinfo(proc):
+        return unknown("no hypervisor is named, and /proc/cpuinfo cannot be read")
+    return "none"
+
+
+def is_virtual(*, sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> bool:
+    """Whether a hypervisor is known to run this machine, as far as processor and kernel tell."""
+    told = _is_guest(proc)
+    return bool(_tree_hypervisor(sys)) if told is None else told
+
+
+def _firmware(sys: Path, is_guest: bool | None, vm_bit: bool | None) -> str:
+    """Who runs this machine by the names of its firmware; "" where they name nobody."""
     dmi = sys / "class/dmi/id"
     names = " ".join(
         file_text(dmi / name)
         for name in ("product_name", "sys_vendor", "board_vendor", "bios_vendor")
         if (dmi / name).exists()
     )
-    for mark, hypervisor in _DMI_HYPERVISORS:
-        if mark in names:
-            return hypervisor
-    if (sys / "hypervisor/type").exists():
-        return file_text(sys / "hypervisor/type")
-    if has_flag("hypervisor", proc=proc):
-        return "a hypervisor that does not report its name"
-    return "none"
+    named, cloud = _named(names, _DMI_HYPERVISORS), _named(names, _DMI_CLOUDS)
+    if not cloud:
+        return named
+    is_guest = vm_bit if is_guest is None else is_guest
+    if is_guest is None:
+        why = f"the firmware is that of {cloud}, which lets virtual machines and whole servers"
+        return named or unknown(why)
+    return (named or cloud) if is_guest else ""
+
+
+def _is_guest(proc: Path) -> bool | None:
+    """Whether the processor says that a hypervisor runs it; None on those that do not tell."""
+    flags = _cpuinfo(proc).get("flags", "").split()  # x86 alone has a flag for it
+    return "hypervisor" in flags if flags else None
+
+
+def _named(text: str, marks: Iterable[tuple[str, str]]) -> str:
+    found = (name for mark, name in marks if re.search(rf"\b{re.escape(mark)}\b", text))
+    return next(found, "")
+
+
+def _tree_hypervisor(sys: Path) -> str:
+    """Who runs a machine that the device tree describes; "" where it names nobody."""
+    tree = sys / "firmware/devicetree/base"
+    if not (tree / "hypervisor").exists():
+        # QEMU names itself in the root, and has a device for its own firmware.
+        qemu = "qemu" in file_text(tree / "compatible") or any(tree.glob("fw-cfg@*"))
+        return "qemu" if qemu else ""
+    text = file_text(tree / "hypervisor/compatible")
+    found = (name for mark, name in _TREE_HYPERVISORS if text.startswith(mark))
+    return next(found, UNNAMED_HYPERVISOR)
 
 
 def _container_name(proc: Path) -> str:

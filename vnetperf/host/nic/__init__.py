@@ -31,7 +31,8 @@ def _nic_facts(nic: pci.PciNic, uses: dict[str, usage.InterfaceUse]) -> NicFacts
         vfs=nic.vfs,
         max_vfs=nic.max_vfs,
         physical=nic.physical,
-        iommu_group=nic.iommu_group,
+        iommu_group=None if nic.unprotected else nic.iommu_group,
+        intx=nic.intx,
         group_mates=tuple(f"{address} ({driver})" for address, driver in mates.items()),
         in_use=use.reason or _other_use(nic) or vfs_in_use,
         vfs_in_use=vfs_in_use,
@@ -69,7 +70,10 @@ def bind_nic(journal: Journal, address: str, driver: str, *, isolated: bool = Fa
     """Give a device to a driver for programs; undoing gives it back with its interface."""
     for module in {"vfio-pci": ("vfio_pci", "vfio_iommu_type1")}.get(driver, (driver,)):
         kernel.load_module(journal, module)
+    now = pci.nic(address)
     with netdev.interface_noted(journal, address):
+        if driver == "vfio-pci" and (now.iommu_group is None or now.unprotected):
+            kernel.write_value(journal, Path("/") / kernel.NOIOMMU, "Y")
         change_driver(journal, address, driver, isolated=isolated)
 
 

@@ -31,6 +31,8 @@ class PciNic:
         max_vfs: Virtual functions it can have; 0 without SR-IOV.
         physical: Address of its physical function when it is a virtual one, else empty.
         iommu_group: Number of its IOMMU group; None without an IOMMU.
+        unprotected: Whether vfio made the group, without an IOMMU, when it got the device.
+        intx: Whether it has an interrupt line, by its configuration space.
     """
 
     address: str
@@ -43,6 +45,8 @@ class PciNic:
     max_vfs: int
     physical: str = ""
     iommu_group: int | None = None
+    unprotected: bool = False
+    intx: bool = False
 
 
 def nics(*, sys: Path = SYS) -> tuple[PciNic, ...]:
@@ -167,7 +171,8 @@ def _bind(device: Path, driver: str, override: str, sys: Path) -> None:
         raise HostError(
             f"driver {driver or 'none'} does not take the device: {error.strerror}",
             where=device.name,
-            cure="see dmesg; vfio-pci needs an IOMMU (intel_iommu=on or amd_iommu=on)",
+            cure="see dmesg; vfio-pci needs an IOMMU (intel_iommu=on or amd_iommu=on) or its "
+            "no-IOMMU mode, and uio_pci_generic an interrupt line (INTx) that can be masked",
         ) from error
     if _bound_driver(device) != driver:
         raise HostError(
@@ -192,7 +197,25 @@ def _read_nic(path: Path) -> PciNic:
         max_vfs=int(read_text(path / "sriov_totalvfs", "0")),
         physical=(path / "physfn").resolve().name if (path / "physfn").exists() else "",
         iommu_group=_iommu_group(path),
+        unprotected=read_text(path / "iommu_group/name") == NOIOMMU_GROUP,
+        intx=_interrupt_pin(path) > 0,
     )
+
+
+#: What vfio calls groups that it made without an IOMMU.
+NOIOMMU_GROUP = "vfio-noiommu"
+#: Where a configuration space has the interrupt pin: 1 to 4, or 0 for none (PCI 3.0, 6.2.4).
+INTERRUPT_PIN = 0x3D
+
+
+def _interrupt_pin(device: Path) -> int:
+    """The pin that a device interrupts by; 0 for none, and where that cannot be read."""
+    try:
+        with (device / "config").open("rb") as file:
+            header = file.read(INTERRUPT_PIN + 1)
+    except OSError:
+        return 0
+    return header[INTERRUPT_PIN] if len(header) > INTERRUPT_PIN else 0
 
 
 def _iommu_group(path: Path) -> int | None:

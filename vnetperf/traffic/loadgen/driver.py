@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from math import inf
@@ -495,6 +495,11 @@ class Loadgen(TrafficGenerator):
             senders, tx_queues = max(senders, NIC_QUEUES), max(tx_queues, NIC_QUEUES)
         rx_ring = NIC_RX_RING if {"nic", "vf"} & set(kinds) else RING
         return memory_mib(2, max(senders, tx_queues), tx_queues, scenario.mtu, rx_ring=rx_ring)
+
+    @classmethod
+    def fixed_mib(cls, scenario: Scenario, kinds: Collection[str]) -> dict[int, int]:
+        """What DPDK takes."""
+        return dpdk.library_mib(kinds)
 
     @classmethod
     def build_for_lab(cls) -> None:

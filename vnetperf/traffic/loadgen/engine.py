@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 from vnetperf.backend import IS_STOPPED
+from vnetperf.host.dpdk import eal_memory
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import GeneratorError, HostError, TrialTimeoutError
@@ -127,8 +128,7 @@ class EngineConfig:
         """The whole command line."""
         argv = [executable, f"--lcores={self._lcores()}"]
         if self.hugepages:
-            memory = ",".join(["0"] * self.node + [str(self.memory_mb)])
-            argv += ["--in-memory", "--single-file-segments", "--socket-mem", memory]
+            argv += eal_memory(self.node, self.memory_mb, self.devices)
         else:
             argv += ["--no-huge", "-m", str(self.memory_mb)]
         argv += [] if self.pci else ["--no-pci"]

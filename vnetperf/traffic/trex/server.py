@@ -26,8 +26,8 @@ WIRES = ("nic", "memif", "veth")
 ATTACHMENTS = ("memif", "veth")
 #: Largest frame, octets including FCS; its buffers hold 9280, a tunnel's headers included.
 MAX_FRAME = 9000
-#: A ring of jumbo frames that fit its buffers: octets of a frame and of a block.
-JUMBO_FRAME, JUMBO_BLOCK = 9280, 593_920
+#: Octets of a jumbo frame in a ring, which fits its buffers.
+JUMBO_FRAME = 9280
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,8 @@ def server_port(
     device = dpdk_device(number, end, mtu, kinds, own_socket=own_socket, memif_frames=memif_frames)
     argument = device.argument.removeprefix("-a")
     if device.netdev and mtu > dpdk.STANDARD_ROOM_MTU:
-        argument = (
-            f"--vdev=net_af_packet{number},iface={device.netdev},framesz={JUMBO_FRAME},"
-            f"framecnt={dpdk.AF_PACKET_FRAMES},blocksz={JUMBO_BLOCK},qdisc_bypass=1"
-        )
+        ring = dpdk.af_packet_ring(JUMBO_FRAME, dpdk.AF_PACKET_FRAMES)
+        argument = f"--vdev=net_af_packet{number},iface={device.netdev},{ring},qdisc_bypass=1"
     return ServerPort(
         argument,
         mac=end.mac or "",

@@ -10,6 +10,7 @@ from typing import Any
 
 from vnetperf.host import dpdk
 from vnetperf.host.dpdk import TestpmdCommand
+from vnetperf.host.hugepages import RESERVE_ATTEMPTS
 from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError
@@ -20,7 +21,10 @@ from vnetperf.virt.endpoint import GuestPlace
 from vnetperf.virt.guest import Guest
 from vnetperf.vnfs.vloop.kernel_forwarders import Form, FormPort, KernelForwarder, network_beyond
 
-GUEST_HUGEPAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+#: Hugepages of the size that the guest's kernel has by default.
+GUEST_HUGEPAGES = "/proc/sys/vm/nr_hugepages"
+HUGEPAGE_SIZE = re.compile(r"^Hugepagesize:\s*(\d+) kB$", re.MULTILINE)
+COMPACT = "/proc/sys/vm/compact_memory"
 NOIOMMU = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"
 #: What drives a NIC without an IOMMU, if it has an interrupt line; virtual functions have none.
 INTX_DRIVER = "uio_pci_generic"
@@ -113,13 +117,8 @@ class GuestTestpmd:
 
     def start(self, command: TestpmdCommand) -> None:
         """Start it, and wait until it forwards."""
-        agent, pages = self.guest.agent, command.memory_mib // 2
-        agent.write(GUEST_HUGEPAGES, str(pages))
-        if (got := int(agent.read(GUEST_HUGEPAGES))) < pages:
-            raise self.guest.error(
-                f"has only {2 * got} of the {2 * pages} MiB of hugepages that testpmd needs",
-                cure="give it more memory: --guest memory_mib=...",
-            )
+        agent = self.guest.agent
+        self._reserve(command.memory_mib)
         self.argv = command.argv()
         separator = self.argv.index("--")
         argv = [*self.argv[: separator + 1], "-i", *self.argv[separator + 1 :]]
@@ -127,6 +126,27 @@ class GuestTestpmd:
         self._pid = agent.start(["sh", "-c", START_SCRIPT, "sh", *argv])
         self._wait(lambda: PROMPT in self._new_output(), START_S, "come up")
         self._input = agent.open(INPUT_FIFO, "w")
+
+    def _reserve(self, mib: int) -> None:
+        """Make hugepages; tried again where the guest's memory is in pieces."""
+        agent = self.guest.agent
+        size = HUGEPAGE_SIZE.search(agent.read("/proc/meminfo"))
+        if size is None:
+            raise self.guest.error("its kernel has no hugepages, which testpmd needs")
+        kb, got = int(size[1]), 0
+        pages = -(-mib * 1024 // kb)
+        for attempt in range(RESERVE_ATTEMPTS):
+            if attempt:
+                with contextlib.suppress(DutError, HostError):  # a kernel that cannot
+                    agent.write(COMPACT, "1")
+            agent.write(GUEST_HUGEPAGES, str(pages))
+            got = int(agent.read(GUEST_HUGEPAGES))
+            if got >= pages:
+                return
+        raise self.guest.error(
+            f"has only {got * kb // 1024} of the {mib} MiB of hugepages that testpmd needs",
+            cure="give it more memory: --guest memory_mib=...",
+        )
 
     def _wait(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
         wait_for(

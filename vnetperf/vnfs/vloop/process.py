@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -15,6 +15,7 @@ from vnetperf.host.links import Link
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic.pci import DPDK_DRIVERS
 from vnetperf.host.processes import ManagedProcess
+from vnetperf.host.threads import list_threads, pin_thread
 from vnetperf.host.xdp import CLANG
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError, VnetperfError
@@ -257,6 +258,11 @@ class Vloop(Vnf):
         return VnfMemory(dpdk.forwarder_memory_mib(PORTS, queues, scenario.mtu))
 
     @classmethod
+    def fixed_mib(cls, scenario: Scenario, kinds: Collection[str]) -> dict[int, int]:
+        """What DPDK takes."""
+        return dpdk.library_mib(kinds)
+
+    @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts, number: int) -> dict[str, str]:
         """What forwards, and how; its devices are known when it is launched."""
         role, command = f"vnf{number}", TestpmdCommand.application
@@ -266,7 +272,7 @@ class Vloop(Vnf):
             command = VloopCommand.application
             options = [f"--mode={plan.scenario.vnf_mode}", *turns.options()]
         main, workers = main_and_worker(plan, facts, role)
-        lcores = dpdk.lcore_arguments(main, workers, plan.placement.unpinned.get(role, ()))
+        lcores = dpdk.lcore_arguments(main, workers)
         return {role: " ".join([command, *lcores, "--", *options])}
 
     @staticmethod
@@ -315,7 +321,6 @@ class Vloop(Vnf):
             "devices": tuple(port.argument for port in self.devices),
             "main": main,
             "workers": workers,
-            "anywhere": placement.unpinned.get(self.role, ()),
             "node": placement.home_of_vnfs,
             "far_nodes": placement.far_nodes,
             "memory_mib": dpdk.forwarder_memory_mib(PORTS, queues, scenario.mtu),
@@ -351,11 +356,20 @@ class Vloop(Vnf):
     def wait_ready(self, timeout_s: float) -> None:
         """Wait until the program answers and both its links are up."""
         self._running().wait_for(self._links_up, timeout_s=timeout_s, what="both its links")
+        self._let_loose()
         if isinstance(self.command, VloopCommand):
             self._telemetry.ask("/forwarder/forward")
         for netdev, link in self._found.items():
             # The tap is a port of the switch: a bridge would keep frames for the port's address.
             self.machine.set_link(netdev, mac=link.mac, mtu=self.plan.scenario.mtu)
+
+    def _let_loose(self) -> None:
+        """Let threads that forward run wherever the plan says; none where they are pinned."""
+        cpus = self.plan.placement.unpinned.get(self.role, ())
+        for poller in self.pollers() if cpus else ():
+            for thread in list_threads(poller.pid):
+                if thread.name.startswith(poller.thread_prefix):
+                    pin_thread(thread.tid, cpus)
 
     def _links_up(self) -> bool:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -168,6 +169,11 @@ class DpdkNat(NatSwitch):
         return -(-needed // 64) * 64
 
     @classmethod
+    def fixed_mib(cls, scenario: Scenario, kinds: Collection[str]) -> dict[int, int]:
+        """What DPDK takes."""
+        return dpdk.library_mib(kinds)
+
+    @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """Its threads and its own options, for `--plan`."""
         threads = " ".join(dpdk.lcore_arguments(*_main_and_workers(plan, facts)))
@@ -195,14 +201,14 @@ class DpdkNat(NatSwitch):
     def _launch(self) -> None:
         scenario = self.plan.scenario
         devices = [self._device(number, port) for number, port in enumerate((INSIDE, OUTSIDE))]
-        memory = ",".join(["0"] * self.plan.placement.node + [str(self.hugepage_mib(scenario))])
+        placement, mib = self.plan.placement, self.hugepage_mib(scenario)
         dynamic = self.options.blocks == "dynamic"
         self.argv = [
             str(ENGINE.executable(default_variant())),
             *dpdk.lcore_arguments(*_main_and_workers(self.plan, self.machine.facts)),
             f"--file-prefix={FILE_PREFIX}",
             "--no-pci",
-            *("--in-memory", "--single-file-segments", "--socket-mem", memory),
+            *dpdk.eal_memory(placement.node, mib, devices),
             *devices,
             "--",
             *nat_arguments(self.plan, self.machine.facts),

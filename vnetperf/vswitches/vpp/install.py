@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from vnetperf.host.linux import PAGE_OCTETS
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan
@@ -114,6 +115,7 @@ class VppStartup(Frozen):
         workers: Processors of the workers; none makes the main thread forward.
         data_size: Octets of frame that one buffer holds.
         page_kb: Size of the hugepages buffers lie in, KiB; 0 for ordinary memory.
+        ordinary_kb: Size of ordinary pages, KiB.
         heap_mib: What its heap may grow by beyond its default, for tables; MiB.
     """
 
@@ -126,6 +128,7 @@ class VppStartup(Frozen):
     data_size: int
     buffers: int
     page_kb: int = 0
+    ordinary_kb: int = PAGE_OCTETS // 1024
     heap_mib: int = 0
     nics: tuple[VppNic, ...] = ()
 
@@ -152,10 +155,9 @@ class VppStartup(Frozen):
         cpu = [f"main-core {self.main_core}"]
         if self.workers:
             cpu.append(f"corelist-workers {','.join(map(str, sorted(self.workers)))}")
-        memory = ["main-heap-page-size 4k"]
+        memory = [f"main-heap-page-size {self.ordinary_kb}k"]
         if self.heap_mib:
             memory.append(f"main-heap-size {HEAP_MIB + self.heap_mib}M")
-        page = f"{self.page_kb}k" if self.page_kb else "4k"
         plugins = [f"path {self.plugin_dir}"] if self.plugin_dir else []
         plugins += ["plugin default { disable }"]
         plugins += [f"plugin {name} {{ enable }}" for name in self.plugins]
@@ -167,13 +169,13 @@ class VppStartup(Frozen):
             ],
             "api-segment": [f"prefix {self.prefix}"],
             "socksvr": [f"socket-name {self.api_socket}"],
-            "statseg": [f"socket-name {self.stats_socket}", "page-size 4k"],
+            "statseg": [f"socket-name {self.stats_socket}", f"page-size {self.ordinary_kb}k"],
             "memory": memory,
             "cpu": cpu,
             "buffers": [
                 f"buffers-per-numa {self.buffers}",
                 f"default data-size {self.data_size}",
-                f"page-size {page}",
+                f"page-size {self.page_kb or self.ordinary_kb}k",
             ],
             "plugins": plugins,
         }
@@ -193,7 +195,7 @@ def buffer_data_size(mtu: int) -> int:
 
 
 def buffer_memory_mib(mtu: int, *, nic: bool) -> int:
-    """Hugepage memory that is needed: a buffer of ordinary memory is at most a page of 4 KiB."""
+    """Hugepage memory that is needed: a buffer of ordinary memory is at most a page of it."""
     jumbo = JUMBO_MIB if buffer_data_size(mtu) > STANDARD_DATA else 0
     return max(jumbo, NIC_MIB) + NIC_MIB if nic else jumbo
 

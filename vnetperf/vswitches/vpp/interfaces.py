@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import Any, Literal, NamedTuple
 
+from vnetperf.host.linux import PAGE_OCTETS
 from vnetperf.model.deployment import Attachment, PhyPort, Port, WireEnd, dut_mac
 from vnetperf.model.errors import DutError
 from vnetperf.model.options import QueuePin, SwitchOptions
@@ -102,6 +104,16 @@ def create_xdp(api: VppApi, port: Port, netdev: str, options: SwitchOptions) -> 
 QDISC_BYPASS, VERSION_2 = 1, 8
 AF_PACKET_FRAMES = 1024
 MEMIF_RING = 2048
+#: What a frame of a kernel interface's ring takes is a multiple of this, octets.
+FRAME_GRAIN = 2048
+
+
+def ring_frame_size(size: int, frames: int, page: int = PAGE_OCTETS) -> int:
+    """Octets of a frame in a ring, whose one block of so many frames is of whole pages."""
+    grain = max(FRAME_GRAIN, page // gcd(page, frames))
+    return size + -size % grain
+
+
 ETHERNET_MODE = 1
 MASTER, SLAVE = 0, 1
 INTERFACE_PLUGINS = {
@@ -198,17 +210,18 @@ class VppPorts:
 
     def _af_packet(self, port: Port, netdev: str) -> VppInterface:
         size = buffer_data_size(self._mtu)
-        size += -size % 2048  # whole frames in whole pages
+        rx_frames = self._options.rx_descriptors or AF_PACKET_FRAMES
+        tx_frames = self._options.tx_descriptors or AF_PACKET_FRAMES
         answer = self._api.call(
             "af_packet_create_v3",
             mode=ETHERNET_MODE,
             hw_addr=dut_mac(port),
             use_random_hw_addr=False,
             host_if_name=netdev,
-            rx_frame_size=size,
-            tx_frame_size=size,
-            rx_frames_per_block=self._options.rx_descriptors or AF_PACKET_FRAMES,
-            tx_frames_per_block=self._options.tx_descriptors or AF_PACKET_FRAMES,
+            rx_frame_size=ring_frame_size(size, rx_frames),
+            tx_frame_size=ring_frame_size(size, tx_frames),
+            rx_frames_per_block=rx_frames,
+            tx_frames_per_block=tx_frames,
             flags=QDISC_BYPASS | VERSION_2,
             num_rx_queues=self._options.rx_queues or 1,
             num_tx_queues=self._options.workers or 1,
