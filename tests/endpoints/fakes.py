@@ -52,6 +52,7 @@ class FakePlace:
         taken: Ports that others listen at.
         arrives: Packets that arrive between two looks.
         missing: True where tools are not installed.
+        version: What its tools say of themselves, after their name.
     """
 
     client: Callable[[Sequence[str]], FakeProgram]
@@ -60,6 +61,7 @@ class FakePlace:
     taken: set[int] = field(default_factory=set)
     arrives: int = 1
     missing: bool = False
+    version: str = "1.0"
     started: list[tuple[str, tuple[str, ...], FakeProgram]] = field(default_factory=list)
     packets: int = 0
 
@@ -73,7 +75,7 @@ class FakePlace:
         if argv[0] != "cat":
             if self.missing:
                 raise HostError(f"{argv[0]} is not installed")
-            return f"{argv[0]} 1.0\n"
+            return f"{argv[0]} {self.version}\n"
         open_ports = set(self.taken)
         for name, argv_of, program in self.started:
             if "server" in name and self.listens and program.ended() is None:

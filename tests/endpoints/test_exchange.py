@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -78,6 +79,22 @@ def test_each_instance_has_a_server_and_a_client_of_its_own_each_way() -> None:
         *("namespace at port 1", "198.19.0.1"),
         "3",
     )
+
+
+def test_versions_of_both_ends_are_stated_and_compared() -> None:
+    found = run(FakePlace(works, version="3.21"), FakePlace(works, version="3.12"))
+    assert (found.client.version, found.server.version) == ("iperf3 3.21", "iperf3 3.12")
+    (note,) = found.notes
+    assert "iperf3 3.21" in note
+    assert "iperf3 3.12" in note
+    assert run(FakePlace(works), FakePlace(works)).notes == ()
+
+
+def test_what_is_to_be_said_of_an_end_is_said_of_its_transfers() -> None:
+    both = ends(FakePlace(works), FakePlace(works))
+    server = replace(both.server, notes=("pod 1 has a proxy",))
+    (found,) = Exchange(replace(both, server=server), lambda: None, None).run([TCP])
+    assert found.notes == ("pod 1 has a proxy",)
 
 
 def test_no_port_is_used_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:

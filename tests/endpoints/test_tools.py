@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vnetperf import registry
 from vnetperf.deployment.transfers import sum_figures
-from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
+from vnetperf.endpoints.base import (
+    EndpointTool,
+    Sockets,
+    ToolOutput,
+    UnreadableError,
+    consistent_times,
+)
 from vnetperf.model.testbed import MachineFacts
-from vnetperf.model.transfer import Kind, TransferSpec
+from vnetperf.model.transfer import Figures, Kind, TransferSpec
+from vnetperf.statistics.samples import contradiction
 
 RECORDED = Path(__file__).with_name("recorded")
 AT = Sockets(server="198.19.0.1", client="198.18.0.1", port=5201)
@@ -378,3 +386,168 @@ def test_sysbench_measures_a_place_and_nothing_between_two() -> None:
         assert argv[:3] == ("sysbench", "--threads=4", "--time=3")
         assert argv[-1] == "run"
     assert "sysbench cannot do TCP_RR" in one.cannot(spec("TCP_RR"))
+
+
+def udp_of_two_versions() -> dict[str, Any]:
+    """What iperf3 3.21 prints of a server of 3.12 that lost 9379 of 417713 datagrams."""
+    sent: dict[str, Any] = {"seconds": 2.0, "bytes": 501255600, "bits_per_second": 2005022400.0}
+    sent |= {"lost_packets": 0, "packets": 417713, "lost_percent": 0, "jitter_ms": 0.0}
+    arrived = sent | {"bytes": 490000800, "bits_per_second": 1960003200.0, "jitter_ms": 0.004}
+    second: dict[str, Any] = {"seconds": 1.0, "bytes": 245000400, "jitter_ms": 0.004}
+    second |= {"lost_packets": 4689, "packets": 208856}
+    return {
+        "start": {"version": "iperf 3.21"},
+        "end": {"sum": sent | {"jitter_ms": 0.004}, "sum_sent": sent, "sum_received": arrived},
+        "server_output_json": {
+            "start": {"version": "iperf 3.12"},
+            "intervals": [{"sum": second}, {"sum": second}],
+        },
+    }
+
+
+def read_iperf3(told: object, kind: Kind) -> Figures:
+    return tool("iperf3").read(ToolOutput(json.dumps(told), "", ""), spec(kind, 1200))
+
+
+def test_a_loss_that_a_server_of_another_version_does_not_tell_is_found_in_the_octets() -> None:
+    found = read_iperf3(udp_of_two_versions(), "UDP_STREAM")
+    assert found.loss_ratio == pytest.approx(1 - 490000800 / 501255600)
+    assert any("3.21" in note and "3.12" in note for note in found.notes)
+    assert any("0.000% by its summary's datagrams" in note for note in found.notes)
+
+
+def test_a_loss_that_only_the_intervals_tell_counts() -> None:
+    told = udp_of_two_versions()
+    told["end"]["sum_received"] = told["end"]["sum_sent"]
+    found = read_iperf3(told, "UDP_STREAM")
+    assert found.loss_ratio == pytest.approx(4689 / 208856)
+    assert any("by the receiver's intervals" in note for note in found.notes)
+
+
+def test_figures_that_agree_have_no_note() -> None:
+    for version in ("3.9", "3.12", "3.18", "3.22"):
+        for kind in ("tcp", "udp"):
+            of: Kind = "UDP_STREAM" if kind == "udp" else "TCP_STREAM"
+            found = tool("iperf3").read(said(f"iperf3_{version}_{kind}.json"), spec(of, 512))
+            assert found.notes == (), (version, kind)
+
+
+@pytest.mark.parametrize("by_end", [True, False])
+def test_datagrams_that_came_twice_are_no_loss_and_no_error(by_end: bool) -> None:
+    whole: dict[str, Any] = {
+        "seconds": 2.0,
+        "bytes": 2000000,
+        "bits_per_second": 8e6,
+        "jitter_ms": 0.1,
+    }
+    whole |= {"packets": 1389, "lost_packets": -3, "lost_percent": -0.2}
+    end = {"sum": whole}
+    if by_end:
+        end |= {"sum_sent": whole | {"lost_packets": 0}, "sum_received": whole}
+    found = read_iperf3({"start": {"version": "iperf 3.9"}, "end": end}, "UDP_STREAM")
+    assert found.loss_ratio == 0
+    assert found.bits_per_second == pytest.approx(8e6)
+    assert any("-3 datagrams lost" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("nothing", [-1, float("nan"), None, "", 1e400])
+def test_a_number_without_meaning_does_not_cost_the_others(nothing: object) -> None:
+    sums = {"bytes": 250_000_000, "seconds": 2.0, "bits_per_second": 1e9}
+    end: dict[str, object] = {
+        "sum_sent": sums | {"retransmits": nothing},
+        "sum_received": sums,
+        "cpu_utilization_percent": {"host_total": nothing, "remote_total": 7.0},
+        "streams": [{"sender": {"min_rtt": nothing, "mean_rtt": nothing, "max_rtt": nothing}}],
+    }
+    told = {"start": {"version": "iperf 3.17", "tcp_mss_default": 0}, "end": end}
+    found = read_iperf3(told, "TCP_STREAM")
+    assert (found.bits_per_second, found.retransmits, found.segment_octets) == (1e9, None, None)
+    assert (found.client_cpu_percent, found.server_cpu_percent) == (None, 7.0)
+    assert found.tcp_round_trip_us == {}
+    if not isinstance(nothing, float | int):
+        return
+    udp = udp_of_two_versions()
+    udp["end"]["sum"] = udp["end"]["sum_received"] = {
+        **udp["end"]["sum_received"],
+        "jitter_ms": nothing,
+    }
+    assert read_iperf3(udp, "UDP_STREAM").jitter_ms is None
+
+
+def test_iperf3_whose_rate_is_not_that_of_its_octets_says_so() -> None:
+    told = udp_of_two_versions()
+    told["end"]["sum_sent"] = {**told["end"]["sum_sent"], "bits_per_second": 4e9}
+    assert any("4e+09 bit/s" in n for n in read_iperf3(told, "UDP_STREAM").notes)
+    assert not any("bit/s" in n for n in read_iperf3(udp_of_two_versions(), "UDP_STREAM").notes)
+
+
+@pytest.mark.parametrize(
+    ("times", "wrong"),
+    [
+        ({"min": 10.0, "mean": 0.0, "max": 20.0}, "mean 0 below min 10"),
+        ({"min": 1.0, "50": 9.0, "99": 5.0, "max": 10.0}, "99 5 below 50 9"),
+        ({"min": 1.0, "mean": 30.0, "max": 20.0}, "max 20 below mean 30"),
+        ({"mean": float("nan")}, "mean nan"),
+        ({"min": 1.0, "mean": 2.0, "50": 1.5, "99.9": 7.0, "max": 7.0}, ""),
+        ({}, ""),
+    ],
+)
+def test_times_of_one_distribution_are_held_against_each_other(
+    times: dict[str, float], wrong: str
+) -> None:
+    assert contradiction(times) == wrong
+    kept, notes = consistent_times(times, "round trips")
+    assert kept == ({} if wrong else times)
+    assert bool(notes) == bool(wrong)
+
+
+def test_sockperf_and_netperf_whose_times_contradict_each_other_keep_their_rates() -> None:
+    text = (RECORDED / "sockperf_3.7_udp_pp.txt").read_text()
+    odd = re.sub(r"avg-rtt=7.396", "avg-rtt=1.5", text)
+    found = tool("sockperf").read(ToolOutput(odd, "", ""), spec("UDP_RR", 64))
+    whole = tool("sockperf").read(ToolOutput(text, "", ""), spec("UDP_RR", 64))
+    assert found.transactions_per_second == whole.transactions_per_second
+    assert (found.round_trip_us, whole.notes) == ({}, ())
+    assert any("mean 1.5 below min 4.035" in note for note in found.notes)
+    text = (RECORDED / "netperf_2.7.0_TCP_RR.txt").read_text()
+    odd = re.sub("MIN_LATENCY=4", "MIN_LATENCY=4000", text)
+    found = tool("netperf").read(ToolOutput(odd, "", ""), spec("TCP_RR", 64))
+    assert (found.transactions_per_second, found.round_trip_us) == (185851.65, {})
+    assert tool("netperf").read(ToolOutput(text, "", ""), spec("TCP_RR", 64)).notes == ()
+
+
+def test_more_that_arrives_than_was_sent_is_said() -> None:
+    text = (RECORDED / "netperf_2.7.0_TCP_STREAM.txt").read_text()
+    odd = re.sub("REMOTE_BYTES_RECVD=.*", "REMOTE_BYTES_RECVD=528259328", text)
+    assert tool("netperf").read(ToolOutput(odd, "", ""), spec("TCP_STREAM")).notes
+    for version in ("2.7.0", "2.7.1"):
+        heard = said(f"netperf_{version}_TCP_STREAM.txt")
+        assert tool("netperf").read(heard, spec("TCP_STREAM")).notes == ()
+    heard = said("sockperf_3.7_udp_stream.txt", "sockperf_3.7_udp_stream_server.txt")
+    odd = re.sub("Total 131905", "Total 999999", heard.server)
+    found = tool("sockperf").read(ToolOutput(heard.client, odd, ""), spec("UDP_STREAM"))
+    assert found.loss_ratio == 0
+    assert any("999999 messages" in note for note in found.notes)
+    assert tool("sockperf").read(heard, spec("UDP_STREAM")).notes == ()
+
+
+@pytest.mark.parametrize("name", ["cpu", "random_read"])
+def test_sysbench_whose_rate_is_not_that_of_its_work_says_so(name: str) -> None:
+    text = (RECORDED / f"sysbench_1.0.20_{name}.txt").read_text()
+    kind: Kind = "GUEST_CPU" if name == "cpu" else "GUEST_RANDOM_READ"
+    asked = spec(kind, None, instances=int(re.findall(r"threads: (\d+)", text)[0]))
+    assert tool("sysbench").read(ToolOutput(text, "", ""), asked).notes == ()
+    odd = re.sub(r"total number of events: +\d+", "total number of events: 900", text)
+    (note,) = tool("sysbench").read(ToolOutput(odd, "", ""), asked).notes
+    assert "900 events" in note
+
+
+def test_a_loss_at_the_end_that_intervals_cannot_know_is_no_difference() -> None:
+    told = udp_of_two_versions()
+    told["server_output_json"]["intervals"] = [
+        {"sum": {"seconds": 1.0, "bytes": 1, "packets": 99, "lost_packets": 0, "jitter_ms": 0.0}}
+    ]
+    told["end"]["sum_received"] = {**told["end"]["sum_received"], "lost_packets": 9379}
+    found = read_iperf3(told, "UDP_STREAM")
+    assert found.loss_ratio == pytest.approx(1 - 490000800 / 501255600)
+    assert not any("differ" in note for note in found.notes)

@@ -7,6 +7,7 @@ import io
 import xml.etree.ElementTree as ET
 
 from vnetperf.analysis.compliance.rfc8219 import transport
+from vnetperf.analysis.run_warnings import transfer_warnings
 from vnetperf.model.result import Result, RunIdentity, RunResults
 from vnetperf.model.transfer import EndFacts, Figures, Flow, Transfer, Transfers, TransferSpec
 from vnetperf.report import transfers
@@ -254,6 +255,17 @@ def test_transfers_of_several_sizes_and_clients_are_drawn_by_both() -> None:
     compared = results(**apart, **{"v2v_xdp,endpoints": (stream(64, 1, 1),)})
     (plot,) = transfers.transfer_plots(transfers.transfers_by_scenario(compared))
     assert [(s.name, len(s.points)) for s in plot.series] == [("v2v_bridge", 2), ("v2v_xdp", 1)]
+
+
+def test_what_does_not_fit_together_is_said_wherever_a_transfer_is_shown() -> None:
+    odd = ENDPOINTS[0].model_copy(update={"notes": ("its loss differs",)})
+    found = Transfers(scenario="p,endpoints", transfers=(odd,))
+    (warning,) = transfer_warnings([found])
+    assert "its loss differs" in warning
+    identity = RunIdentity(tool="", git="", command="", started="")
+    run = RunResults(run=identity, preset="", transfers=(found,))
+    assert any("its loss differs." in note for note in transfers.transfers_table(run).notes)
+    assert "its loss differs" in transfers_csv(run)
 
 
 def test_what_others_disturbed_is_irregular_and_says_by_how_much() -> None:

@@ -255,13 +255,13 @@ def deployment_warnings(results: Sequence[Result]) -> list[str]:
 
 
 def transfer_warnings(transfers: Sequence[Transfers]) -> list[str]:
-    """Transfers whose processors others took a part of that matters."""
+    """Transfers that others took a part of the processors of, or whose figures do not agree."""
     return _each_once(
         (f"{one.scenario}, {transfer.spec.kind} {transfer.spec.way}", text)
         for one in transfers
         for each in map(one.rounds_of, one.transfers)
         for transfer in each
-        for text in transfer.disturbed
+        for text in (*transfer.disturbed, *transfer.notes)
     )
 
 

@@ -136,9 +136,15 @@ def _measure(
     found = _together(tool, spec, inside, watch, machine)
     host = _together(tool, spec, outside, watch, machine)
     versions = dict.fromkeys((found.version, host.version))
+    notes = [*found.figures.notes, *(f"on the host {text}" for text in host.figures.notes)]
+    if len(versions) > 1:
+        notes.append(
+            f"{tool.name} is of two versions, whose figures are not comparable: {found.version} in "
+            f"VNFs, {host.version} on the host"
+        )
     return Transfer(
         spec=spec,
-        **found.figures.model_dump(),
+        **found.figures.model_dump() | {"notes": tuple(notes)},
         flows=found.flows,
         version=" in VNFs, on the host ".join(versions),
         elapsed_s=round(found.elapsed_s, 3),
@@ -235,7 +241,7 @@ def _together(
         flows.append(Flow(way="forth", port=seat.number, figures=figures))
     return _Work(
         flows=tuple(flows),
-        version=tool.version(ToolOutput("", "", versions[0])),
+        version=" and ".join(dict.fromkeys(tool.version(ToolOutput("", "", v)) for v in versions)),
         elapsed_s=elapsed_s,
         at_once=share_at_once([(first, last) for first, last in ran]),
         spent=sum_cpu_times([program.cpu() for program in programs]),

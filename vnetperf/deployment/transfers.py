@@ -80,6 +80,7 @@ def sum_figures(found: Sequence[Figures], *, of_machine: bool = False) -> Figure
         **summed,
         round_trip_us=_round_trips(found),
         tcp_round_trip_us={name: of[name]([t[name] for t in trips]) for name in of if name in same},
+        notes=tuple(dict.fromkeys(text for one in found for text in one.notes)),
     )
 
 
@@ -163,8 +164,7 @@ class Exchange:
 
     def _round(self, tool: EndpointTool, spec: TransferSpec) -> Transfer:
         where = f"{tool.name} {spec.kind} {spec.way}"
-        version = self._version(tool, self.ends.client)
-        self._version(tool, self.ends.server)
+        version, far = (self._version(tool, end) for end in (self.ends.client, self.ends.server))
         instances = list(self._instances(tool, spec))
         try:
             self._serve(tool, spec, instances, where)
@@ -192,15 +192,23 @@ class Exchange:
                 place=end.what,
                 address=end.address,
                 cpus=end.place.processors,
+                version=tool.version(ToolOutput("", "", text)),
                 **spent_s(time),
             )
-            for end, time in zip((self.ends.client, self.ends.server), cpu, strict=True)
+            for end, time, text in zip(
+                (self.ends.client, self.ends.server), cpu, (version, far), strict=True
+            )
         )
+        figures = sum_figures([flow.figures for flow in flows], of_machine=tool.reports_machine_cpu)
+        notes = [*figures.notes, *self.ends.client.notes, *self.ends.server.notes]
+        if client.version != server.version:
+            notes.append(
+                f"{tool.name} is of two versions: {client.version} in the {client.place}, "
+                f"{server.version} in the {server.place}"
+            )
         return Transfer(
             spec=spec,
-            **sum_figures(
-                [flow.figures for flow in flows], of_machine=tool.reports_machine_cpu
-            ).model_dump(),
+            **figures.model_dump() | {"notes": tuple(notes)},
             flows=flows,
             version=tool.version(output) if output else "",
             elapsed_s=round(elapsed_s, 3),

@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from vnetperf.backend import Requirements
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import MAX_DATAGRAM, MAX_MESSAGE, Figures, Kind, TransferSpec
+from vnetperf.statistics.samples import contradiction
+
+#: Share that a receiver counts more than its sender although nothing came twice: what was under way
+#: when they looked.
+_MORE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,3 +238,57 @@ class EndpointTool(Requirements, ABC):
         if not 0 <= value < float("inf"):
             raise self.unreadable(output, f"{what} is {value:g}, which cannot be")
         return value
+
+
+def figure_or_none(value: object) -> float | None:
+    """A figure that may lack: of what tools print where they have none, and of no number.
+
+    Args:
+        value: As it stands in the output. Where a kernel or a version does not count, tools leave
+            it out, or print -1, the least integer or NaN.
+
+    Returns:
+        The figure, finite and not negative; otherwise None.
+    """
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if 0 <= number < float("inf") else None
+
+
+def consistent_times(
+    times: Mapping[str, float], what: str, slack: float = 0.0
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Times of one distribution, unless they contradict each other.
+
+    Args:
+        times: "min", "mean", "max" and percentiles "50" ..., microseconds.
+        what: What they are of, for the note.
+        slack: Share by which one may be off, where it comes from coarse buckets.
+
+    Returns:
+        The times without notes; or none of them, and a note with the reason.
+    """
+    if found := contradiction(times, slack):
+        return {}, (f"{what} are not measured, since they contradict each other: {found} us",)
+    return {**times}, ()
+
+
+def note_more(sent: float, arrived: float, what: str) -> tuple[str, ...]:
+    """What to say where more arrived than was sent.
+
+    Args:
+        sent: What the sender counted.
+        arrived: What the receiver counted.
+        what: What is counted: "octets", "messages".
+
+    Returns:
+        A note where it is more; otherwise none.
+    """
+    if arrived <= sent * (1 + _MORE):
+        return ()
+    return (
+        f"{arrived:.0f} {what} arrived of {sent:.0f} sent: some arrived twice, or the two ends do "
+        "not count the same",
+    )

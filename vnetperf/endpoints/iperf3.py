@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any, ClassVar
 
-from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
+from vnetperf.endpoints.base import (
+    EndpointTool,
+    Sockets,
+    ToolOutput,
+    consistent_times,
+    figure_or_none,
+    note_more,
+)
 from vnetperf.model.testbed import Program
 from vnetperf.model.transfer import Figures, Kind, SubInterval, TransferSpec
 
@@ -14,6 +20,13 @@ from vnetperf.model.transfer import Figures, Kind, SubInterval, TransferSpec
 CONNECT_MS = 10_000
 #: Samples of TCP's round-trip time that a stream is to have, as far as iperf3 looks so often.
 SAMPLES = 20
+#: By how much two of its counts of one loss may differ: what is under way between two intervals.
+_LOSS_APART = 1e-3
+_INTERVALS = "the receiver's intervals"
+#: By how much two of its figures of one rate may differ, as a share of it.
+_RATE_APART = 0.01
+#: Segments of TCP that are none: where the kernel tells none, the option is 0 or the least allowed.
+_LEAST_SEGMENT = 48
 
 
 class Iperf3(EndpointTool):
@@ -73,29 +86,104 @@ class Iperf3(EndpointTool):
 
         def optional(part: str, key: str) -> float | None:
             held = end.get(part)
-            there = isinstance(held, dict) and held.get(key) is not None
-            return figure(part, key) if there else None
+            return figure_or_none(held.get(key)) if isinstance(held, dict) else None
 
         if spec.is_udp:
-            figures = _udp_figures(figure, by_end="sum_received" in end)
-            figures = figures.model_copy(update={"intervals": _intervals(report)})
+            intervals = _intervals(report)
+            for key in ("lost_percent", "jitter_ms"):
+                self._expect_number(output, end, "sum", key)
+            figures = (
+                self._by_end(output, end, intervals)
+                if "sum_received" in end
+                else self._by_receiver(output, end, intervals)
+            ).model_copy(update={"intervals": intervals, "jitter_ms": optional("sum", "jitter_ms")})
         else:
             retransmits = optional("sum_sent", "retransmits")
+            looks = report.get("intervals")
+            trips, notes = _round_trips(end, len(looks) if isinstance(looks, list) else 0)
+            sent, arrived = optional("sum_sent", "bytes"), optional("sum_received", "bytes")
+            if sent is not None and arrived is not None:
+                notes += note_more(sent, arrived, "octets")
             figures = Figures(
                 bits_per_second=figure("sum_received", "bits_per_second"),
                 sent_bits_per_second=figure("sum_sent", "bits_per_second"),
                 retransmits=None if retransmits is None else int(retransmits),
-                sent_octets=optional("sum_sent", "bytes"),
-                segment_octets=(report.get("start") or {}).get("tcp_mss_default"),
-                tcp_round_trip_us=_round_trips(end, len(report.get("intervals") or ())),
+                sent_octets=sent,
+                segment_octets=_segment(report),
+                tcp_round_trip_us=trips,
+                notes=notes,
             )
         if not figures.bits_per_second:  # not every version fails when the server has gone
             raise self.unreadable(output, "its receiver counted nothing")
-        cpu = {
+        more = {
             "client_cpu_percent": optional("cpu_utilization_percent", "host_total"),
             "server_cpu_percent": optional("cpu_utilization_percent", "remote_total"),
+            "notes": figures.notes + _notes_on_rates(end) + _notes_on_versions(report),
         }
-        return figures.model_copy(update=cpu)
+        return figures.model_copy(update=more)
+
+    def _by_end(
+        self, output: ToolOutput, end: dict[str, Any], intervals: tuple[SubInterval, ...]
+    ) -> Figures:
+        """Figures of datagrams with a summary for each end, which versions from 3.12 have.
+
+        Clients and servers of different versions fill in the receiver's count of lost datagrams
+        differently, some with 0. The octets are those that each end counted itself.
+        """
+
+        def figure(part: str, key: str) -> float:
+            return self.figure(output, f"{part}.{key}", lambda: end[part][key])
+
+        rate, offered = (figure(part, "bits_per_second") for part in ("sum_received", "sum_sent"))
+        sent = figure("sum_sent", "packets")
+        # The receiver does not know of datagrams that are lost at the end.
+        missing = self._count(output, end, "sum_received", "lost_packets")
+        received = figure("sum_received", "packets") - missing
+        losses: dict[str, float] = {}
+        octets, arrived = figure("sum_sent", "bytes"), figure("sum_received", "bytes")
+        if octets:
+            losses["the octets of both ends"] = 1 - arrived / octets
+        if sent:
+            losses["its summary's datagrams"] = 1 - received / sent
+        losses |= _loss_of(intervals)
+        if not losses:
+            raise self.unreadable(output, "its sender counted nothing")
+        loss, notes = _held_together(losses)
+        if missing < 0 or arrived > octets:
+            notes += (_more_than_sent(missing, arrived - octets),)
+        return Figures(
+            bits_per_second=rate, sent_bits_per_second=offered, loss_ratio=loss, notes=notes
+        )
+
+    def _by_receiver(
+        self, output: ToolOutput, end: dict[str, Any], intervals: tuple[SubInterval, ...]
+    ) -> Figures:
+        """The same before 3.12: `sum` has the receiver's loss and the sender's rate."""
+        offered = self.figure(output, "sum.bits_per_second", lambda: end["sum"]["bits_per_second"])
+        percent = self._count(output, end, "sum", "lost_percent")
+        loss, notes = _held_together(
+            {"its summary's datagrams": percent / 100} | _loss_of(intervals)
+        )
+        if percent < 0:
+            notes += (_more_than_sent(self._count(output, end, "sum", "lost_packets"), 0),)
+        return Figures(
+            bits_per_second=offered * (1 - loss),
+            sent_bits_per_second=offered,
+            loss_ratio=loss,
+            notes=notes,
+        )
+
+    def _expect_number(self, output: ToolOutput, end: dict[str, Any], part: str, key: str) -> None:
+        """Refuse an output that lacks a number, but not one whose number has no meaning."""
+        try:
+            float(end[part][key])
+        except (KeyError, TypeError, ValueError) as error:
+            raise self.unreadable(output, f"its output lacks {part}.{key}") from error
+
+    def _count(self, output: ToolOutput, end: dict[str, Any], part: str, key: str) -> float:
+        """A count that is below 0 where datagrams came twice, or late into another's place."""
+        self.figure(output, f"{part}.{key}", lambda: abs(float(end[part][key])))
+        return float(end[part][key])
 
     def version(self, output: ToolOutput) -> str:
         """The version in its JSON, which is the sender's, with TCP's congestion control."""
@@ -122,14 +210,24 @@ def _interval_s(duration_s: float) -> float:
     return min(1.0, max(0.1, round(duration_s / SAMPLES, 1)))
 
 
-def _round_trips(end: dict[str, Any], samples: int) -> dict[str, float]:
+def _segment(report: dict[str, Any]) -> int | None:
+    """The largest segment; None where the kernel told none."""
+    start = report.get("start")
+    octets = figure_or_none(start.get("tcp_mss_default") if isinstance(start, dict) else None)
+    return int(octets) if octets is not None and octets >= _LEAST_SEGMENT else None
+
+
+def _round_trips(end: dict[str, Any], samples: int) -> tuple[dict[str, float], tuple[str, ...]]:
     """The sender's round-trip time, of the only stream; versions without it say 0."""
     try:
         sender = end["streams"][0]["sender"]
         found = {name: float(sender[f"{name}_rtt"]) for name in ("min", "mean", "max")}
     except (KeyError, IndexError, TypeError, ValueError):
-        return {}
-    return found | {"samples": float(samples)} if found["min"] > 0 else {}
+        return {}, ()
+    if not all(value > 0 for value in found.values()):
+        return {}, ()
+    times, notes = consistent_times(found, "round-trip times of TCP")
+    return (times | {"samples": float(samples)} if times else {}), notes
 
 
 def _intervals(report: dict[str, Any]) -> tuple[SubInterval, ...]:
@@ -150,25 +248,66 @@ def _intervals(report: dict[str, Any]) -> tuple[SubInterval, ...]:
         return ()
 
 
-def _udp_figures(figure: Callable[[str, str], float], *, by_end: bool) -> Figures:
-    """Figures of datagrams: `by_end` with a summary for each end, which versions from 3.12 have.
+def _loss_of(intervals: tuple[SubInterval, ...]) -> dict[str, float]:
+    """What the receiver's intervals lost."""
+    due = sum(one.received + one.lost for one in intervals)
+    lost = sum(one.lost for one in intervals)
+    return {_INTERVALS: lost / due} if due else {}
 
-    Before, `sum` has the receiver's loss and the sender's rate.
+
+def _held_together(losses: dict[str, float]) -> tuple[float, tuple[str, ...]]:
+    """One of several figures of one loss, and what to say where they differ.
+
+    The first where they agree; otherwise the largest, so that no loss is hidden by a count that one
+    of the two ends left at 0. Intervals may have less: they know of no loss at the end.
     """
-    lost = figure("sum", "lost_percent") / 100
-    if by_end:
-        rate = figure("sum_received", "bits_per_second")
-        offered = figure("sum_sent", "bits_per_second")
-        # The receiver does not know of datagrams that are lost at the end.
-        received = figure("sum_received", "packets") - figure("sum_received", "lost_packets")
-        if sent := figure("sum_sent", "packets"):
-            lost = 1 - received / sent
-    else:
-        offered = figure("sum", "bits_per_second")
-        rate = offered * (1 - lost)
-    return Figures(
-        bits_per_second=rate,
-        sent_bits_per_second=offered,
-        loss_ratio=min(1.0, max(0.0, lost)),
-        jitter_ms=figure("sum", "jitter_ms"),
+    bounded = {name: min(1.0, max(0.0, loss)) for name, loss in losses.items()}
+    (_, loss), *others = bounded.items()
+    apart = _LOSS_APART + _RATE_APART * loss
+    if all(
+        other - loss <= apart and (loss - other <= apart or name == _INTERVALS)
+        for name, other in others
+    ):
+        return loss, ()
+    texts = ", ".join(f"{each:.3%} by {name}" for name, each in bounded.items())
+    return max(bounded.values()), (
+        f"it gives its loss in ways that differ, of which the largest counts: {texts}",
     )
+
+
+def _more_than_sent(missing: float, octets: float) -> str:
+    counted = f"{missing:.0f} datagrams lost" if missing < 0 else f"{octets:.0f} octets too many"
+    return f"its receiver counted {counted}: datagrams came twice or out of order"
+
+
+def _notes_on_rates(end: dict[str, Any]) -> tuple[str, ...]:
+    """Where a rate is not that of its own octets and seconds."""
+    notes = []
+    for part in ("sum_sent", "sum_received"):
+        held = end.get(part)
+        if not isinstance(held, dict):
+            continue
+        octets, seconds, rate = (
+            figure_or_none(held.get(key)) for key in ("bytes", "seconds", "bits_per_second")
+        )
+        if not octets or not seconds or rate is None:
+            continue
+        by_octets = octets * 8 / seconds
+        if abs(rate - by_octets) > _RATE_APART * by_octets:
+            notes.append(
+                f"its {part} has {rate:g} bit/s, but {octets:.0f} octets in {seconds:g} s are "
+                f"{by_octets:g}"
+            )
+    return tuple(notes)
+
+
+def _notes_on_versions(report: dict[str, Any]) -> tuple[str, ...]:
+    """Where the server that answered says of itself that it is another version."""
+    try:
+        client = str(report["start"]["version"])
+        server = str(report["server_output_json"]["start"]["version"])
+    except (KeyError, TypeError):
+        return ()
+    if client == server:
+        return ()
+    return (f"its client is {client}, its server {server}",)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import ClassVar
 
-from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
+from vnetperf.endpoints.base import (
+    EndpointTool,
+    Sockets,
+    ToolOutput,
+    consistent_times,
+    figure_or_none,
+    note_more,
+)
 from vnetperf.model.testbed import Program
 from vnetperf.model.transfer import Figures, Kind, TransferSpec
 
@@ -27,6 +35,10 @@ _KEYS = (
 _BITS, _TRANSACTIONS = "10^6bits/s", "Trans/s"
 #: Least share of its time that round trips take where none was lost: nearly all of it.
 _BUSY = 0.75
+#: By how much two of its figures for one thing may differ, as a share of it.
+_APART = 0.05
+#: Its percentiles are of buckets of its own; what they are held against is exact.
+_BUCKETS = 0.5
 
 
 class Netperf(EndpointTool):
@@ -75,19 +87,27 @@ class Netperf(EndpointTool):
             return self.figure(output, key, lambda: float(report[key]))
 
         cpu = {
-            "client_cpu_percent": _figure_or_none(report.get("LOCAL_CPU_UTIL")),
-            "server_cpu_percent": _figure_or_none(report.get("REMOTE_CPU_UTIL")),
+            "client_cpu_percent": figure_or_none(report.get("LOCAL_CPU_UTIL")),
+            "server_cpu_percent": figure_or_none(report.get("REMOTE_CPU_UTIL")),
         }
         if spec.is_stream:
             sent, arrived = value("LOCAL_BYTES_SENT"), value("REMOTE_BYTES_RECVD")
             if not sent or not arrived:
                 raise self.unreadable(output, "its receiver counted nothing")
-            retransmits = _figure_or_none(report.get("LOCAL_TRANSPORT_RETRANS"))
+            retransmits = figure_or_none(report.get("LOCAL_TRANSPORT_RETRANS"))
+            # Both are of the whole time, so that a share of one is the same share of the other.
+            by_rate = value("REMOTE_RECV_THROUGHPUT") / (value("LOCAL_SEND_THROUGHPUT") or inf)
+            notes = note_more(sent, arrived, "octets")
+            if abs(by_rate - arrived / sent) > _APART:
+                notes += (
+                    f"{arrived / sent:.2%} of the octets arrived, but the rates say {by_rate:.2%}",
+                )
             return Figures(
                 bits_per_second=value("REMOTE_RECV_THROUGHPUT") * 1e6,
                 sent_bits_per_second=value("LOCAL_SEND_THROUGHPUT") * 1e6,
                 retransmits=None if retransmits is None or spec.is_udp else int(retransmits),
                 loss_ratio=max(0.0, 1 - arrived / sent) if spec.is_udp else None,
+                notes=notes,
                 **cpu,
             )
         rate, mean_us = value("THROUGHPUT"), value("MEAN_LATENCY")
@@ -99,19 +119,18 @@ class Netperf(EndpointTool):
                 f"it waited for an answer {rate * mean_us / 1e4:.0f} % of its time only: a message "
                 "was lost on its way or back, and it sends none before the answer",
             )
-        times = {name: _figure_or_none(report.get(key)) for name, key in _LATENCY.items()}
+        told = {name: figure_or_none(report.get(key)) for name, key in _LATENCY.items()}
+        known = {name: time for name, time in told.items() if time is not None}
+        times, notes = consistent_times(known, "round trips", _BUCKETS)
+        if rate * mean_us / 1e6 > 1 + _APART:
+            notes += (
+                f"{rate:g} round trips/s of {mean_us:g} us each take more than all the time, "
+                "although one follows the other",
+            )
         return Figures(
             transactions_per_second=rate,
             bits_per_second=None if spec.message_size is None else rate * spec.message_size * 8,
-            round_trip_us={name: time for name, time in times.items() if time is not None},
+            round_trip_us=times,
+            notes=notes,
             **cpu,
         )
-
-
-def _figure_or_none(text: str | None) -> float | None:
-    """A figure that may be missing: netperf writes -1 or the least integer then."""
-    try:
-        value = float(text or "missing")
-    except ValueError:
-        return None
-    return value if value >= 0 else None

@@ -6,7 +6,13 @@ import re
 import signal
 from typing import ClassVar
 
-from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
+from vnetperf.endpoints.base import (
+    EndpointTool,
+    Sockets,
+    ToolOutput,
+    consistent_times,
+    note_more,
+)
 from vnetperf.model.testbed import Program
 from vnetperf.model.transfer import MAX_DATAGRAM, Figures, Kind, TransferSpec
 
@@ -24,6 +30,8 @@ _TAIL_S = 0.05
 #: processors that are shared may belong to others.
 _STANDS, _STANDS_S = 0.25, 0.2
 _DROPPED = re.compile(r"# dropped messages = (\d+)")
+#: What its client saw of answers besides.
+_ODD = re.compile(r"# (duplicated|out-of-order) messages = (\d+)")
 _MEAN = re.compile(r"avg-rtt=\s*([\d.]+)")
 _EXTREME = re.compile(r"<(MIN|MAX)> observation =\s*([\d.]+)")
 _PERCENTILE = re.compile(r"percentile ([\d.]+) =\s*([\d.]+)")
@@ -106,6 +114,7 @@ class Sockperf(EndpointTool):
             bits_per_second=min(int(handled[1]), int(sent[1])) * per_message,
             sent_bits_per_second=int(sent[1]) * per_message,
             loss_ratio=lost if spec.is_udp else None,
+            notes=note_more(int(sent[1]), int(handled[1]), "messages"),
         )
 
     def _trips(self, output: ToolOutput, spec: TransferSpec, text: str) -> Figures:
@@ -121,7 +130,14 @@ class Sockperf(EndpointTool):
         times = {"mean": float(mean[1])}
         times |= {name.lower(): float(value) for name, value in _EXTREME.findall(text)}
         times |= {f"{float(name):g}": float(value) for name, value in _PERCENTILE.findall(text)}
+        times, notes = consistent_times(times, "round trips")
         dropped = _DROPPED.search(text)
+        notes += note_more(int(valid[2]), answered, "answers")
+        notes += tuple(
+            f"of its messages {count} were {what}"
+            for what, count in _ODD.findall(text)
+            if int(count)
+        )
         requests = answered + int(dropped[1]) if dropped else 0
         lost = 1 - answered / requests if requests else 0.0
         sent_bps = int(valid[2]) / seconds * _size(spec) * 8
@@ -131,6 +147,7 @@ class Sockperf(EndpointTool):
             sent_bits_per_second=sent_bps,
             loss_ratio=lost if requests and spec.is_udp else None,
             round_trip_us=times,
+            notes=notes,
         )
 
     def _expect_to_go_on(self, output: ToolOutput, text: str, valid_s: float) -> None:

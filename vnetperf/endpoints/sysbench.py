@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
+from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, figure_or_none
 from vnetperf.model.testbed import Program
 from vnetperf.model.transfer import Figures, Kind, TransferSpec
 
@@ -21,6 +21,12 @@ _MEMORY: dict[Kind, tuple[str, str]] = {
 _ENDLESS = "1024T"
 _EVENTS = re.compile(r"events per second:\s*([\d.]+)")
 _MEBIBYTES = re.compile(r"MiB transferred \(([\d.]+) MiB/sec\)")
+#: Units of work that its threads have finished, and in which time.
+_DONE = re.compile(r"total number of events:\s*(\d+)")
+_SECONDS = re.compile(r"total time:\s*([\d.]+)s")
+_OPERATIONS = re.compile(r"Total operations: \d+ \(\s*([\d.]+) per second\)")
+#: By how much its rate may differ from these, as a share, besides a unit of each thread.
+_APART = 0.05
 _THREADS = re.compile(r"Number of threads: (\d+)")
 
 
@@ -62,8 +68,23 @@ class Sysbench(EndpointTool):
         rate = self.figure(output, what, lambda: float(_found(pattern, text))) * unit
         if not rate:
             raise self.unreadable(output, "not one unit of work was done in its time")
-        of_cpu = spec.kind == "GUEST_CPU"
-        return Figures(events_per_second=rate) if of_cpu else Figures(octets_per_second=rate)
+        if spec.kind == "GUEST_CPU":
+            return Figures(events_per_second=rate, notes=_notes(_EVENTS, text, spec.instances))
+        notes = _notes(_OPERATIONS, text, spec.instances)
+        return Figures(octets_per_second=rate, notes=notes)
+
+
+def _notes(pattern: re.Pattern[str], text: str, threads: int) -> tuple[str, ...]:
+    """Where its rate is not that of the work that it counts in its time."""
+    rate, done, seconds = (
+        figure_or_none(found[1] if (found := one.search(text)) else None)
+        for one in (pattern, _DONE, _SECONDS)
+    )
+    if rate is None or done is None or seconds is None:
+        return ()
+    if abs(rate * seconds - done) <= threads + _APART * done:
+        return ()
+    return (f"it reports {rate:g} events/s, but {done:.0f} events in {seconds:g} s",)
 
 
 def _found(pattern: re.Pattern[str], text: str) -> str:

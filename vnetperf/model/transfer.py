@@ -198,6 +198,8 @@ class Figures(Frozen):
             counts it itself.
         at_once: Of GUEST_ in several VNFs: share of the longest run in which all of them ran, 0..1.
             Each counts its own run, so that where it is less they reach less than the sum together.
+        notes: What in the tool's output does not fit together, and what was made of it, in words;
+            empty where all of it does.
     """
 
     bits_per_second: float | None = None
@@ -222,6 +224,7 @@ class Figures(Frozen):
     tlb_misses_per_second: float | None = None
     steal: float | None = None
     at_once: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Flow(Frozen):
@@ -245,6 +248,7 @@ class EndFacts(Frozen):
         place: What it is: "namespace at port 0", "UE", "vnf0".
         address: Its address.
         cpus: Processors its programs may run on.
+        version: The tool there, as it names itself; "" where it was not asked.
         user_s: Seconds of processor time that the tool's processes spent in themselves; None where
             it could not be read.
         system_s: Seconds that they spent in the kernel.
@@ -253,6 +257,7 @@ class EndFacts(Frozen):
     place: str = ""
     address: str = ""
     cpus: str = ""
+    version: str = ""
     user_s: float | None = None
     system_s: float | None = None
 

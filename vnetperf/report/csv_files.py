@@ -304,7 +304,7 @@ def _message_rate(row: Row) -> object:
 def _end(name: str) -> dict[str, str]:
     """Columns of the client or the server; only the figures are those of single instances."""
     facts = {"place": "place", "address": "address", "processors": "cpus"}
-    facts |= {"user_s": "user_s", "system_s": "system_s"}
+    facts |= {"tool_version": "version", "user_s": "user_s", "system_s": "system_s"}
     columns = {f"{name}_{column}": f"whole.{name}.{fact}" for column, fact in facts.items()}
     return columns | {f"{name}_cpu_percent_by_tool": f"figures.{name}_cpu_percent"}
 
@@ -318,6 +318,7 @@ _TRANSFERS: Columns = {
     "instance": "instance",
     "tool": "transfer.spec.tool",
     "version": "transfer.version",
+    "notes": lambda row: "; ".join(row["figures"].notes or row["transfer"].notes),
     "message_size_octets": "transfer.spec.message_size",
     "instances": "transfer.spec.instances",
     "pods": lambda row: row["transfer"].spec.pods or None,

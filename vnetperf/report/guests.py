@@ -18,7 +18,7 @@ from vnetperf.report.transfers import (
     HeldTransfer,
     but_for,
     interval_text,
-    irregular_notes,
+    notes_on_rounds,
     rounds_point,
     scale_of,
     values_of,
@@ -122,7 +122,7 @@ def guests_table(results: RunResults) -> Table:
     rows = _rows(results)
     notes = [*_NOTES]
     notes += _apart_notes(rows)
-    notes += irregular_notes((f"{r.scenario}, {r.transfer.spec.kind}", r.rounds) for r in rows)
+    notes += notes_on_rounds((f"{r.scenario}, {r.transfer.spec.kind}", r.rounds) for r in rows)
     notes += [f"Measured by {tool}." for tool in dict.fromkeys(r.transfer.version for r in rows)]
     notes += [
         f"TLB misses (of loads): {why}."

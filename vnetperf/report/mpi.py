@@ -14,9 +14,9 @@ from vnetperf.report.transfers import (
     PLACES,
     TIMES,
     PodTransfer,
-    irregular_notes,
     mpi_scale,
     networks_plot,
+    notes_on_rounds,
     pod_transfers,
     ratio_text,
 )
@@ -76,7 +76,7 @@ def mpi_table(results: RunResults) -> Table:
         *_NOTES,
         f"Measured by {'; '.join(versions)}, transports self and tcp, within pods as well; "
         f"ranks on processors {', '.join(sorted(cpus))}.",
-        *irregular_notes((f"{row.network}, {row.transfer.spec.kind}", row.rounds) for row in rows),
+        *notes_on_rounds((f"{row.network}, {row.transfer.spec.kind}", row.rounds) for row in rows),
     )
     return Table.of(MPI_TITLE, _MPI, rows, notes)
 

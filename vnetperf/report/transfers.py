@@ -402,14 +402,17 @@ _TRANSFERS: tuple[Column[_Row], ...] = (
 )
 
 
-def irregular_notes(rows: Iterable[tuple[str, Sequence[Transfer]]]) -> list[str]:
-    """Names of transfers, each with its rounds, that others' work disturbed, and by how much."""
+def notes_on_rounds(rows: Iterable[tuple[str, Sequence[Transfer]]]) -> list[str]:
+    """What is to be said of transfers, each with its rounds, by their names.
+
+    By how much others' work disturbed them, and which of their figures do not fit together.
+    """
     return [
         *group_sentences(
-            (name, f"irregular, {text}.")
+            (name, f"{text}.")
             for name, rounds in rows
             for one in rounds
-            for text in one.disturbed
+            for text in (*(f"irregular, {why}" for why in one.disturbed), *one.notes)
         )
     ]
 
@@ -418,7 +421,7 @@ def transfers_table(results: RunResults) -> Table:
     """Every transfer."""
     every = _rows(results)
     notes = _transfer_notes([row.transfer for row in every])
-    notes += irregular_notes((row.name, row.rounds) for row in every)
+    notes += notes_on_rounds((row.name, row.rounds) for row in every)
     if any(row.over for row in every):
         notes.append("All figures beside the one over all deployments are of the last.")
         columns = (*_TRANSFERS[:2], _OVER, *_TRANSFERS[2:])
@@ -684,7 +687,7 @@ def networks_table(results: RunResults) -> Table:
             "where that was measured.",
         )
     notes += (
-        *irregular_notes(
+        *notes_on_rounds(
             (f"{row.network}, {transfer_text(row.transfer)}", row.rounds) for row in rows
         ),
     )

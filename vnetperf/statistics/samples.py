@@ -6,13 +6,16 @@ numpy and scipy are imported where they are used: collecting tests must not wait
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import ceil, exp, expm1, fsum, inf, isfinite, log, sqrt
 from statistics import fmean, median, stdev
 
 from vnetperf.model.outcomes import Spread
+
+#: Names of figures of a distribution that are no percentiles.
+_MOMENTS = ("min", "mean", "max")
 
 
 @lru_cache(maxsize=256)
@@ -88,6 +91,25 @@ def loss_of_trials(lost: Sequence[int], confidence: float = 0.95) -> tuple[float
 def most_events_unseen() -> float:
     """Events of a Poisson process that are expected at most (95 %) where none was seen."""
     return -log((1.0 - 0.95) / 2.0)
+
+
+def contradiction(times: Mapping[str, float], slack: float = 0.0) -> str:
+    """Why figures cannot be of one distribution: "mean 50 below min 100"; "" where they can be.
+
+    Args:
+        times: "min", "mean", "max" and percentiles "50" ..., in one unit; any of them may lack.
+        slack: Share by which a figure may be off, of one that was read from coarse buckets.
+    """
+    for name, value in times.items():
+        if not isfinite(value) or value < 0:
+            return f"{name} {value:g}"
+    ranked = sorted((name for name in times if name not in _MOMENTS), key=float)
+    for order in (("min", *ranked, "max"), ("min", "mean", "max")):
+        there = [name for name in order if name in times]
+        for less, more in pairwise(there):
+            if times[more] * (1 + slack) < times[less]:
+                return f"{more} {times[more]:g} below {less} {times[less]:g}"
+    return ""
 
 
 def percentiles(pairs: Iterable[tuple[float, int]], wanted: Iterable[float]) -> dict[str, float]:

@@ -88,12 +88,17 @@ class Place(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One end of a transfer; `netdev` is the interface that has its IPv4 address."""
+    """One end of a transfer.
+
+    `netdev` is the interface that has its IPv4 address. `notes` are what is to be said wherever its
+    transfers are shown, in words.
+    """
 
     what: str
     place: Place
     address: str
     netdev: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
