@@ -21,6 +21,7 @@ def run(tmp_path: Path) -> MpiRun:
     machine = MagicMock()
     machine.subdir.side_effect = lambda name: tmp_path / name
     machine.facts.programs = {"mpirun": "/usr/bin/mpirun"}
+    machine.facts.versions = {"mpirun": "mpirun (Open MPI) 4.1.4"}
     (tmp_path / RANKS).mkdir()
     (tmp_path / "own").mkdir()
     place = MagicMock()
@@ -72,3 +73,33 @@ def test_a_result_is_not_read_from_another_directory(tmp_path: Path) -> None:
     (tmp_path / "0").symlink_to(tmp_path / "others")
     assert read_end(tmp_path / "0/out.txt", 100) == ""
     assert read_end(tmp_path / "others/out.txt", 3) == "irs"
+
+
+@pytest.mark.parametrize(
+    ("version", "is_prrte"),
+    [
+        ("mpirun (Open MPI) 4.1.4", False),
+        ("mpirun (Open MPI) 3.1.6", False),
+        ("", False),
+        ("mpirun (Open MPI) 5.0.11\n\nReport bugs to", True),
+        ("mpirun (Open MPI) 6.0.0a1", True),
+        ("mpirun.openmpi (OpenRTE) 4.1.4", False),
+    ],
+)
+def test_the_launcher_has_the_options_of_its_version(
+    version: str, is_prrte: bool, run: MpiRun, tmp_path: Path
+) -> None:
+    run.machine.facts.versions = {"mpirun": version}
+    line, options = run._launch_line(SPEC, tmp_path / "own", tmp_path / RANKS / "0")
+    line += run._ranks(SPEC, options, ["loops"])
+    text = " ".join(line)
+    shown = f"/bin/sh {tmp_path / 'own' / 'enter'}"
+    if is_prrte:
+        assert f"--prtemca plm_ssh_agent {shown} --prtemca prte_if_include 198.18.0.0/15" in text
+        assert "--map-by slot:OVERSUBSCRIBE" in text
+        assert not {"--do-not-resolve", "--oversubscribe", "plm_rsh_agent"} & {*line}
+    else:
+        assert f"--mca plm_rsh_agent {shown} --mca oob_tcp_if_include 198.18.0.0/15" in text
+        assert {"--do-not-resolve", "--oversubscribe"} < {*line}
+        assert "--map-by slot " in text
+    assert "--mca btl self,tcp" in text

@@ -113,7 +113,9 @@ def test_a_guest_has_a_copy_of_the_executable(tmp_path: Path) -> None:
         MpiPod("pod0", cast("Any", None), MagicMock()),
         MpiPod("pod1", cast("Any", None), guest, GuestDaemon(guest)),
     )
-    run = MpiRun(MagicMock(), MagicMock(), pods, lambda: None)
+    machine = MagicMock()
+    machine.facts.versions = {"mpirun": "mpirun (Open MPI) 4.1.4"}
+    run = MpiRun(machine, MagicMock(), pods, lambda: None)
     found = " ".join(run._ranks(SPEC, ["--wdir", "/run/own"], [str(loops), "alltoall"]))
     assert found == (
         f"-np 2 --host pod0 --wdir /run/own {loops} alltoall : "
@@ -121,7 +123,7 @@ def test_a_guest_has_a_copy_of_the_executable(tmp_path: Path) -> None:
     )
     assert ["write", "loops-1", "4"] in guest.lines
     assert ["mkdir", "-p", "/run/own"] in guest.lines
-    alone = MpiRun(MagicMock(), MagicMock(), pods[:1], lambda: None)
+    alone = MpiRun(machine, MagicMock(), pods[:1], lambda: None)
     plain = alone._ranks(SPEC.model_copy(update={"pods": 1}), ["--wdir", "/d"], ["/loops"])
     assert plain == ["-np", "2", "--map-by", "slot", "--wdir", "/d", "/loops"]
 
@@ -132,15 +134,20 @@ def test_a_guest_has_a_copy_of_the_executable(tmp_path: Path) -> None:
         ("bmp2vmp_vxlan", {}, ""),
         ("bmp2vmp_vxlan", {"mpi_program": "hpcc"}, "libraries that guests do not have"),
         ("vmp2vmp_vxlan", {}, "on its host; choose bmp2vmp"),
+        ("bmp2vmp_vxlan", {"open_mpi": "5.0.7"}, "Open MPI 4"),
         ("bmp2vmp_vxlan", {"pods": 1}, "no rank would be in the VM, which is pod 1; choose --pods"),
     ],
 )
 def test_ranks_in_guests_are_planned_with_their_image(
     name: str, wishes: dict[str, Any], why: str
 ) -> None:
+    library = wishes.pop("open_mpi", "4.1.4")
     run = MagicMock(configuration=configured(**wishes))
     programs = dict.fromkeys(("mpirun", "mpicc", "hpcc"), "/usr/bin/it")
-    machine = facts().model_copy(update={"programs": {**facts().programs, **programs}})
+    versions = {"mpirun": f"mpirun (Open MPI) {library}\n\nReport bugs to"}
+    machine = facts().model_copy(
+        update={"programs": {**facts().programs, **programs}, "versions": versions}
+    )
     run.facts.return_value = machine
     scenario = make_scenario(name, run.configuration)
     kind: Any = "MPI_HPL" if "mpi_program" in wishes else "MPI_ALLTOALL"

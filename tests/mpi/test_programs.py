@@ -241,3 +241,36 @@ def test_a_small_bandwidth_keeps_its_digits(tmp_path: Path) -> None:
     output = subprocess.run([program], check=True, capture_output=True, text=True).stdout
     rate = read_columns(output, spec("MPI_BANDWIDTH", 1)).bits_per_second
     assert rate == pytest.approx(8 * 64_000 / 12.8)
+
+
+def test_how_ranks_of_open_mpi_5_are_lost() -> None:
+    exited = (
+        "prterun detected that one or more processes exited with non-zero status,\n"
+        "   Process name: [prterun-vm-27986@1,1]\n   Exit code:    3\n"
+    )
+    assert _why_failed(exited, 3) == "rank 1 has ended with status 3"
+    killed = "prterun noticed that process rank 1 with PID 12 on node pod1 exited on\nsignal 9."
+    assert "rank 1 in pod1 was lost: it ended by SIGKILL" in _why_failed(killed, 137)
+    # The rank that saw it is named by the launcher; the one that was lost is not.
+    seen = (
+        "An MPI communication peer process has unexpectedly disconnected.  This\n"
+        "usually indicates a failure in the peer process.\n\n"
+        "  Local host: pod0\n  Local PID:  27918\n  Peer host:  pod1\n"
+        "prterun has exited due to process rank 0 with PID 27918 on node pod0 calling\n"
+        '"abort". This may have caused other processes'
+    )
+    assert "a rank in pod1 was lost" in _why_failed(seen, 14)
+    aborted = f"MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\n{seen}"
+    assert "rank 1 has ended all ranks by MPI_Abort" in _why_failed(aborted, 5)
+    odd = killed.replace("signal 9", "signal 40")
+    assert "signal 40" in _why_failed(odd, 168)
+
+
+def test_times_of_ranks_are_held_against_each_other() -> None:
+    with pytest.raises(MpiOutputError, match=r"max 917\.76 below mean 959\.98"):
+        read_columns(ALLTOALL.replace("859.98", "959.98"), spec("MPI_ALLTOALL"))
+    # The fastest rank left its barrier within the decimals.
+    found = read_columns(BARRIER.replace("28.10", "0.00"), spec("MPI_BARRIER", None))
+    assert found.operation_us == {"mean": 29.54, "min": 0.0, "max": 31.0}
+    with pytest.raises(MpiOutputError, match=r"max 14\.25 below min 99"):
+        program("hpcc").read(HPCC.replace("=9.5", "=99"), spec("MPI_HPL", None))

@@ -31,7 +31,7 @@ from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
 from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import MPI_PAIRS, EndFacts, Transfer, TransferSpec
-from vnetperf.mpi.base import MpiOutputError, MpiProgram
+from vnetperf.mpi.base import MpiOutputError, MpiProgram, is_prrte
 from vnetperf.networks.base import PodPort
 from vnetperf.virt.container import Container, ContainerProgram
 from vnetperf.virt.endpoint import GuestPlace, GuestProgram, Place
@@ -43,18 +43,22 @@ from vnetperf.vnfs.base import EndpointHost
 NETWORK = f"198.18.0.0/{PREFIX_LENGTH}"
 #: Transports: messages of a rank to itself, and TCP for all others, also within a pod. One-sided
 #: operations as messages: the ones in shared memory are no network's.
-PARAMETERS = {
-    "plm": "rsh",
-    "plm_rsh_no_tree_spawn": "1",
+TRANSPORTS = {
     "pml": "ob1",
     "btl": "self,tcp",
     "osc": "^sm,ucx",
     "btl_tcp_if_include": NETWORK,
-    "oob_tcp_if_include": NETWORK,
     "mpi_yield_when_idle": "1",
 }
-_LOST = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)")
-_EXITED = re.compile(r"Process name: \[\[\d+,\d+\],(\d+)\]\s+Exit code:\s+(\d+)")
+#: PRRTE breaks the sentence.
+_LOST = re.compile(r"process rank (\d+) with PID \d+ on node (\S+)\s+exited\s+on\s+signal (\d+)")
+#: "[[57012,1],2]" of Open MPI 4, "[prterun-host-27986@1,2]" of 5.
+_EXITED = re.compile(r"Process name: \[\S+,(\d+)\]\s+Exit code:\s+(\d+)")
+_ABORTED = re.compile(r"MPI_ABORT was invoked on rank (\d+)")
+#: What a rank of Open MPI 5 says of another one before it ends as well, and is then named itself.
+_VANISHED = re.compile(
+    r"peer process has unexpectedly disconnected.*?Peer host:\s+(\S+)", re.DOTALL
+)
 #: Of the launcher's line its last command is the daemon, which is to be ended, not the shell alone,
 #: from the moment that it is started.
 IN_GUEST = "exec 2>&1; trap 'kill $!; exit 143' TERM; {} & wait $!"
@@ -62,6 +66,51 @@ _NUMBERS = count()
 log = logging.getLogger(__name__)
 #: Most of a result file that is read, octets.
 MOST_OUTPUT = 1 << 20
+
+
+class Launcher:
+    """How Open MPI 4 and before call what its launcher is told."""
+
+    def options(self, agent: str) -> list[str]:
+        """Daemons are started by an agent, and use the pods' network alone.
+
+        Names are not resolved: no DNS is in a pod's network, and waiting for none takes 20 s.
+        """
+        parameters = {
+            "plm": "rsh",
+            "plm_rsh_no_tree_spawn": "1",
+            "plm_rsh_agent": agent,
+            "oob_tcp_if_include": NETWORK,
+        }
+        return [
+            *("--do-not-resolve", "--oversubscribe"),
+            *(part for name, value in parameters.items() for part in ("--mca", name, value)),
+        ]
+
+    def map_by(self, unit: str) -> list[str]:
+        """Ranks are given to pods in turn by "node", or to one after the other by "slot".
+
+        There may be more of them than processors.
+        """
+        return ["--map-by", unit] if unit else []
+
+
+class PrrteLauncher(Launcher):
+    """The same of Open MPI 5 and later, whose launcher is that of PRRTE: it resolves no names."""
+
+    def options(self, agent: str) -> list[str]:
+        """The agent's component is ssh, whatever the agent is; options of its own are "prtemca"."""
+        parameters = {
+            "plm": "ssh",
+            "plm_ssh_no_tree_spawn": "1",
+            "plm_ssh_agent": agent,
+            "prte_if_include": NETWORK,
+        }
+        return [part for name, value in parameters.items() for part in ("--prtemca", name, value)]
+
+    def map_by(self, unit: str) -> list[str]:
+        """More ranks than processors are a qualifier of the same option."""
+        return ["--map-by", f"{unit}:OVERSUBSCRIBE"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +321,10 @@ class MpiRun:
     def _programs(self) -> dict[str, str]:
         return self.machine.facts.programs
 
+    @property
+    def _launcher(self) -> Launcher:
+        return PrrteLauncher() if is_prrte(self.machine.facts) else Launcher()
+
     def _give_files(self, files: Mapping[str, str], own: Path, name: str, where: str) -> Path:
         """The directory that ranks begin in: it is complete before pods, which write to it, see it.
 
@@ -294,16 +347,17 @@ class MpiRun:
     ) -> list[str]:
         """What is run in all pods; guests have a copy of the executable."""
         if all(pod.daemon is None for pod in self.pods[: spec.pods]):
-            by = "node" if spec.kind in MPI_PAIRS else "slot"
-            return ["-np", str(spec.pods * spec.ranks), "--map-by", by, *options, *command]
-        found: list[str] = []
+            by = self._launcher.map_by("node" if spec.kind in MPI_PAIRS else "slot")
+            return ["-np", str(spec.pods * spec.ranks), *by, *options, *command]
+        found = list(self._launcher.map_by(""))
         for pod in self.pods[: spec.pods]:
             program = command[0]
             if isinstance(pod.place, GuestPlace):
                 program = pod.place.write(Path(program).name, Path(program).read_bytes())
                 pod.place.run(["chmod", "755", program])
                 pod.place.run(["mkdir", "-p", options[1]])
-            found += [*([":"] if found else []), "-np", str(spec.ranks), "--host", pod.name]
+            apart = [":"] if "-np" in found else []
+            found += [*apart, "-np", str(spec.ranks), "--host", pod.name]
             found += [*options, program, *command[1:]]
         return found
 
@@ -326,12 +380,10 @@ class MpiRun:
         )
         agent = own / "enter"  # its directory may be one that nothing is executed from
         agent.write_text(f"pod=$1; shift\ncase $pod in\n{cases}esac\nexit 1\n")
-        parameters = {**PARAMETERS, "plm_rsh_agent": f"/bin/sh {agent}"}
         line = ["env", f"TMPDIR={own}", self._programs["mpirun"], "--allow-run-as-root"]
-        line += ["--do-not-resolve", "--leave-session-attached"]
-        line += ["--bind-to", "none", "--oversubscribe"]
-        line += ["--hostfile", str(hosts)]
-        line += [part for name, value in parameters.items() for part in ("--mca", name, value)]
+        line += ["--leave-session-attached", "--bind-to", "none", "--hostfile", str(hosts)]
+        line += self._launcher.options(f"/bin/sh {agent}")
+        line += [part for name, value in TRANSPORTS.items() for part in ("--mca", name, value)]
         return line, ["--wdir", str(directory)]
 
     def _start(self, argv: Sequence[str]) -> ContainerProgram:
@@ -376,11 +428,20 @@ def _why_failed(output: str, code: int) -> str:
     """Which rank was lost, and how; else how the launcher has ended."""
     if lost := _LOST.search(output):
         rank, pod, number = lost.groups()
-        return f"rank {rank} in {pod} was lost: it ended by {signal.Signals(int(number)).name}"
+        return f"rank {rank} in {pod} was lost: it ended by {signal_name(int(number))}"
     if exited := _EXITED.search(output):
         return f"rank {exited[1]} has ended with status {exited[2]}"
+    if aborted := _ABORTED.search(output):
+        return f"rank {aborted[1]} has ended all ranks by MPI_Abort, with status {code}"
+    if vanished := _VANISHED.search(output):
+        return f"a rank in {vanished[1]} was lost: its connection to another one has ended"
     how = f"by signal {abs(code) % 128}" if is_signal(code) else f"with status {code}"
     return f"its launcher mpirun has ended {how}"
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL; by its number where it has no name, as most of the real-time signals."""
+    return next((one.name for one in signal.Signals if one.value == number), f"signal {number}")
 
 
 def _end_of(output: str) -> str:

@@ -6,6 +6,7 @@ MPI's `mpirun` start the ranks there, and hands over what the program has writte
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -13,6 +14,7 @@ from typing import ClassVar
 from vnetperf.backend import Requirements
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.transfer import MPI_WITHOUT_SIZE, Figures, MpiKind, TransferSpec
+from vnetperf.statistics.samples import contradiction
 
 #: What starts ranks; that of another library of MPI is not used.
 MPIRUN = Program(
@@ -23,6 +25,9 @@ MPIRUN = Program(
     version_contains="Open MPI",
     by_make=True,
 )
+#: The first version whose launcher and daemons are those of PRRTE.
+FIRST_OF_PRRTE = 5
+_MAJOR = re.compile(r"\(?Open ?(?:MPI|RTE)\)? v?(\d+)\.")
 #: Columns of OSU's micro-benchmarks without blanks -> names of times.
 _TIMES = {
     "Latency(us)": "mean",
@@ -35,6 +40,37 @@ _TIMES = {
     "P99.9TailLat(us)": "99.9",
 }
 _MEGABYTE_BITS = 8e6
+
+
+def is_prrte(facts: MachineFacts) -> bool:
+    """Whether the launcher is PRRTE's, by the version that it names: "mpirun (Open MPI) 5.0.11".
+
+    Args:
+        facts: The machine.
+
+    Returns:
+        True from Open MPI 5 on; False before, and where the version is not known.
+    """
+    major = _MAJOR.search(facts.versions.get(MPIRUN.name, ""))
+    return major is not None and int(major[1]) >= FIRST_OF_PRRTE
+
+
+def why_not_in_guests(facts: MachineFacts) -> str:
+    """Why no rank can be in a VM.
+
+    Args:
+        facts: The machine.
+
+    Returns:
+        "" when it can; otherwise why not and what is accepted.
+    """
+    if not is_prrte(facts):
+        return ""
+    version = facts.versions[MPIRUN.name].partition("\n")[0]
+    return (
+        f"pods in VMs need Open MPI 4 on the host, not {version}: the image has its daemon (orted) "
+        "and its plugins, and versions do not understand each other; choose bmp2bmp"
+    )
 
 
 class MpiOutputError(ValueError):
@@ -176,9 +212,12 @@ def _figures_of(row: Mapping[str, str]) -> Figures:
         count = int(row["Iterations"]) if "Iterations" in row else None
     except ValueError as error:
         raise MpiOutputError(f"a column is no number: {error}") from error
-    figures = [*times.values(), *([] if rate is None else [rate])]
-    if any(not 0 < value < float("inf") for value in figures):
+    # The result is the mean, or the rate; a smallest of 0 is one that is less than its decimals.
+    results = [value for value in (times.get("mean"), rate) if value is not None]
+    if any(not 0 < value < float("inf") for value in results):
         raise MpiOutputError(f"figures that cannot be: {' '.join(row.values())}")
+    if why := contradiction(times):
+        raise MpiOutputError(f"times that cannot be: {why} us")
     if row.get("Validation", "-") not in ("-", "Pass"):
         raise MpiOutputError(f"what arrived is not what was sent: {row['Validation']}")
     return Figures(

@@ -9,6 +9,7 @@ from typing import ClassVar
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.transfer import Figures, MpiKind, TransferSpec
 from vnetperf.mpi.base import MPIRUN, MpiOutputError, MpiProgram
+from vnetperf.statistics.samples import contradiction
 
 #: Order of the matrix, and of its blocks; all other parts of hpcc take their sizes from these.
 ORDER, BLOCK = 1000, 64
@@ -105,10 +106,13 @@ class Hpcc(MpiProgram):
             raise MpiOutputError(
                 f"figures that cannot be: {flops:g} flop/s, {rate:g} bit/s, us {times}"
             )
+        # Below 0 is hpcc's "not run": a single rank has no other for the ping-pong.
+        known = {name: value for name, value in times.items() if value >= 0}
+        if why := contradiction(known):
+            raise MpiOutputError(f"times of its ping-pong that cannot be: {why} us")
         return Figures(
             flops=flops,
-            # Below 0 is hpcc's "not run": a single rank has no other for the ping-pong.
-            operation_us={name: value for name, value in times.items() if value >= 0},
+            operation_us=known,
             bits_per_second=rate if rate >= 0 else None,
             contents_checked=True,
         )
