@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -21,6 +24,7 @@ from vnetperf.networks.kubernetes import (
     ClusterProgram,
     KubernetesNetwork,
     KubernetesSection,
+    describe_changes,
     manifest,
     why_not_running,
 )
@@ -98,6 +102,72 @@ def test_pods_are_placed_by_the_scheduler(
 
 def test_labels_of_nodes_are_asked_for() -> None:
     assert pod(1, node_selector={"zone": "x"})["spec"]["nodeSelector"] == {"zone": "x"}
+
+
+def test_a_pod_asks_service_meshes_to_leave_it_alone() -> None:
+    metadata = pod(0)["metadata"]
+    assert metadata["annotations"]["sidecar.istio.io/inject"] == "false"
+    assert metadata["annotations"]["linkerd.io/inject"] == "disabled"
+    assert metadata["labels"]["istio.io/dataplane-mode"] == "none"
+    assert metadata["labels"][RUN_LABEL] == "a-run"
+
+
+def admitted(asked: dict[str, Any]) -> dict[str, Any]:
+    """What an API server makes of a pod by itself: defaults, and nothing else."""
+    found = copy.deepcopy(asked)
+    own = found["spec"]["containers"][0]
+    own |= {"resources": {}, "terminationMessagePath": "/dev/termination-log"}
+    if not found["spec"]["hostNetwork"]:
+        del found["spec"]["hostNetwork"]
+    found["spec"] |= {"nodeName": "a", "dnsPolicy": "ClusterFirst", "tolerations": [{}]}
+    return found
+
+
+@pytest.mark.parametrize("host", [True, False])
+def test_what_an_api_server_fills_in_is_no_change(host: bool) -> None:
+    asked = pod(0, host=host)
+    assert describe_changes(asked, admitted(asked)) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda p: p["spec"]["containers"].append({"name": "istio-proxy"}), "istio-proxy"),
+        (lambda p: p["spec"]["containers"].insert(0, {"name": "mesh"}), "containers .*mesh"),
+        (
+            lambda p: p["spec"].update(
+                initContainers=[{"name": "istio-proxy", "restartPolicy": "Always"}]
+            ),
+            "init containers .*istio-proxy",
+        ),
+        (lambda p: p["spec"].update(ephemeralContainers=[{"name": "dbg"}]), "dbg"),
+        (lambda p: p["spec"].update(hostNetwork=True), "hostNetwork true"),
+        (lambda p: p["spec"].update(runtimeClassName="gvisor"), "runtime class gvisor"),
+        (lambda p: p["spec"]["containers"][0].update(image="mirror/x"), "mirror/x instead of"),
+        (
+            lambda p: p["spec"]["containers"][0].update(resources={"limits": {"cpu": "500m"}}),
+            "cpu 500m",
+        ),
+        (
+            lambda p: p["spec"]["containers"][0].update(env=[{"name": "HTTPS_PROXY"}]),
+            "HTTPS_PROXY",
+        ),
+        (
+            lambda p: p["metadata"]["annotations"].update(
+                {"ambient.istio.io/redirection": "enabled"}
+            ),
+            "ambient",
+        ),
+    ],
+)
+def test_what_admission_makes_of_a_pod_is_said(
+    change: Callable[[dict[str, Any]], None], says: str
+) -> None:
+    asked = pod(0)
+    found = admitted(asked)
+    change(found)
+    (text,) = describe_changes(asked, found)
+    assert re.search(says, text)
 
 
 def status(phase: str, *states: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -62,6 +62,21 @@ POD_LABEL = "vnetperf-pod"
 NODE_LABEL = "kubernetes.io/hostname"
 #: User of the programs, without rights at the node: nobody.
 USER = 65534
+#: Service meshes are asked to leave pods alone: what they put beside a program carries its traffic.
+UNMESHED_ANNOTATIONS = {
+    "sidecar.istio.io/inject": "false",
+    "linkerd.io/inject": "disabled",
+    "consul.hashicorp.com/connect-inject": "false",
+    "openservicemesh.io/sidecar-injection": "disabled",
+    "kuma.io/sidecar-injection": "disabled",
+}
+UNMESHED_LABELS = {
+    "sidecar.istio.io/inject": "false",
+    "istio.io/dataplane-mode": "none",
+    "kuma.io/sidecar-injection": "disabled",
+}
+#: Annotation by which Istio's node agent says that it carries a pod's traffic.
+REDIRECTED = "ambient.istio.io/redirection"
 #: Why a container does not begin, and will not by waiting (kubelet's words).
 HOPELESS = (
     *("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"),
@@ -249,9 +264,53 @@ def manifest(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {
+            "name": name,
+            "labels": labels | UNMESHED_LABELS,
+            "annotations": {**UNMESHED_ANNOTATIONS},
+        },
         "spec": spec,
     }
+
+
+def describe_changes(asked: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a cluster's admission has made of a pod that can change what is measured, in words.
+
+    Args:
+        asked: The pod as it was created.
+        found: What the API server has of it.
+
+    Returns:
+        One clause for each change; empty where there is none.
+    """
+    spec, own = found.get("spec") or {}, asked["spec"]["containers"][0]
+    changes = []
+    for key, kind in (
+        ("containers", "containers"),
+        ("initContainers", "init containers"),
+        ("ephemeralContainers", "ephemeral containers"),
+    ):
+        known = {one["name"] for one in asked["spec"].get(key) or ()}
+        added = [
+            str(one.get("name")) for one in spec.get(key) or () if one.get("name") not in known
+        ]
+        if added:
+            changes.append(f"has {kind} that were not asked for: {', '.join(added)}")
+    if (found["metadata"].get("annotations") or {}).get(REDIRECTED) == "enabled":
+        changes.append("has its traffic carried by a proxy of the node (Istio's ambient mode)")
+    if bool(spec.get("hostNetwork")) is not asked["spec"]["hostNetwork"]:
+        changes.append(f"has hostNetwork {str(bool(spec.get('hostNetwork'))).lower()}")
+    if runtime := spec.get("runtimeClassName"):
+        changes.append(f"is run by the runtime class {runtime}")
+    there = next((one for one in spec.get("containers") or () if one.get("name") == CONTAINER), {})
+    if there and there.get("image") != own["image"]:
+        changes.append(f"has the image {there.get('image')} instead of {own['image']}")
+    if limits := (there.get("resources") or {}).get("limits"):
+        held = ", ".join(f"{name} {limit}" for name, limit in sorted(limits.items()))
+        changes.append(f"is limited to {held}")
+    if environment := [str(one.get("name")) for one in there.get("env") or ()]:
+        changes.append(f"has environment variables: {', '.join(environment)}")
+    return tuple(changes)
 
 
 def why_not_running(found: Mapping[str, Any]) -> tuple[str, bool]:
@@ -294,6 +353,7 @@ class KubernetesNetwork(Network):
         super().__init__(machine, plan)
         self._endpoints: dict[int, Endpoint] = {}
         self._pods: dict[int, tuple[Change, dict[str, Any]]] = {}
+        self._changes: dict[int, tuple[str, ...]] = {}
         self._made = 0
         self._looked = 0.0
         self._version = ""
@@ -368,7 +428,9 @@ class KubernetesNetwork(Network):
             )
             change = create_pod(self.machine.journal, self._cluster, body)
             try:
-                self._pods[number] = change, self._wait_running(name)
+                found = self._wait_running(name)
+                self._pods[number] = change, found
+                self._changes[number] = describe_changes(body, found)
             except BaseException:
                 with suppress(HostError):  # the first error is the cause; the journal has it
                     change.undo()
@@ -434,7 +496,11 @@ class KubernetesNetwork(Network):
         mtu, mac = rows[netdev][0], (*rows[netdev][1:], "")[0]
         node = found["spec"].get("nodeName", "")
         what = f"pod {name} of image {section.image} on node {node}"
-        self._endpoints[pod.port.vnf] = Endpoint(what, place, address, netdev)
+        notes = tuple(
+            f"pod {pod.port.vnf} {change}, by the cluster's admission"
+            for change in self._changes.get(pod.port.vnf, ())
+        )
+        self._endpoints[pod.port.vnf] = Endpoint(what, place, address, netdev, notes)
         given = pod.model_copy(update={"netdev": netdev, "address": address, "mac": mac})
         kind = "interface of the node" if self.mode == "host" else "interface"
         return PodPort(
@@ -500,6 +566,11 @@ class KubernetesNetwork(Network):
                 "namespace": section.namespace,
                 "context": section.context or "the kubeconfig's current one",
                 "image": section.image,
+                "changed by admission": {
+                    f"pod{number}": [*changes]
+                    for number, changes in sorted(self._changes.items())
+                    if changes
+                },
                 "nodes": sorted({made["spec"]["nodeName"] for _, made in self._pods.values()}),
                 "image, as pulled": sorted(
                     {
