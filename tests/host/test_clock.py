@@ -91,6 +91,55 @@ def sync(ahead_ns: int | None = TAI_NS + AHEAD_NS, **printed: str) -> ClockSync:
     return read_sync(run, read_phc)
 
 
+#: A second port of the same instance, which answers to both requests for ports.
+SECOND = """\tf67454.fffe.abbe60-2 seq 2 RESPONSE MANAGEMENT PORT_PROPERTIES_NP
+\t\tportIdentity            f67454.fffe.abbe60-2
+\t\tportState               LISTENING
+\t\ttimestamping            HARDWARE
+\t\tinterface               eth1
+\tf67454.fffe.abbe60-2 seq 3 RESPONSE MANAGEMENT PORT_DATA_SET
+\t\tportIdentity            f67454.fffe.abbe60-2
+\t\tportState               LISTENING
+\t\tdelayMechanism          {mechanism}
+"""
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(("mechanism", "other"), [(1, 2), (2, 1)])
+def test_of_several_ports_the_one_that_follows_the_master_decides(
+    mechanism: int, other: int, first: bool
+) -> None:
+    printed = pmc(mechanism=mechanism)
+    at = printed.index("\tf67454.fffe.abbe60-1" if first else "\tf67454.fffe.abbe60-0 seq 4")
+    printed = printed[:at] + SECOND.format(mechanism=other) + printed[at:]
+    found = sync(pmc=printed)
+    assert found == sync(pmc=pmc(mechanism=mechanism))
+    assert (found.bound_s is not None) == (mechanism == 1)
+
+
+def test_another_clock_that_answers_is_not_this_one() -> None:
+    """Its port follows a master; this one's listens."""
+    printed = pmc(state="LISTENING") + SECOND.replace("LISTENING", "SLAVE").replace(
+        "f67454", "aaaaaa"
+    ).format(mechanism=1)
+    assert "port state: LISTENING" in sync(pmc=printed).why
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        {"chronyc": tracking(offset="nan")},
+        {"chronyc": tracking().replace("0.000030000", "-0.1")},
+        {"pmc": pmc().replace("7000.0", "-7000.0")},
+        {"pmc": pmc(offset="inf")},
+    ],
+)
+def test_a_bound_of_numbers_that_cannot_be_is_none(printed: dict[str, str]) -> None:
+    found = sync(**printed)
+    assert found.bound_s is None
+    assert "cannot be" in found.why
+
+
 def test_chronys_bound_is_offset_dispersion_and_half_of_the_delay() -> None:
     found = sync(chronyc=tracking())
     assert (found.service, found.reference) == ("chrony", "chrony's source C0000201")
@@ -195,7 +244,9 @@ def test_a_clock_follows_by_any_of_its_ports() -> None:
 
     def other(state: str) -> str:
         own = {"portState": state, "timestamping": "SOFTWARE", "interface": "eth1"}
-        return "".join(f"\t\t{name:<24}{value}\n" for name, value in own.items())
+        own |= {"delayMechanism": "1"}
+        head = "\tf67454.fffe.abbe60-2 seq 2 RESPONSE MANAGEMENT PORT_DATA_SET\n"
+        return head + "".join(f"\t\t{name:<24}{value}\n" for name, value in own.items())
 
     for state, bound_s in (("SLAVE", pytest.approx(10e-6)), ("PASSIVE", None), ("FAULTY", None)):
         assert sync(pmc=f"{other(state)}{answer}").bound_s == bound_s

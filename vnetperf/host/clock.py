@@ -16,6 +16,7 @@ import struct
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf, isfinite
 from pathlib import Path
 
 from vnetperf.host import ethtool
@@ -42,12 +43,11 @@ _REFERENCE, _SOURCE, _OFFSET, _DELAY, _DISPERSION, _LEAP = 0, 1, 4, 10, 11, 13
 #: Reference of a clock that follows itself alone (`local` in chrony.conf), and of none.
 _NO_REFERENCE = ("7F7F0101", "00000000", "")
 _FIELD = re.compile(r"^\s+(\w+)\s+(\S+)\s*$", re.MULTILINE)
-#: The identity of the instance that answers.
-_OWN = re.compile(r"^\s+(\S+)-0 seq \d+ RESPONSE MANAGEMENT TIME_STATUS_NP", re.MULTILINE)
+#: Who answers: an instance, by its port 0 or by one of its ports; and which of its data sets.
+_RECORD = re.compile(r"^\s+(\S+)-(\d+) seq \d+ RESPONSE MANAGEMENT (\w+)[^\S\n]*$", re.MULTILINE)
+_OF_PORTS = ("PORT_PROPERTIES_NP", "PORT_DATA_SET")
 #: The port's `delayMechanism` where the delay of the whole path is measured (IEEE 1588, 8.2.5.4.4).
 _END_TO_END = "1"
-#: A port's state, its kind of time stamps and its interface, as `GET PORT_PROPERTIES_NP` has them.
-_PORT = re.compile(r"portState\s+(\S+)\s+timestamping\s+(\S+)\s+interface\s+(\S+)")
 #: linux/ptp_clock.h: a NIC's clock between two looks at the time of day, 25 times; the second one
 #: of drivers that do not read the time of day themselves.
 PTP_SYS_OFFSET_EXTENDED, PTP_SYS_OFFSET = 0xC4C03D09, 0x43403D05
@@ -84,7 +84,14 @@ def _by_chrony(run: Run) -> ClockSync:
     try:
         fields = run(CHRONYC).strip().split(",")
         reference, source, leap = fields[_REFERENCE], fields[_SOURCE], fields[_LEAP]
-        offset, delay, dispersion = (float(fields[n]) for n in (_OFFSET, _DELAY, _DISPERSION))
+        offset, delay, dispersion = (
+            _number(name, fields[at], least)
+            for name, at, least in (
+                ("offset", _OFFSET, -inf),
+                ("root delay", _DELAY, 0),
+                ("root dispersion", _DISPERSION, 0),
+            )
+        )
     except (HostError, ValueError, IndexError) as error:
         return ClockSync(why=f"chrony: {_line(error)}")
     if reference in _NO_REFERENCE or leap == "Not synchronised":
@@ -118,18 +125,20 @@ def _by_ptp(run: Run, read_phc: ReadPhc) -> ClockSync:
     """
     try:
         printed = run(PMC)
-        if (own := _OWN.search(printed)) is None:
+        if (answer := _answer(printed)) is None:
             # pmc then prints what it has sent, and exits with 0.
             return ClockSync(why="ptp4l: no answer")
-        found = dict(_FIELD.findall(printed))
-        offset, delay = float(found["master_offset"]), float(found["meanPathDelay"])
-        master, state = found["gmIdentity"], _state(printed)
-        steps, mechanism = int(found["stepsRemoved"]), found["delayMechanism"]
-        apart_ns = _nic_apart_ns(printed, state, found, read_phc)
+        own, found, every = answer
+        offset = _number("master_offset", found["master_offset"], -inf)
+        delay = _number("meanPathDelay", found["meanPathDelay"], 0)
+        master, state = found["gmIdentity"], _state(every)
+        ports = [port for port in every if port["portState"] == state]
+        steps, mechanisms = int(found["stepsRemoved"]), {p["delayMechanism"] for p in ports}
+        apart_ns = _nic_apart_ns(ports, state, found, read_phc)
     except (HostError, ValueError, KeyError) as error:
         return ClockSync(why=f"ptp4l: {_line(error)}")
     why = ""
-    if state == "MASTER" and master == own[1]:
+    if state == "MASTER" and master == own:
         # Its clock is what the others follow.
         return ClockSync(service="ptp4l", reference=master, bound_s=apart_ns / 1e9)
     if state != "SLAVE":
@@ -140,7 +149,7 @@ def _by_ptp(run: Run, read_phc: ReadPhc) -> ClockSync:
             f"{steps} steps from the grandmaster, and the error of a boundary clock between is not "
             "known"
         )
-    elif mechanism != _END_TO_END:
+    elif mechanisms != {_END_TO_END}:
         why = (
             "it measures the delay to its neighbour (P2P), which may not be the path's; "
             "`delay_mechanism E2E` measures that"
@@ -151,13 +160,39 @@ def _by_ptp(run: Run, read_phc: ReadPhc) -> ClockSync:
     return ClockSync(service="ptp4l", reference=master, bound_s=bound_s)
 
 
-def _nic_apart_ns(printed: str, state: str, found: dict[str, str], read_phc: ReadPhc) -> float:
+def _answer(printed: str) -> tuple[str, dict[str, str], list[dict[str, str]]] | None:
+    """The identity of the instance that answers, its fields, and those of each of its ports.
+
+    Ports have fields of the same names: a field is one of its record, never of the whole output.
+    """
+    heads = list(_RECORD.finditer(printed))
+    own = next((one[1] for one in heads if one[2] == "0" and one[3] == "TIME_STATUS_NP"), None)
+    if own is None:
+        return None
+    whole: dict[str, str] = {}
+    ports: dict[str, dict[str, str]] = {}
+    ends = [*(head.start() for head in heads[1:]), len(printed)]
+    for head, end in zip(heads, ends, strict=True):
+        if head[1] == own:
+            of_port = head[3] in _OF_PORTS
+            into = ports.setdefault(head[2], {}) if of_port else whole
+            into.update(_FIELD.findall(printed, head.end(), end))
+    return own, whole, [port for port in ports.values() if "portState" in port]
+
+
+def _nic_apart_ns(
+    every: Sequence[dict[str, str]], state: str, found: dict[str, str], read_phc: ReadPhc
+) -> float:
     """Most that the time of day is from the NICs' clocks that are kept; 0 where it is kept itself.
 
-    Those are of the ports in the state that counts. A NIC's clock tells TAI, unless its grandmaster
-    keeps another time scale: then what that tells is UTC.
+    Those are of the ports that count, which are in one state. A NIC's clock tells TAI, unless its
+    grandmaster keeps another time scale: then what that tells is UTC.
     """
-    ports = [(stamps, port) for own, stamps, port in _PORT.findall(printed) if own == state]
+    ports = [
+        (port["timestamping"], port["interface"])
+        for port in every
+        if "timestamping" in port and "interface" in port
+    ]
     if not ports and state in ("SLAVE", "MASTER"):
         raise KeyError("timestamping and interface")
     kept = [port for stamps, port in ports if stamps != "SOFTWARE"]
@@ -201,9 +236,17 @@ def _looks(device: int) -> list[tuple[int, int, int]]:
     raise AssertionError("the last request is answered or fails")
 
 
-def _state(printed: str) -> str:
+def _number(name: str, text: str, least: float) -> float:
+    """A field that is a finite number, and not less than it can be."""
+    value = float(text)
+    if not isfinite(value) or value < least:
+        raise ValueError(f"{name} is {text}, which cannot be")
+    return value
+
+
+def _state(ports: Sequence[dict[str, str]]) -> str:
     """Of the port that follows a master, or of all of an instance's ports that are in use."""
-    states = {value for name, value in _FIELD.findall(printed) if name == "portState"}
+    states = {port["portState"] for port in ports}
     if not states:
         raise KeyError("portState")
     for state in ("SLAVE", "UNCALIBRATED"):
