@@ -295,6 +295,7 @@ def far(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> AgentClient:
     gateway = SimpleNamespace(remote_exec=lambda program: loop)
     group = SimpleNamespace(makegateway=lambda spec: gateway, terminate=lambda timeout: None)
     monkeypatch.setattr("execnet.Group", lambda: group)
+    monkeypatch.setattr(AgentClient, "_expect_quiet_login", lambda self: None)
     return AgentClient(Testbed(agent=AgentConfig(transport="ssh=lab1")))
 
 
@@ -477,3 +478,56 @@ def test_only_an_agent_that_changes_the_machine_needs_root(
     client = AgentClient(Testbed(), read_only=read_only)
     assert ("sudo -n" in client._specification()) is sudo
     assert "not root" in str(client._cannot_start(OSError("no sudo")))
+
+
+NOISY = """#!/bin/sh
+# What a login shell's start files print comes first; then the command, which is the last argument.
+printf '{noise}'
+for command; do :; done
+exec sh -c "$command"
+"""
+
+
+def noisy_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noise: str) -> AgentClient:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(NOISY.format(noise=noise))
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    transport = f"ssh=root@lab1//python={sys.executable}"
+    return AgentClient(Testbed(agent=AgentConfig(transport=transport)))
+
+
+@pytest.mark.parametrize(
+    "noise", ["hello from .bashrc\\n", "1 user logged in\\n", "\\n\\n  motd\\n", "1", "\\377\\n"]
+)
+def test_what_a_login_prints_is_named_and_nothing_waits(
+    noise: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(HostError) as refused:
+        noisy_client(tmp_path, monkeypatch, noise).hello()
+    assert time.monotonic() - began < 10
+    assert "start files" in refused.value.cure
+    assert "AssertionError" not in str(refused.value)
+    words = noise.replace("\\n", " ").replace("\\377", "").split()
+    assert all(word in refused.value.what for word in words)
+
+
+def test_a_login_that_hangs_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = noisy_client(tmp_path, monkeypatch, "")
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr("vnetperf.agent.client.LOGIN_S", 0.2)
+    with pytest.raises(HostError, match=r"within 0\.2 s"):
+        client.hello()
+
+
+def test_an_answer_that_is_not_the_agents_is_no_bare_assertion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of an account without a shell: its sentence, whatever the command is."""
+    client = noisy_client(tmp_path, monkeypatch, "")
+    (tmp_path / "ssh").write_text("#!/bin/sh\necho This account is not available.\nexit 1\n")
+    with pytest.raises(HostError) as refused:
+        client.hello()
+    assert "AssertionError" not in str(refused.value)
+    assert refused.value.what != "the agent cannot be started: "

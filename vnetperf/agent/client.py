@@ -68,6 +68,12 @@ LOGIN_S = 45.0
 PROBE_S = 20.0
 #: Oldest Python that an agent runs on.
 LEAST_PYTHON = (3, 11)
+#: Longest wait for a login to a host, seconds.
+LOGIN_S = 60.0
+#: What a login there is to print, and nothing before it.
+_MARK = "vnetperf-is-let-in"
+#: Status of ssh itself, where it could not log in.
+_SSH_FAILED = 255
 _PROBE = "import sys; print(*sys.version_info[:2])"
 Event = Callable[[dict[str, Any]], None]
 
@@ -113,6 +119,8 @@ def duration(seconds: float) -> str:
 
 
 def _last_line(error: Exception) -> str:
+    if isinstance(error, AssertionError):
+        return "what came back from there was not the agent's answer, but another program's output"
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
@@ -244,6 +252,7 @@ class AgentClient:
 
         group = self._group = execnet.Group()
         try:
+            self._expect_quiet_login()
             gateway = _make_gateway(group, self._specification(), self.testbed.agent.transport)
             program = _local_program(self.testbed.agent.netns_host)
             channel = gateway.remote_exec(program if self._is_here else _AGENT_PROGRAM)
@@ -254,7 +263,7 @@ class AgentClient:
             self._drop()
             raise
         except (OSError, EOFError, AssertionError, execnet.HostNotFound) as error:
-            self._drop()  # an AssertionError is execnet's, of a shell there that prints
+            self._drop()  # an AssertionError is execnet's, of an answer that is not the agent's
             raise self._cannot_start(error) from error
         path = [p for p in sys.path if p] if self._is_here else []
         # While the new agent starts nobody looks at the old one, which may be stopped still.
@@ -284,6 +293,49 @@ class AgentClient:
         if answer["restored"].get("restored"):
             self.restored.append(answer["restored"])
         return self._channel
+
+    def _expect_quiet_login(self) -> None:
+        """Refuse a host whose shell prints where the agent is to answer.
+
+        Its lines would be read as the agent's: one that begins with "1" as its first answer, after
+        which each side waits for the other.
+        """
+        if self._is_here:
+            return
+        import execnet  # noqa: PLC0415 - not needed to plan or to report
+
+        where = self.testbed.agent.transport
+        options = str(execnet.XSpec(self._specification()).ssh).split()
+        try:
+            done = subprocess.run(
+                ["ssh", *options, f"echo {_MARK}"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=LOGIN_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise errors.HostError(
+                f"a login there runs no command within {LOGIN_S:g} s",
+                where=where,
+                accepted=f"a host where `ssh {shlex.join(options)} true` ends by itself",
+                cure="see what its shell's start files wait for, and whether the host is loaded",
+            ) from None
+        if done.returncode == _SSH_FAILED and _MARK not in done.stdout:
+            sys.stderr.write(done.stderr)
+            raise execnet.HostNotFound(where)
+        printed, mark, _ = done.stdout.partition(_MARK)
+        if mark and printed.strip():
+            raise errors.HostError(
+                f"the login there prints {printed.strip().splitlines()[0][:80]!r} before anything "
+                "is run, where the agent's answer is expected",
+                where=where,
+                accepted="a login without a terminal that prints nothing to standard output",
+                cure="silence the start files of that user's shell (~/.bashrc, ~/.profile, "
+                "/etc/profile.d, ~/.ssh/rc): let them print behind `[ -t 1 ] &&` alone",
+            )
 
     def _look_at_clock(self) -> ClockOffset:
         looks = []
