@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,6 +22,7 @@ from vnetperf.model.options import GuestOptions, MobileCore
 from vnetperf.model.preset import Preset
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.networks import cni
 
 GOAL = '[[goals]]\nname = "ndr"\nfinal_trial_s = 1\nduration_sum_s = 1\ninitial_trial_s = 1\n'
 
@@ -364,3 +366,14 @@ def test_endless_and_deep_values_are_no_odd_end(value: str, tmp_path: Path) -> N
     with pytest.raises(ConfigError, match=r"odd\.toml") as caught:
         config.load_model(Testbed, path)
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_what_an_editor_puts_before_a_file_is_no_part_of_it(ends: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + f"name = 'lab'{ends}wires = ['veth']{ends}".encode())
+    assert config.load_model(Testbed, path).wires == ("veth",)
+    conflist = {"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge"}]}
+    path = tmp_path / "mine.conflist"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(conflist).encode())
+    assert cni.read_conflist(str(path))["name"] == "n"

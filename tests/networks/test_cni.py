@@ -466,6 +466,7 @@ def test_plugins_are_looked_for_where_they_are_run(
         ({"cniVersion": "0.4.0"}, "CNI 0.4.0: ADD, CHECK, DEL"),
         ({"cniVersion": "0.3.1"}, "CNI 0.3.1: ADD, DEL"),
         ({"disableCheck": True}, "CNI 1.0.0: ADD, DEL"),
+        ({"cniVersion": "1.1.0", "disableGC": True}, "CNI 1.1.0: ADD, CHECK, DEL"),
     ],
 )
 def test_the_launch_line_has_what_plugins_are_called_with(

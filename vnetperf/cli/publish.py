@@ -100,6 +100,7 @@ def _post_all(arguments: argparse.Namespace, results: RunResults) -> int:
 
 def _token(file: str | None) -> str:
     """The token, from a file or the environment: a command line is seen by every user."""
+    from vnetperf.config.files import read_text_of_user
     from vnetperf.report.publish import TOKEN_VARIABLE
 
     if file is None:
@@ -110,7 +111,7 @@ def _token(file: str | None) -> str:
             raise ConfigError(
                 "others can read the token", where=file, cure=f"run `chmod 600 {path}`"
             )
-        lines = path.read_text().splitlines()
+        lines = read_text_of_user(path).splitlines()
     except OSError as error:
         raise ConfigError(
             f"the token cannot be read: {error.strerror}", where=file, cure="name its file"

@@ -91,12 +91,10 @@ def _of_this_machine() -> Iterator[tuple[Kind, str]]:
 
 def _shipped_texts() -> Iterator[str]:
     """What the testbeds that come with the project say: it is the same for everybody."""
-    import tomllib
-
-    from vnetperf.config.files import conf_dirs
+    from vnetperf.config.files import conf_dirs, read_toml
 
     for path in (conf_dirs()[-1] / "testbeds").glob("*.toml"):
-        content = tomllib.loads(path.read_text())
+        content = read_toml(path)
         yield from (str(content.get(key, "")) for key in ("description", "isolation"))
 
 

@@ -60,10 +60,20 @@ def available(kind: str) -> list[str]:
     return sorted({path.stem for d in conf_dirs() for path in (d / kind).glob("*.toml")})
 
 
+def read_text_of_user(path: Path) -> str:
+    """Text of a file that a user has written: UTF-8, after a byte order mark of some editors too.
+
+    Raises:
+        OSError: It cannot be read.
+        UnicodeDecodeError: It is no UTF-8.
+    """
+    return path.read_text(encoding="utf-8-sig")
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(read_text_of_user(path))
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise ConfigError(

@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from pydantic import AliasGenerator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from vnetperf.config.files import SHIPPED, SYSTEM, is_file, validate
+from vnetperf.config.files import SHIPPED, SYSTEM, is_file, read_text_of_user, validate
 from vnetperf.config.settings import check_trusted
 from vnetperf.host import links
 from vnetperf.host.linux import (
@@ -68,7 +68,7 @@ PLUGINS = Program(
 #: The conflist of a scenario that names none; ending of their files; folder of those shipped.
 DEFAULT, ENDING, FOLDER = "bridge", ".conflist", "cni"
 #: Versions of the specification that the runtime has; CHECK came with 0.4.0.
-VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0")
+VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 WITHOUT_CHECK = VERSIONS[:2]
 #: Longest time of one call of a plugin, seconds.
 PLUGIN_S = 20.0
@@ -209,7 +209,7 @@ class Plugin(_Keys):
 
 
 class Conflist(_Keys):
-    """A network configuration list (CNI specification 1.0, section 1).
+    """A network configuration list (CNI specification 1.1, section 1).
 
     Attributes:
         cni_version: Version of the specification that it is written for.
@@ -309,7 +309,7 @@ def read_conflist(value: Any) -> Any:
         try:
             if path.exists() and not path.is_file():  # a pipe would be waited for
                 raise OSError(errno.EINVAL, "it is no regular file")
-            content = json.loads(path.read_text())
+            content = json.loads(read_text_of_user(path))
         except (OSError, ValueError, RecursionError) as error:
             why = getattr(error, "strerror", None) or error
             raise ConfigError(f"cannot be read: {why}", where=where, accepted="JSON") from error
