@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
 import json
+import lzma
 import os
 import re
 from collections import Counter
@@ -21,6 +24,7 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration, numbered_by_test
 from vnetperf.analysis import logged_tests
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.analysis.runs import find_run
 from vnetperf.cli.redact import redact
 from vnetperf.host.log import RunLog
 from vnetperf.model.errors import ConfigError, LogError, VnetperfError
@@ -331,6 +335,38 @@ def test_lines_that_were_taken_away_put_in_or_moved_are_noticed(
             lines[at - 1], lines[at] = lines[at], lines[at - 1]
 
     assert "is not as it was written" in damaged(whole, tmp_path, change).what
+
+
+@pytest.mark.parametrize(
+    ("convert", "cause"),
+    [
+        (lambda log: log.replace(b"\n", b"\r\n"), "CR LF"),
+        (lambda log: log.replace(b"\n", b"\r\n", 5).replace(b"\r\n", b"\n", 4), "CR LF"),
+        (lambda log: b"\xef\xbb\xbf" + log, "byte order mark"),
+        (lambda log: log.decode().encode("utf-16"), "UTF-16"),
+        (gzip.compress, "gzip"),
+        (lzma.compress, "xz"),
+        (bz2.compress, "bzip2"),
+    ],
+)
+def test_a_log_in_another_form_is_refused_with_the_cause(
+    convert: Callable[[bytes], bytes], cause: str, whole: Bench, tmp_path: Path
+) -> None:
+    log = tmp_path / LOG_NAME
+    log.write_bytes(convert(whole.path.read_bytes()))
+    with pytest.raises(LogError) as refused:
+        read_log(log)
+    assert cause in refused.value.what
+    assert "edited" not in str(refused.value)
+    assert refused.value.cure
+
+
+@pytest.mark.parametrize("end", ["gz", "xz", "zst"])
+def test_a_folder_with_a_compressed_log_says_so(end: str, tmp_path: Path) -> None:
+    (tmp_path / f"{LOG_NAME}.{end}").write_bytes(b"x")
+    with pytest.raises(LogError, match="compressed") as refused:
+        find_run(str(tmp_path))
+    assert refused.value.where.endswith(f".{end}")
 
 
 def test_checksums_cannot_be_left_out(whole: Bench, tmp_path: Path) -> None:

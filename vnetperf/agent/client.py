@@ -68,8 +68,6 @@ LOGIN_S = 45.0
 PROBE_S = 20.0
 #: Oldest Python that an agent runs on.
 LEAST_PYTHON = (3, 11)
-#: Longest wait for a login to a host, seconds.
-LOGIN_S = 60.0
 #: What a login there is to print, and nothing before it.
 _MARK = "vnetperf-is-let-in"
 #: Status of ssh itself, where it could not log in.

@@ -12,7 +12,7 @@ from vnetperf.analysis.logged_tests import by_round
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import LogError, did_you_mean
 from vnetperf.model.result import RunResults
-from vnetperf.results.folder import holds_run, read_run
+from vnetperf.results.folder import compressed_logs, holds_run, read_run
 from vnetperf.results.log import LOG_NAME, read_log
 
 RESULTS_NAME = "results.json"
@@ -50,6 +50,13 @@ def find_run(text: str, results_dir: Path = Path("results")) -> Path:
         if is_run(path):
             return path
     there = Path(text).is_dir() or (results_dir / text).is_dir()
+    folders = (Path(text), results_dir / text)
+    if packed := [log for folder in folders for log in compressed_logs(folder)]:
+        raise LogError(
+            "its log is compressed, and only plain ones are read",
+            where=str(packed[0]),
+            cure="uncompress it where it is, e.g. `gunzip --keep` of one that ends in .gz",
+        )
     runs = [path.name for path in results_dir.glob("*") if holds_run(path)]
     raise LogError(
         f"there is no {LOG_NAME} in it"

@@ -76,10 +76,12 @@ def select_cases_of_run(config: pytest.Config) -> None:
     with suppress(OSError):  # a name that is too long to be one
         logs += [log for log in folders.logs_of(folder) if log.stat().st_size]
     if not logs and not option.help:
+        packed = folders.compressed_logs(folder)
         missing = LogError(
-            "there is no run to resume here: trials.jsonl is missing or empty",
+            "there is no run to resume here: trials.jsonl is "
+            + ("compressed" if packed else "missing or empty"),
             where=f"--resume {folder}",
-            cure="name a results folder, e.g. results/latest",
+            cure="uncompress it" if packed else "name a results folder, e.g. results/latest",
         )
         raise pytest.UsageError(str(missing))
     record = folders.first_record(folder)

@@ -13,6 +13,7 @@ from typing import Any
 
 from vnetperf.model.errors import LogError
 from vnetperf.results.log import (
+    COMPRESSED,
     LOG_NAME,
     lines_of,
     lock_log,
@@ -107,6 +108,11 @@ def testbed_logs(folder: Path) -> list[Path]:
 def logs_of(folder: Path) -> list[Path]:
     """The logs of a run, those of pytest-xdist workers that were never merged too."""
     return [*testbed_logs(folder), *_worker_logs(folder)]
+
+
+def compressed_logs(folder: Path) -> list[Path]:
+    """Logs in a folder that somebody has compressed."""
+    return sorted(path for end in COMPRESSED for path in folder.glob(f"trials*.jsonl{end}"))
 
 
 def holds_run(folder: Path) -> bool:

@@ -25,6 +25,18 @@ from vnetperf.results.records import LOG_VERSION, SEALED_SINCE, BeginRecord, Rec
 _DIGITS = 16
 #: Characters of what a damaged line calls itself that a message shows.
 _SHOWN = 60
+#: How files begin that hold a log in another form: what made them, and what undoes it.
+_WRAPPED = {
+    b"\xef\xbb\xbf": ("it begins with a byte order mark, which an editor has put there", ""),
+    b"\xff\xfe": ("it is text of UTF-16, as a shell's redirection may make it", ""),
+    b"\xfe\xff": ("it is text of UTF-16, as a shell's redirection may make it", ""),
+    b"\x1f\x8b": ("it is compressed by gzip", "gunzip"),
+    b"\xfd7zXZ\x00": ("it is compressed by xz", "unxz"),
+    b"BZh": ("it is compressed by bzip2", "bunzip2"),
+    b"\x28\xb5\x2f\xfd": ("it is compressed by zstd", "unzstd"),
+}
+#: Ends of the names that they have then.
+COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 _SEAL = re.compile(rb',"digest":"([0-9a-f]{%d})"\}$' % _DIGITS)
 
 
@@ -269,6 +281,10 @@ def iter_log(path: Path) -> Iterator[Record]:
         if not line:
             continue
         where = f"{path}:{number}"
+        if number == 1:
+            _expect_plain(line, path)
+        if line.endswith(b"\r"):
+            raise _of_other_line_ends(where)
         torn = line == piece  # the last one, cut in the middle
         body, digest = unseal(line)
         try:
@@ -328,6 +344,31 @@ def _lines(path: Path) -> Iterator[bytes]:
             where=str(path),
             cure=f"name a results folder that holds {LOG_NAME}",
         ) from error
+
+
+def _expect_plain(line: bytes, path: Path) -> None:
+    """Refuse a file that holds a log in another form."""
+    for beginning, (what, undone_by) in _WRAPPED.items():
+        if line.startswith(beginning):
+            cure = f"uncompress it: `{undone_by}`" if undone_by else ""
+            raise LogError(
+                f"this is no log as it was written: {what}",
+                where=str(path),
+                cure=cure
+                or "take the log from a copy that nothing has converted; its lines have "
+                "checksums, so that one that is converted back by hand is read again",
+            )
+
+
+def _of_other_line_ends(where: str) -> LogError:
+    """The error of a log whose lines end as on Windows."""
+    return LogError(
+        "its lines end in CR LF, which it was not written with: Git (core.autocrlf) or a transfer "
+        "as text has changed them",
+        where=where,
+        cure="convert it back by `dos2unix`; in Git, a line `*.jsonl -text` in .gitattributes "
+        "keeps logs as they are",
+    )
 
 
 def _version(content: dict[str, Any], where: str) -> int:
