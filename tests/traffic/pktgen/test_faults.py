@@ -270,3 +270,35 @@ def test_the_double_ends_as_the_program_does_when_it_is_told_to_quit(looped: Loo
             client.sendall(b"pktgen.quit()\n")
             client.settimeout(2.0)
             assert client.recv(100) == b""
+
+
+@pytest.mark.parametrize(
+    ("times", "wrong"),
+    [
+        ((10, 0, 20), "mean"),
+        ((100, 50, 200), "mean"),
+        ((10_000, 12_000, 8_900_000_000), "largest time of 8.9 s"),
+        ((30, 20, 10), "m"),
+        ((100, 100, 100), ""),
+        ((1, 1, 2), ""),  # means are whole cycles, rounded down
+        ((0, 0, 0), ""),
+    ],
+)
+def test_times_of_probes_that_cannot_be_are_not_measured(
+    times: tuple[int, int, int], wrong: str
+) -> None:
+    least, mean, most = times
+    probes = trials.ProbeCounts(timed=5, min_cycles=least, avg_cycles=mean, max_cycles=most)
+    why = trials.why_no_times(probes, 1_000_000_000, 2.0)
+    assert wrong in why
+    assert bool(why) is bool(wrong)
+    assert trials.why_no_times(trials.ProbeCounts(), 1_000_000_000, 2.0) == ""
+
+
+def test_a_trial_with_such_times_says_so(looped: Looped, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "why_no_times", lambda *_: "times that cannot be")
+    with looped() as loop:
+        result = run(loop)
+    assert [d.latency for d in result.directions] == [None, None]
+    assert "times that cannot be" in result.uncollected["latency"]
+    assert all(d.received == d.sent for d in result.directions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -109,8 +110,65 @@ def test_a_histogram_with_whole_microseconds_is_read(values: list[int]) -> None:
 def test_a_coarse_histogram_is_better_than_none() -> None:
     latency = latency_of([{"hdrh": "", "histogram": {"10": 3, "200": 1}}])
     assert latency is not None
-    assert (latency.count, latency.min_ns, latency.max_ns) == (4, 10_000, 200_000)
+    # No probe took longer than its bucket's end, which is what is known of it.
+    assert (latency.count, latency.min_ns, latency.max_ns) == (4, 10_000, 300_000)
+    assert latency.percentiles["50"] == pytest.approx(20_000, rel=0.002)
     assert latency_of([{"hdrh": "", "histogram": {}}]) is None
+
+
+@pytest.mark.parametrize(
+    ("histogram", "said", "times"),
+    [
+        # The largest is known exactly; a smoothed average that these times cannot have is not used.
+        (
+            {"100000": 1, "400000": 2},
+            {"average": 286555.0, "total_max": 407681},
+            (100_000_000, (300 + (200 + 2 * 500) / 3) / 2 * 1e6, 407_681_000),
+        ),
+        (
+            {"100000": 1},
+            {"average": 156000.0, "total_max": 156000, "total_min": 156000},
+            (156_000_000, 156_000_000, 156_000_000),
+        ),
+        # Of another probe than those in the histogram: the buckets hold.
+        ({"100000": 1}, {"average": 7.0, "total_max": 7, "total_min": 7}, (1e8, 1.5e8, 2e8)),
+        ({"0": 2}, {}, (0, 5_000, 10_000)),
+    ],
+)
+def test_coarse_buckets_take_what_the_server_knows_better(
+    histogram: dict[str, int], said: dict[str, float], times: tuple[float, float, float]
+) -> None:
+    latency = latency_of([{"hdrh": "", "histogram": histogram, **said}])
+    assert latency is not None
+    assert (latency.min_ns, latency.max_ns) == (times[0], times[2])
+    assert latency.mean_ns == pytest.approx(times[1])
+    assert all(value <= latency.max_ns * 1.002 for value in latency.percentiles.values())
+
+
+def test_a_resolution_that_is_worse_is_said() -> None:
+    coarse = to_trial_result(PLAN, answer((1000, 1000), (1000, 1000), latency=PROBED), 1.0)
+    assert any("--hdrh" in why for why in coarse.uncollected.values())
+    histogram = HdrHistogram(1, 10_000_000, 3)
+    histogram.record_value(50)
+    fine = {str(n): {"hdrh": histogram.encode().decode()} for n in PLAN.probes()}
+    exact = to_trial_result(PLAN, answer((1000, 1000), (1000, 1000), latency=fine), 1.0)
+    assert not any("--hdrh" in why for why in exact.uncollected.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers", "says"),
+    [("memif", 2, "several workers"), ("nic", 2, "the NIC's rules"), ("veth", 2, "")],
+)
+def test_why_no_probe_came_back_is_the_reason_that_holds(
+    kind: str, workers: int, says: str, make: Callable[..., Trex]
+) -> None:
+    trex = make(connect=False)
+    trex._server = SimpleNamespace(threads=SimpleNamespace(workers=range(workers)))
+    trex._ends = (SimpleNamespace(kind=kind),) * 2
+    assert says in trex._why_no_probe()
+    assert bool(says) is bool(trex._why_no_probe())
+    trex._server = None  # somebody else's, on NICs
+    assert "NIC" in trex._why_no_probe()
 
 
 def test_probes_that_nobody_saw_are_said() -> None:

@@ -18,6 +18,7 @@ from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import DirectionCounts, Latency, TrialResult, TrialSpec
+from vnetperf.statistics.samples import contradiction
 from vnetperf.traffic.base import NUMBERED, WATCH_S, sleep_watching
 from vnetperf.traffic.frames import CompiledFrame
 from vnetperf.traffic.pktgen.process import LuaClient, port_list
@@ -184,6 +185,19 @@ def probe_latency(probes: ProbeCounts, hz: int) -> Latency | None:
         mean_ns=round(probes.avg_cycles * nanoseconds, 1),
         max_ns=round(probes.max_cycles * nanoseconds, 1),
     )
+
+
+def why_no_times(probes: ProbeCounts, hz: int, longest_s: float) -> str:
+    """Why times of probes cannot be those of one trial of that length; "" where they can."""
+    if not probes.timed:
+        return ""
+    least, mean, most = (
+        cycles / hz for cycles in (probes.min_cycles, probes.avg_cycles, probes.max_cycles)
+    )
+    # Its mean is whole cycles, rounded down.
+    if why := contradiction({"min": least, "mean": mean + 1 / hz, "max": most + 1 / hz}):
+        return f"times that cannot be: {why} s"
+    return f"a largest time of {most:.3g} s in {longest_s:.3g} s" if most > longest_s else ""
 
 
 #: Frames handed over at once are those of this time, so that low rates are not sent in clumps.
@@ -472,8 +486,12 @@ class PktgenTrials:
         counts: Mapping[int, int],
         found: tuple[PortCounters, ...],
     ) -> TrialResult:
-        directions = []
+        directions, troubles = [], []
+        longest_s = max(trial.duration_s, sending.least_s) + trial.drain_s + CLOCK_S
         for port, count in counts.items():
+            probes, hz = found[1 - port].probes, self._links[0].hz
+            if trouble := why_no_times(probes, hz, longest_s):
+                troubles.append(trouble)
             sent = found[port].sent - self._probes_sent(port, found[port])
             # All frames, but in more time: more were due in that time.
             seconds = max(sent / pace.effective, sending.least_s)
@@ -492,12 +510,14 @@ class PktgenTrials:
                     received=self._received(port, found[1 - port]),
                     **dict.fromkeys(NUMBERED),
                     tx_seconds=round(seconds, 9),
-                    latency=probe_latency(found[1 - port].probes, self._links[0].hz),
+                    latency=None if trouble else probe_latency(probes, hz),
                 )
             )
         unprobed = ""
         if not any(counts.latency for counts in directions):
             unprobed = NO_PROBE if self._probing else UNPROBED
+        if troubles:
+            unprobed = f"not measured: Pktgen reports {'; '.join(dict.fromkeys(troubles))}"
         return TrialResult(
             directions=tuple(directions),
             foreign={

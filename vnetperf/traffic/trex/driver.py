@@ -51,6 +51,8 @@ from vnetperf.traffic.trex.trials import (
 
 #: How much later than due learning frames may leave, and are waited for after, seconds.
 LEARN_SLACK_S, LEARN_DRAIN_S = 2.0, 0.05
+#: Kinds of ends that are NICs.
+NICS = ("nic", "vf")
 #: How much later than due the last frame may leave: seconds, and share of the duration.
 SLACK_S, SLACK = 0.01, 0.001
 #: Longest wait for a server that is starting, and for an answer beyond a trial's length, seconds.
@@ -303,11 +305,24 @@ class Trex(ExternalGenerator):
             trial.duration_s,
             refusal_is_loss=self.refusal_is_loss(trial),
             histogram_up_to_loss=trial.histogram_up_to_loss,
+            no_probe=self._why_no_probe(),
         )
         drained = trial.drain_s if trial.full_drain else round(counted["drained"], 4)
         return result.model_copy(
             update={"drain_s": drained, "links_down": _port_names(counted["down"])}
         )
+
+    def _why_no_probe(self) -> str:
+        """Why no probe might come back, although frames do."""
+        several = self._server is not None and len(self._server.threads.workers) > 1
+        if several and any(end.kind == "memif" for end in self._ends):
+            return "TRex with several workers on memif sees none"
+        if self._server is None or any(end.kind in NICS for end in self._ends):
+            return (
+                "the NIC's rules, by which TRex has probes picked out of the load, did not; with "
+                "some NICs and versions they do not (Intel E810, NVIDIA ConnectX)"
+            )
+        return ""
 
     def _send(
         self,

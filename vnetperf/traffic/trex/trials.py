@@ -276,6 +276,13 @@ UNCOLLECTED = {
     ),
     "gaps": "not recorded: TRex keeps no account of when it stood still",
 }
+#: What of latency is not known, of a server that keeps coarse buckets.
+COARSE = (
+    "not measured: the TRex server was started without --hdrh and keeps nine buckets a decade: "
+    "percentiles are their upper edges, up to twice the time"
+)
+#: Where the first of them ends, microseconds.
+FIRST_BUCKET_US = 10
 NS_PER_US = 1000
 WHERE = "trex"
 
@@ -287,8 +294,9 @@ def to_trial_result(
     *,
     refusal_is_loss: bool = True,
     histogram_up_to_loss: float = 1.0,
+    no_probe: str = "",
 ) -> TrialResult:
-    """Counts of each direction."""
+    """Counts of each direction; `no_probe` is why no probe might come back here."""
     directions = sorted({s.frame.stream.direction for s in plan.sent})
     ports = {int(number): counts for number, counts in counted["ports"].items()}
     short = {d: plan.intended(d) - ports[d]["sent"] for d in directions}
@@ -297,16 +305,25 @@ def to_trial_result(
     counts = tuple(_direction(d, plan, counted, refused[d], duration_s) for d in directions)
     unprobed = plan.unprobed
     if plan.probes() and all(d.latency is None for d in counts):
-        unprobed = "no probe was seen to come back (TRex with several workers on memif sees none)"
+        unprobed = f"no probe was seen to come back{': ' * bool(no_probe)}{no_probe}"
+    untold = {"latency": f"not measured: {unprobed}"} if unprobed else {}
+    if any(d.latency for d in counts) and not all(p.get("hdrh") for p in _seen(plan, counted)):
+        untold["latency within a bucket"] = COARSE
     result = TrialResult(
-        directions=counts,
-        refusal_is_loss=refusal_is_loss,
-        uncollected=UNCOLLECTED | ({"latency": f"not measured: {unprobed}"} if unprobed else {}),
+        directions=counts, refusal_is_loss=refusal_is_loss, uncollected=UNCOLLECTED | untold
     )
     if result.worst_loss_ratio() > histogram_up_to_loss:
         bare = tuple(_without_histogram(d) for d in counts)
         result = result.model_copy(update={"directions": bare})
     return result
+
+
+def _seen(
+    plan: TrialPlan, counted: Mapping[str, Any], direction: int | None = None
+) -> list[Mapping[str, Any]]:
+    """What the server has of the probes of a direction, or of all, that came back."""
+    latency = counted["latency"]
+    return [latency[str(n)] for n in plan.probes(direction) if str(n) in latency]
 
 
 def check_counters(
@@ -341,10 +358,9 @@ def _direction(
     direction: int, plan: TrialPlan, counted: Mapping[str, Any], refused: int, duration_s: float
 ) -> DirectionCounts:
     port, far = (counted["ports"][str(number)] for number in (direction, 1 - direction))
-    latency = counted["latency"]
     intended, sent = plan.intended(direction), port["sent"]
     refused = min(refused, intended - sent)
-    probes = [latency[str(n)] for n in plan.probes(direction) if str(n) in latency]
+    probes = _seen(plan, counted, direction)
     # On the clock of the trial's start.
     started, stopped = counted["started"], counted["stopped"]
     samples = [CounterSample(when - started, *rest) for when, *rest in port["samples"]]
@@ -409,31 +425,74 @@ def _pace(samples: Sequence[CounterSample], span: float) -> float:
 
 
 def latency_of(probes: Sequence[Mapping[str, Any]]) -> Latency | None:
-    """Latency of a direction's probes."""
-    pairs = sorted(pair for probe in probes for pair in _pairs(probe))
-    count = sum(frames for _, frames in pairs)
+    """Latency of a direction's probes.
+
+    A server that was started without --hdrh keeps nine buckets a decade only. No probe took longer
+    than its bucket's upper edge: these are what percentiles are of.
+    """
+    buckets = sorted(bucket for probe in probes for bucket in _buckets(probe))
+    count = sum(one.frames for one in buckets)
     if not count:
         return None
-    mean = sum(value * frames for value, frames in pairs) / count
+    most = _known_ns(probes, "total_max", within=buckets[-1])
+    pairs = [(min(one.upper, most or one.upper), one.frames) for one in buckets]
     return Latency(
         count=count,
-        min_ns=float(pairs[0][0]),
-        mean_ns=mean,
+        min_ns=float(_known_ns(probes, "total_min", within=buckets[0]) or buckets[0].lower),
+        mean_ns=_mean_ns(probes, buckets),
         max_ns=float(pairs[-1][0]),
         percentiles=latency_percentiles(pairs),
         hdr=encode_hdr(pairs),
     )
 
 
-def _pairs(probe: Mapping[str, Any]) -> Iterable[tuple[int, int]]:
-    """A probe's histogram: nanoseconds, and frames.
+class Bucket(NamedTuple):
+    """Probes that took from `lower` to `upper` nanoseconds; with --hdrh the two are as one."""
 
-    A server that was started without --hdrh keeps ten buckets a decade only.
-    """
+    lower: int
+    upper: int
+    frames: int
+
+
+def _buckets(probe: Mapping[str, Any]) -> Iterable[Bucket]:
+    """A probe's histogram."""
     if text := probe.get("hdrh"):
-        return recorded(text)
+        return [Bucket(value, value, frames) for value, frames in recorded(text)]
     coarse = probe.get("histogram") or {}
-    return [(int(value) * NS_PER_US, int(frames)) for value, frames in coarse.items()]
+    return [
+        Bucket(int(value) * NS_PER_US, _upper_us(int(value)) * NS_PER_US, int(frames))
+        for value, frames in coarse.items()
+    ]
+
+
+def _upper_us(lower: int) -> int:
+    """Where a coarse bucket ends: 200 of 100, 30 of 20; the first one, 0, at 10."""
+    return lower + 10 ** (len(str(lower)) - 1) if lower else FIRST_BUCKET_US
+
+
+def _known_ns(probes: Sequence[Mapping[str, Any]], key: str, within: Bucket) -> int | None:
+    """The least or largest time that the server kept by itself, where its bucket agrees."""
+    told = [probe[key] for probe in probes if isinstance(probe.get(key), int | float)]
+    if len(told) != len(probes) or within.lower == within.upper:
+        return None
+    found = (max if key == "total_max" else min)(told) * NS_PER_US
+    return round(found) if within.lower <= found <= within.upper else None
+
+
+def _mean_ns(probes: Sequence[Mapping[str, Any]], buckets: Sequence[Bucket]) -> float:
+    """The mean of the histogram's times; of coarse buckets the server's average where it can be.
+
+    That is smoothed, so that it may be one that no times of these buckets have.
+    """
+    count = sum(one.frames for one in buckets)
+    least, most = (
+        sum(edge * one.frames for one, edge in zip(buckets, edges, strict=True)) / count
+        for edges in ([one.lower for one in buckets], [one.upper for one in buckets])
+    )
+    average = probes[0].get("average") if len(probes) == 1 else None
+    if isinstance(average, int | float) and least <= average * NS_PER_US <= most:
+        return float(average * NS_PER_US)
+    return (least + most) / 2
 
 
 def recorded(text: str) -> list[tuple[int, int]]:

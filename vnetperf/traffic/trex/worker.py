@@ -494,13 +494,16 @@ class WorkerTrial:
             probe: {
                 "histogram": {str(k): v for k, v in latency.get("histogram", {}).items()},
                 "hdrh": latency.get("hdrh", ""),
+                **{key: latency[key] for key in SUMMARY if key in latency},
             }
             for probe, latency in found.items()
         }
 
 
+#: What the server tells of all probes of a stream besides its histograms, microseconds.
+SUMMARY = ("average", "total_min", "total_max")
 #: Changes with the orders and answers; both ends are of one version of this project.
-PROTOCOL = 2
+PROTOCOL = 3
 
 
 class Worker:
