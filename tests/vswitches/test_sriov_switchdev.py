@@ -97,6 +97,30 @@ def test_representors_are_told_by_their_ports(tmp_path: Path, beside: bool, form
     assert nics_switch.representor_name(DUT1, 0, sys=tmp_path) == ""
 
 
+def test_representors_may_have_the_number_of_a_controller(tmp_path: Path) -> None:
+    there = Sysfs(tmp_path)
+    there.add("up0", at=DUT0, switch="aa", port="p0")
+    there.add("eth0", switch="aa", port="c1pf0vf0")
+    there.add("eth1", switch="aa", port="c1pf0vf1")
+    there.add("eth2", switch="aa", port="c1pf1vf1")
+    assert nics_switch.representor_name(DUT0, 0, sys=tmp_path) == "eth0"
+    assert nics_switch.representor_name(DUT0, 1, sys=tmp_path) == "eth1"
+    # A second controller: which one is this host is not known.
+    there.add("eth3", switch="aa", port="c2pf0vf0")
+    assert nics_switch.representor_name(DUT0, 0, sys=tmp_path) == ""
+
+
+def test_representors_of_another_host_are_not_taken_while_its_own_are_made(tmp_path: Path) -> None:
+    """As on a DPU, which has a representor of the host's whole function too."""
+    there = Sysfs(tmp_path)
+    there.add("up0", at=DUT0, switch="aa", port="p0")
+    there.add("hpf", switch="aa", port="c1pf0")
+    there.add("h0", switch="aa", port="c1pf0vf0")
+    assert nics_switch.representor_name(DUT0, 0, sys=tmp_path) == ""
+    there.add("own0", switch="aa", port="pf0vf0")
+    assert nics_switch.representor_name(DUT0, 0, sys=tmp_path) == "own0"
+
+
 def test_physical_functions_that_share_a_switch_are_told_apart(tmp_path: Path) -> None:
     there, second = Sysfs(tmp_path), DUT0.replace(".0", ".1")
     there.add("up0", at=DUT0, switch="aa", port="p0")

@@ -27,8 +27,13 @@ from vnetperf.model.testbed import MachineFacts
 LEGACY, SWITCHDEV = MODES = ("legacy", "switchdev")
 MODULES = (tc_redirect.SCH_INGRESS, tc_redirect.CLS_FLOWER, tc_redirect.ACT_MIRRED)
 UPLINK_PORT_NAME = re.compile(r"p\d+(s\d+)?")
-#: With the number of its physical function; old drivers give the bare number.
-VF_PORT_NAME = re.compile(r"(?:p\d+)?(?:pf(?P<physical>\d+)vf)?(?P<number>\d+)")
+#: With the number of its physical function, and with that of its controller where the driver names
+#: one; old drivers give the bare number.
+VF_PORT_NAME = re.compile(
+    r"(?:c(?P<controller>\d+)(?=pf))?(?:p\d+)?(?:pf(?P<physical>\d+)vf)?(?P<number>\d+)"
+)
+#: The port of a whole physical function: of another host's, since a host's own is the wire's.
+PF_PORT_NAME = re.compile(r"c(?P<controller>\d+)pf\d+")
 #: Longest wait for the interfaces of virtual functions that were just made, seconds.
 REPRESENTORS_S = 10.0
 #: How often an interface may be renamed while it is taken.
@@ -97,13 +102,23 @@ def representor_name(address: str, number: int, *, sys: Path = SYS) -> str:
     switch = _net_attribute(sys, wire, "phys_switch_id") if wire else ""
     if not switch:
         return ""
-    found: dict[str, str] = {}
+    #: By controller and physical function: without a controller's number it is this host's own.
+    every: dict[str, dict[str, str]] = {}
+    theirs = set()
     for path in sorted((sys / "class/net").glob("*")):
         if path.name == wire or _net_attribute(sys, path.name, "phys_switch_id") != switch:
             continue
-        match = VF_PORT_NAME.fullmatch(_net_attribute(sys, path.name, "phys_port_name"))
-        if match and int(match["number"]) == number:
-            found[match["physical"] or ""] = path.name
+        port = _net_attribute(sys, path.name, "phys_port_name")
+        if whole := PF_PORT_NAME.fullmatch(port):
+            theirs.add(whole["controller"])
+        if match := VF_PORT_NAME.fullmatch(port):
+            held = every.setdefault(match["controller"] or "", {})
+            if int(match["number"]) == number:
+                held[match["physical"] or ""] = path.name
+    # Beside this host's own, those with a controller's number are another host's; where they are of
+    # several controllers, it is not known which one this host is.
+    own = [held for controller, held in every.items() if controller not in theirs]
+    found = every.get("", own[0] if len(own) == 1 else {})
     if len(found) == 1:
         return next(iter(found.values()))
     # Several physical functions share the switch.
