@@ -359,3 +359,24 @@ def test_in_switchdev_mode_rules_join_pods(monkeypatch: pytest.MonkeyPatch) -> N
     assert sorted(nics.seen()) == [
         f"{name} down in the machine" for name in ("r21.0", "r41.0", "up21", "up41")
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "sockets", "says", "not_there"),
+    [
+        ("bmp2bmp_macvlan", True, "no wire joins the pods", ("tester", "vSwitch")),
+        ("bmp2bmp_macvlan", False, "the tester and the pods", ("vSwitch",)),
+        ("phy2phy_bridge", True, "the endpoints and the vSwitch", ("tester",)),
+        ("phy2phy_bridge", False, "the tester and the vSwitch", ()),
+    ],
+)
+def test_a_wire_that_lacks_names_what_it_would_join(
+    name: str, sockets: bool, says: str, not_there: tuple[str, ...]
+) -> None:
+    wishes = configured()
+    made = make_scenario(name, wishes)
+    asked = endpoint_scenario(wishes, made) if sockets else made
+    with pytest.raises(CapabilityError) as refused:
+        make_plan(asked, Testbed(wires=("nic",) if "bridge" in name else ("memif",)), facts())
+    assert says in refused.value.what
+    assert not any(word in refused.value.what.partition(":")[0] for word in not_there)

@@ -313,7 +313,7 @@ def choose_wire(
                 problem = str(error)
         reasons.append(f"{kind}: {problem}")
     raise CapabilityError(
-        "no wire joins the tester and the vSwitch: " + "; ".join(reasons),
+        f"no wire joins {_joined(scenario)}: {'; '.join(reasons)}",
         where=scenario.id,
         accepted=", ".join(
             kind
@@ -322,6 +322,14 @@ def choose_wire(
         ),
         cure="list another kind under `wires` in the testbed file, or leave --wire out",
     )
+
+
+def _joined(scenario: Scenario) -> str:
+    """What a wire is between: there is no tester where programs talk by sockets."""
+    far = "the pods" if scenario.deployment.pods else "the vSwitch"
+    if not scenario.sockets:
+        return f"the tester and {far}"
+    return f"{far} and their hosts" if scenario.deployment.pods else f"the endpoints and {far}"
 
 
 def wires_taken(capabilities: Any, mode: str) -> tuple[str, ...]:
