@@ -302,7 +302,9 @@ def describe_changes(asked: Mapping[str, Any], found: Mapping[str, Any]) -> tupl
         changes.append(f"has hostNetwork {str(bool(spec.get('hostNetwork'))).lower()}")
     if runtime := spec.get("runtimeClassName"):
         changes.append(f"is run by the runtime class {runtime}")
-    there = next((one for one in spec.get("containers") or () if one.get("name") == CONTAINER), {})
+    there: Mapping[str, Any] = next(
+        (one for one in spec.get("containers") or () if one.get("name") == CONTAINER), {}
+    )
     if there and there.get("image") != own["image"]:
         changes.append(f"has the image {there.get('image')} instead of {own['image']}")
     if limits := (there.get("resources") or {}).get("limits"):
