@@ -179,3 +179,8 @@ def test_fragments_are_read_by_name() -> None:
     text = "Ip: Forwarding FragFails FragCreates\nIp: 1 3 12\nIcmp: InMsgs\nIcmp: 4\n"
     assert links.fragments_made(text) == 12
     assert links.fragments_made(Path("/proc/net/snmp").read_text()) >= 0
+
+
+def test_indices_of_links_are_seen_by_programs_that_keep_them_in_16_bits_with_a_sign() -> None:
+    """PRRTE, the launcher of Open MPI 5, finds no interface whose index is above 32767."""
+    assert 0 < min(links.INDICES) <= max(links.INDICES) <= 2**15 - 1

@@ -128,7 +128,8 @@ def get(name: str, netns: Path | None = None) -> Link:
 #: sockets (PACKET_FANOUT) by the lower 16 bits of pid XOR index, and the kernel refuses a group
 #: that is another interface's in the namespace (EINVAL). Indices that follow each other, in
 #: processes whose pids do as well, gave now and then the same name, and a testpmd without a port.
-INDICES = range(0x1000, 0x10000)
+#: Open MPI 5 (PRRTE) keeps an index in 16 bits with a sign: it sees no interface above 32767.
+INDICES = range(0x1000, 0x8000)
 
 
 def _free_index(netns: Path | None, *others: int) -> int:
