@@ -47,7 +47,7 @@ def test_the_run_ends_with_status_2_and_names_the_command_that_continues_it(
     text = result.stdout.str() + result.stderr.str()
     assert result.ret == 2
     (folder,) = interrupted.folders
-    assert f"to continue: pytest --resume results/{folder.name}" in text
+    assert f"to continue: pytest --resume=results/{folder.name}" in text
     # The last line but pytest's own: tables may be many screens long.
     assert text.index("to continue: pytest") > text.index("report:  ")
     assert "none met" not in text
@@ -101,7 +101,7 @@ def test_the_command_that_continues_a_resumed_run_has_what_was_typed_for_it(
     (line,) = (text for text in result.stdout.lines if "to continue: " in text)
     program, *command = shlex.split(line.partition("to continue: ")[2])
     assert program == "pytest"
-    assert command[:2] == ["--resume", str(interrupted.folders[0])]
+    assert command[0] == f"--resume={interrupted.folders[0]}"
     assert not {*typed[1:]} - {*command}
     (interrupted.path / "continued").touch()
     interrupted.pytester.runpytest_subprocess(*command).assert_outcomes(passed=4)
@@ -126,7 +126,7 @@ def test_ctrl_c_on_a_terminal_leaves_no_crash(interrupted: Site) -> None:
     text = seen.decode(errors="replace")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2, text
     assert "\x1b[?25l" in text  # the status line was there
-    assert "to continue: pytest --resume" in text
+    assert "to continue: pytest --resume=" in text
     assert "lost sys.stderr" not in text
     assert "Traceback" not in text
 
@@ -140,7 +140,7 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(site: Site) -> None:
     text = result.stdout.str() + result.stderr.str()
     assert result.ret == 2
     (folder,) = site.folders
-    assert f"to continue: pytest --resume results/{folder.name}" in text
+    assert f"to continue: pytest --resume=results/{folder.name}" in text
     assert (folder / "report.html").is_file()
     assert "Traceback" not in text
 
@@ -161,5 +161,5 @@ def test_sigterm_ends_a_run_with_workers_so_too(
     text = result.stdout.str() + result.stderr.str()
     assert result.ret == 2
     (folder,) = site.folders
-    assert f"to continue: pytest --resume {folder} -n 2" in text
+    assert f"to continue: pytest --resume={folder} -n 2" in text
     assert (folder / "report.html").is_file()

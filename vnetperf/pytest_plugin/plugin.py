@@ -114,6 +114,27 @@ def _moved(arg: str, start: Path) -> str:
     return f"{moved}{colons}{names}" if gone else arg
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Refuse to measure all that vnetperf has, for days and as root, where nobody chose it."""
+    config = session.config
+    chosen = ("keyword", "markexpr", "lf", "stepwise", "resume", "collectonly", "setupplan", "plan")
+    named = config.args_source is pytest.Config.ArgsSource.ARGS
+    if named or any(config.getoption(name, False) for name in chosen):
+        return
+    shipped = (Path(__file__).parents[1] / "testcases").resolve()
+    start = config.invocation_params.dir
+    if any((start / arg).resolve().is_relative_to(shipped) for arg in config.args):
+        folder = "." if (start / config.args[0]) == start else config.args[0]
+        raise pytest.UsageError(
+            f"this would measure every scenario in {folder}, for days; try one of\n"
+            f"  pytest {folder} -k phy2phy_bridge --preset smoke   # one vSwitch, in a minute\n"
+            f"  pytest {folder} -k pvp_dpdk --plan                 # what a run would do\n"
+            "  vnetperf doctor                                     # what can run here\n"
+            f"`pytest {folder}` measures everything that this machine can carry"
+        )
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise tests that request `bench`."""
     if "bench" not in metafunc.fixturenames:
@@ -462,7 +483,8 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
 def _to_continue(config: pytest.Config) -> str:
     """The command that continues an interrupted run."""
     session = config.stash[_SESSION]
-    command = ["pytest", "--resume", str(session.folder)]
+    # In one word: of two, pytest takes the folder for a path when it looks for its own files.
+    command = ["pytest", f"--resume={session.folder}"]
     workers = getattr(config.option, "numprocesses", None)
     if resume := config.getoption("resume"):
         # With --resume alone a run has the options that it began with; this session had these.

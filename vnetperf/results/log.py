@@ -148,7 +148,7 @@ class TrialLog:
             raise LogError(
                 self.trouble,
                 where=str(self.path),
-                cure="remove the cause, then go on with `pytest --resume "
+                cure="remove the cause, then go on with `pytest --resume="
                 f"{self.path.parent}`: the {self._trials} trials before it are in the log",
             ) from error
         self._digest, self._before = digest, b""

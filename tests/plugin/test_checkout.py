@@ -1,0 +1,87 @@
+"""pytest in a checkout, as who only measures types it there: without what our own tests need."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.conftest import ROOT
+
+MISSING = "raise ModuleNotFoundError(\"No module named 'hypothesis'\")\n"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with the files that pytest finds in a checkout."""
+    top = tmp_path / "checkout"
+    top.mkdir()
+    for name in ("setup.cfg", "tests", "testcases", "vnetperf"):
+        (top / name).symlink_to(ROOT / name)
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "hypothesis.py").write_text(MISSING)
+    return top
+
+
+def run(checkout: Path, *args: str, folder: str = ".") -> subprocess.CompletedProcess[str]:
+    """Run pytest where Hypothesis is missing, on a testbed that there is not."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (checkout.parent / "without", ROOT))),
+        "VNETPERF_TESTBED": "none-so-that-nothing-is-measured",
+    }
+    environment.pop("PYTEST_ADDOPTS", None)
+    plain = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *plain, *args],
+        cwd=checkout / folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_a_misspelt_path_is_named(checkout: Path) -> None:
+    result = run(checkout, "testcase/", "-k", "pvp_dpdk")
+    assert result.returncode == 4
+    assert "file or directory not found: testcase/" in result.stderr
+    assert "hypothesis" not in result.stdout + result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("--resume={}",), ("--resume", "{}")])
+def test_results_elsewhere_are_found_by_resume(
+    checkout: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    result = run(checkout, *(word.format(elsewhere) for word in words))
+    assert result.returncode == 4
+    assert "there is no run to resume here" in result.stderr  # it was looked for
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("folder", "typed"),
+    [(".", ()), (".", ("-n", "2")), ("testcases/comparisons", ("--preset", "smoke"))],
+)
+def test_nothing_chosen_measures_nothing(
+    checkout: Path, folder: str, typed: tuple[str, ...]
+) -> None:
+    result = run(checkout, *typed, folder=folder)
+    assert result.returncode == 4
+    for command in ("-k phy2phy_bridge --preset smoke", "--plan", "vnetperf doctor"):
+        assert command in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("typed", [("testcases",), ("-k", "pvp_dpdk")])
+def test_what_is_chosen_is_measured(checkout: Path, typed: tuple[str, ...]) -> None:
+    result = run(checkout, *typed)
+    assert "none-so-that-nothing-is-measured" in result.stderr  # it was about to
