@@ -7,9 +7,11 @@ programs, kernel modules, options, sections of the testbed file.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+import logging
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any, Literal, cast, get_args
 from pydantic import create_model
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.errors import ConfigError, did_you_mean
+from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.testbed import AbsolutePath, KernelModule, Program, Testbed
 
@@ -26,6 +28,8 @@ Family = Literal[
     "vswitches", "vnfs", "traffic", "collectors", "wires", "endpoints", "networks", "mpi"
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
+
+_log = logging.getLogger(__name__)
 
 #: The distribution that has this package.
 OWN_PACKAGE = "vnetperf"
@@ -90,7 +94,21 @@ def names(family: Family) -> tuple[str, ...]:
 
 
 def load(family: Family, name: str) -> Any:
-    """Import a backend's class."""
+    """Import a backend's class.
+
+    Raises:
+        ConfigError: There is none, it cannot be imported, or what it declares is another thing to
+            one that is there already.
+    """
+    found = _load(family, name)
+    if not _is_own(family, name):
+        usable = _usable().get(f"{family} {name}")
+        if isinstance(usable, ConfigError):
+            raise usable
+    return found
+
+
+def _load(family: Family, name: str) -> Any:
     target = _registered[family].get(name)
     try:
         if target is not None:
@@ -114,7 +132,7 @@ def unknown(family: Family, name: str, where: str = "") -> ConfigError:
     return ConfigError(
         f"unknown {family} backend {name!r}{did_you_mean(name, names(family))}",
         where=where or f"vnetperf.{family}",
-        accepted=", ".join(names(family)),
+        accepted=accepted_names(name, names(family)),
         cure=f"install the plugin package that registers it under vnetperf.{family}",
     )
 
@@ -125,6 +143,10 @@ def load_vnf(name: str, where: str = "vnf") -> Any:
     vnf = load("vnfs", what)
     if not colon:
         return vnf
+    return _place(vnf, what, place, where)
+
+
+def _place(vnf: Any, what: str, place: str, where: str = "vnf") -> Any:
     target = vnf.places.get(place)
     if target is None:
         raise ConfigError(
@@ -141,76 +163,181 @@ def _import(target: str) -> Any:
 
 
 def backends() -> dict[str, type[Any]]:
-    """Every class that can be loaded, by family and name; of VNFs those of their places too."""
-    return {what: found for what, found in _loaded() if isinstance(found, type)}
+    """Every class that can be used, by family and name; of VNFs those of their places too."""
+    return {what: found for what, found in _usable().items() if isinstance(found, type)}
 
 
 def broken() -> tuple[ConfigError, ...]:
-    """Why backends cannot be loaded."""
-    return tuple(found for _, found in _loaded() if isinstance(found, ConfigError))
+    """Why backends cannot be loaded, or are left out since they contradict others."""
+    return tuple(found for found in _usable().values() if isinstance(found, ConfigError))
+
+
+def _usable() -> dict[str, type[Any] | ConfigError]:
+    """Backends, or why one is left out: others are used all the same."""
+    found = dict(_loaded())
+    classes = ((what, one) for what, one in found.items() if not isinstance(one, ConfigError))
+    return found | _contradictions(tuple(classes))
 
 
 def _loaded() -> Iterator[tuple[str, type[Any] | ConfigError]]:
-    for family in FAMILIES:
-        for name in names(family):
-            try:
-                found = load(family, name)
-                yield f"{family} {name}", found
-                for place in getattr(found, "places", ()):
-                    yield f"{family} {name}:{place}", load_vnf(f"{name}:{place}")
-            except ConfigError as error:
-                yield f"{family} {name}", error
+    """All backends, this package's first: what it declares holds."""
+    every = [(family, name) for family in FAMILIES for name in names(family)]
+    for family, name in sorted(every, key=lambda one: not _is_own(*one)):
+        try:
+            found = _load(family, name)
+            yield f"{family} {name}", found
+            for place in getattr(found, "places", ()):
+                yield f"{family} {name}:{place}", _place(found, name, place)
+        except ConfigError as error:
+            yield f"{family} {name}", error
+
+
+def _is_own(family: Family, name: str) -> bool:
+    return name in _own_names(family) and name not in _registered[family]
+
+
+@cache
+def _own_names(family: Family) -> frozenset[str]:
+    """Names that this package's own entry points have; of each the package is read from a file."""
+    points = _from_packages(family).values()
+    return frozenset(p.name for p in points if p.dist is None or p.dist.name == OWN_PACKAGE)
+
+
+@lru_cache(maxsize=8)
+def _contradictions(found: tuple[tuple[str, type[Any]], ...]) -> dict[str, ConfigError]:
+    """Backends that cannot be used beside earlier ones, since these declare another thing."""
+    refused: dict[str, ConfigError] = {}
+    held: dict[tuple[str, str], tuple[str, Any]] = {}
+    for what, backend in found:
+        declared = dict(_declarations(backend))
+        error = next(
+            filter(None, (_contradiction(what, key, one, held) for key, one in declared.items())),
+            None,
+        )
+        if error is not None:
+            refused[what] = error
+            _log.warning("%s is left out: %s", what, error)
+            continue
+        for key, one in declared.items():
+            held.setdefault(key, (what, one))
+    return refused
+
+
+#: What of a declaration says which program or module it is; the rest describes it.
+_IDENTITY = {
+    "programs": ("places", "version_contains", "setting", "beside"),
+    "kernel_modules": ("turns_on",),
+}
+
+
+def _declarations(backend: type[Any]) -> Iterator[tuple[tuple[str, str], Any]]:
+    """What a backend declares, by kind and name."""
+    for kind in _IDENTITY:
+        for one in getattr(backend, kind, ()):
+            yield (kind, one.name), one
+    options = getattr(backend, "Options", Frozen)
+    for key in options.model_fields:
+        yield ("Options", key), options
+    section = getattr(backend, "Section", Frozen)
+    if section.model_fields:
+        yield ("Section", getattr(backend, "name", "")), section
+
+
+def _contradiction(
+    what: str, key: tuple[str, str], now: Any, held: Mapping[tuple[str, str], tuple[str, Any]]
+) -> ConfigError | None:
+    """Why a backend cannot declare something beside those before it."""
+    kind, name = key
+    owner, then = held.get(key, ("", now))
+    if kind == "Options" and (then is not now or name in SwitchOptions.model_fields):
+        return ConfigError(
+            f"{what} declares option {name}, which is one of {owner or 'all vSwitches'}",
+            where=kind,
+            cure=f"name it after the backend, e.g. {what.rpartition(' ')[2]}_{name}",
+        )
+    if kind == "Section" and (then is not now or name in Testbed.model_fields):
+        return ConfigError(
+            f"{what} declares a section [{name}] of testbed files, which there is already",
+            where=kind,
+            cure="give the backend another name",
+        )
+    if differing := _differing(then, now, _IDENTITY.get(kind, ())):
+        return ConfigError(
+            f"{owner} and {what} declare {name} differently: {differing}",
+            where=kind,
+            cure=_import_of(then) or "let the later one import the declaration of the other",
+        )
+    return None
+
+
+def _differing(then: Any, now: Any, keys: Iterable[str]) -> str:
+    """What two declarations do not have in common: "package 'one' and 'two'"; "" for nothing."""
+
+    def values(one: Any, key: str) -> Any:
+        value = getattr(one, key)
+        return value or (one.name,) if key == "places" else value
+
+    pairs = ((key, values(then, key), values(now, key)) for key in keys)
+    return ", ".join(f"{key} {one!r} and {other!r}" for key, one, other in pairs if one != other)
+
+
+def _import_of(declared: Any) -> str:
+    """How a plugin gets this very declaration: "import NFT from vnetperf....kernel"."""
+    ours = [(name, m) for name, m in sys.modules.items() if name.startswith(f"{OWN_PACKAGE}.")]
+    for module, content in sorted(ours):
+        for name, value in vars(content).items():
+            if isinstance(value, type(declared)) and value.name == declared.name:
+                return f"import {name} from {module}, in place of a declaration of its own"
+    return ""
+
+
+def disagreements() -> list[str]:
+    """What backends describe differently, for which the first one's words are taken."""
+    lines: dict[str, None] = {}
+    held: dict[tuple[str, str], tuple[str, Any]] = {}
+    for what, backend in backends().items():
+        for key, one in _declarations(backend):
+            owner, then = held.setdefault(key, (what, one))
+            if key[0] not in _IDENTITY or then is one:
+                continue
+            described = [k for k in type(one).model_fields if k not in _DESCRIBED]
+            if differing := _differing(then, one, described):
+                lines[f"{what} describes {key[1]} differently, and {owner} counts: {differing}"] = (
+                    None
+                )
+    return [*lines]
+
+
+#: May differ between backends: what each needs it for.
+_DESCRIBED = ("purpose", "optional")
 
 
 def programs() -> dict[str, Program]:
     """Programs that backends declare, by name."""
-    return _declared("programs")
+    return _declared("programs", backends())
 
 
 def kernel_modules() -> dict[str, KernelModule]:
     """Kernel modules that backends declare, by name."""
-    return _declared("kernel_modules")
+    return _declared("kernel_modules", backends())
 
 
-def _declared(attribute: str) -> dict[str, Any]:
+def _declared(attribute: str, among: Mapping[str, type[Any]]) -> dict[str, Any]:
+    """Declarations by name, the first of each; one that is needed by any backend is needed."""
     found: dict[str, Any] = {}
-    owner: dict[str, str] = {}
-    described = {"purpose", "optional"}  # may differ between backends
-    for what, backend in backends().items():
+    for backend in among.values():
         for one in getattr(backend, attribute, ()):
             first = found.setdefault(one.name, one)
-            owner.setdefault(one.name, what)
-            then, now = (each.model_dump(exclude=described) for each in (first, one))
-            if then != now:
-                parts = [
-                    f"{key} {then[key]!r} and {now[key]!r}" for key in then if then[key] != now[key]
-                ]
-                raise ConfigError(
-                    f"{owner[one.name]} and {what} declare {one.name} differently: "
-                    + ", ".join(parts),
-                    where=attribute,
-                    cure="let the later one import the declaration of the other, or uninstall it",
-                )
-            if first.optional and not one.optional:  # what one of them cannot do without
-                found[one.name] = one
+            if first.optional and not one.optional:
+                found[one.name] = first.model_copy(update={"optional": False})
     return found
 
 
 def switch_options_model() -> type[SwitchOptions]:
     """Options of vSwitches, with those that only single backends have; no others."""
-    owner: dict[str, str] = {}
     models: list[type[Frozen]] = []
-    for what, backend in backends().items():
+    for backend in backends().values():
         model = getattr(backend, "Options", Frozen)
-        for key in model.model_fields:
-            other = "all vSwitches" if key in SwitchOptions.model_fields else owner.get(key, "")
-            if other and model not in models:
-                raise ConfigError(
-                    f"{what} declares option {key}, which is one of {other}",
-                    where="Options",
-                    cure=f"name it after the backend, e.g. {what.rpartition(' ')[2]}_{key}",
-                )
-        owner |= dict.fromkeys(model.model_fields, what)
         if model.model_fields and model not in models:
             models.append(model)
     bases: tuple[Any, ...] = (SwitchOptions, *models, Frozen)  # the last forbids other keys
@@ -220,19 +347,12 @@ def switch_options_model() -> type[SwitchOptions]:
 
 def sections() -> dict[str, type[Frozen]]:
     """Sections of testbed files that backends declare, by name of the section."""
-    found: dict[str, type[Frozen]] = {}
-    for what, backend in backends().items():
-        model, name = getattr(backend, "Section", Frozen), getattr(backend, "name", "")
-        if not model.model_fields or found.get(name) is model:
-            continue
-        if name in found or name in Testbed.model_fields:
-            raise ConfigError(
-                f"{what} declares a section [{name}] of testbed files, which there is already",
-                where="Section",
-                cure="give the backend another name",
-            )
-        found[name] = model
-    return found
+    return _sections_of(backends())
+
+
+def _sections_of(among: Mapping[str, type[Any]]) -> dict[str, type[Frozen]]:
+    every = ((getattr(b, "name", ""), getattr(b, "Section", Frozen)) for b in among.values())
+    return {name: model for name, model in every if model.model_fields}
 
 
 def testbed_model() -> type[Testbed]:
@@ -248,7 +368,10 @@ def testbed_model() -> type[Testbed]:
 
 def completed(testbed: Testbed) -> Testbed:
     """A testbed with the defaults of all sections and programs, as plans and results have it."""
-    known = {name: model().model_dump(mode="json") for name, model in sections().items()}
-    paths = dict.fromkeys((program.setting for program in programs().values()), "")
+    declared = backends()
+    models = _sections_of(declared)
+    known = {name: model().model_dump(mode="json") for name, model in models.items()}
+    found = _declared("programs", declared)
+    paths = dict.fromkeys((program.setting for program in found.values()), "")
     whole = {**known, **testbed.sections, "programs": {**paths, **testbed.programs}}
     return testbed.model_copy(update=whole)

@@ -20,6 +20,13 @@ class Depth(Frozen):
     depth: int = 1
 
 
+class OtherNft(VSwitch):
+    """Declares another nft than the one that others use."""
+
+    name = "aaa"
+    programs = (Program(name="nft", places=("/opt/other/nft",)),)
+
+
 class Where(Frozen):
     server: str = ""
 
@@ -33,7 +40,7 @@ def declare(monkeypatch: pytest.MonkeyPatch) -> Declare:
             f"vswitches {name}": type(name, (VSwitch,), {"name": name, **attributes})
             for name, attributes in backends.items()
         }
-        monkeypatch.setattr(registry, "backends", lambda: made)
+        monkeypatch.setattr(registry, "_loaded", lambda: iter(made.items()))
 
     return these
 
@@ -46,14 +53,47 @@ def test_what_several_declare_alike_is_one(declare: Declare) -> None:
     assert list(registry.kernel_modules()) == ["m"]
 
 
-def test_what_two_declare_differently_names_both(declare: Declare) -> None:
+def test_what_two_describe_differently_is_as_the_first_says(declare: Declare) -> None:
     declare(
-        a={"programs": (Program(name="p", package="one"),)},
-        b={"programs": (Program(name="p", package="two"),)},
+        a={"programs": (Program(name="p", package="one", software="P", by_make=True),)},
+        b={"programs": (Program(name="p", package="two", places=("p",)),)},
     )
-    match = "vswitches a and vswitches b declare p differently: package 'one' and 'two'"
-    with pytest.raises(ConfigError, match=match):
-        registry.programs()
+    assert registry.programs()["p"].package == "one"
+    assert list(registry.backends()) == ["vswitches a", "vswitches b"]
+    assert registry.broken() == ()
+    (line,) = registry.disagreements()
+    assert "vswitches b describes p differently, and vswitches a counts" in line
+    for words in ("package 'one' and 'two'", "software 'P' and ''", "by_make True and False"):
+        assert words in line
+
+
+def test_who_declares_another_program_of_a_name_is_left_out(declare: Declare) -> None:
+    declare(
+        a={"programs": (Program(name="p", places=("/opt/p",)),)},
+        b={"programs": (Program(name="p", places=("/srv/p",)),)},
+        c={"programs": (Program(name="q"),)},
+    )
+    assert list(registry.backends()) == ["vswitches a", "vswitches c"]
+    assert list(registry.programs()) == ["p", "q"]
+    (error,) = registry.broken()
+    for words in ("vswitches a and vswitches b", "'/opt/p'", "'/srv/p'"):
+        assert words in error.what
+
+
+def test_the_first_declaration_is_this_packages_own_and_can_be_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A vSwitch that sorts before ours takes no program from us, and stops nobody."""
+    monkeypatch.setitem(
+        registry._registered["vswitches"], "aaa", "tests.deployment.test_declarations:OtherNft"
+    )
+    assert "vswitches aaa" not in registry.backends()
+    assert "vswitches cgnat" in registry.backends()
+    (error,) = registry.broken()
+    assert "import NFT from vnetperf.vswitches.cgnat.kernel" in error.cure
+    with pytest.raises(ConfigError, match="declare nft differently"):
+        registry.load("vswitches", "aaa")
+    assert registry.load("vswitches", "bridge")
 
 
 def test_an_option_has_one_owner(declare: Declare) -> None:
@@ -63,13 +103,15 @@ def test_an_option_has_one_owner(declare: Declare) -> None:
     with pytest.raises(ValueError, match="dept"):
         model.model_validate({"dept": 3})
     other = type("Depth2", (Frozen,), {"__annotations__": {"depth": int}, "depth": 2})
-    declare(a={"Options": Depth}, b={"Options": other})
-    with pytest.raises(ConfigError, match="option depth, which is one of vswitches a"):
-        registry.switch_options_model()
+    declare(a={"Options": Depth}, b={"Options": other}, c={"Options": Depth})
+    (error,) = registry.broken()
+    assert "vswitches b declares option depth, which is one of vswitches a" in error.what
+    assert registry.switch_options_model().model_validate({"depth": 3}).model_dump()["depth"] == 3
     mtu = type("Mtu", (Frozen,), {"__annotations__": {"mtu": int}, "mtu": 2})
     declare(a={"Options": mtu})
-    with pytest.raises(ConfigError, match="option mtu, which is one of all vSwitches"):
-        registry.switch_options_model()
+    (error,) = registry.broken()
+    assert "option mtu, which is one of all vSwitches" in error.what
+    assert registry.switch_options_model().model_validate({"mtu": 9000}).mtu == 9000
 
 
 def test_a_section_and_a_program_are_keys_of_a_testbed_file(declare: Declare) -> None:
@@ -88,9 +130,10 @@ def test_a_section_and_a_program_are_keys_of_a_testbed_file(declare: Declare) ->
 
 
 def test_a_section_cannot_hide_a_key(declare: Declare) -> None:
-    declare(cores={"Section": Where})
-    with pytest.raises(ConfigError, match=r"section \[cores\]"):
-        registry.sections()
+    declare(cores={"Section": Where}, mine={"Section": Where})
+    (error,) = registry.broken()
+    assert "section [cores]" in error.what
+    assert registry.sections() == {"mine": Where}
 
 
 def test_a_plugin_that_raises_costs_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
