@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Literal, TypeAlias
 
 from vnetperf.analysis.runs import StoredRun
-from vnetperf.model.errors import ConfigError, did_you_mean
+from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import RunResults
@@ -545,7 +545,7 @@ def _metrics_of_side(side: Side) -> _MetricsOfSide:
             if side.scenario
             else "there is no result",
             where=side.name,
-            accepted=", ".join(there) or "a run that measured something",
+            accepted=accepted_names(side.scenario, there) or "a run that measured something",
         )
     return found
 

@@ -58,12 +58,14 @@ def find_run(text: str, results_dir: Path = Path("results")) -> Path:
             cure="uncompress it where it is, e.g. `gunzip --keep` of one that ends in .gz",
         )
     runs = [path.name for path in results_dir.glob("*") if holds_run(path)]
+    by_time = sorted({*runs} - {"latest"})  # their names are times
+    newest = f", the newest being {', '.join(by_time[:-4:-1])}" if by_time else ""
     raise LogError(
         f"there is no {LOG_NAME} in it"
         if there
         else f"there is no such run{did_you_mean(text, runs)}",
         where=text or "the name of a run",
-        accepted=f"a folder with a {LOG_NAME}, or the name of one in {results_dir}/",
+        accepted=f"a folder with a {LOG_NAME}, or the name of one in {results_dir}/{newest}",
     )
 
 

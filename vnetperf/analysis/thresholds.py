@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from math import inf, isfinite
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -22,7 +22,7 @@ from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.scenario import is_called, on_testbed, without_testbed
-from vnetperf.model.units import Unit, value_text
+from vnetperf.model.units import Unit, parse_quantity, value_text
 from vnetperf.results.environment import ABSENT, comparability
 from vnetperf.results.metrics import PODS_TEST, TRANSFERS_TEST, Key, Metric, compared_metrics_of
 from vnetperf.results.run_metrics import compared_metrics, metrics_over_deployments
@@ -45,6 +45,8 @@ class Expectation(Frozen):
     number: str = ""
     at_least: float | None = None  # Smallest number that is good
     at_most: float | None = None  # Largest number that is good
+    #: Of bounds that are written with a unit, "2 Mfps": what they are of; "" for the result's own.
+    unit: Unit = ""
     of_run: str = ""  # Results folder, relative to the file: the bounds are multiples of its number
     #: Scenario of the same run (or of `of_run`): they are multiples of its number.
     of_scenario: str = ""
@@ -58,6 +60,44 @@ class Expectation(Frozen):
     #: met.
     irregular: Literal["refuse", "allow"] = "refuse"
     why: str = ""  # Added to the message when it is not met
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_units(cls, values: Any) -> Any:
+        """Bounds as numbers, where they are written as reports print them."""
+        if not isinstance(values, dict):
+            return values
+        found, units = dict(values), set()
+        for key in ("at_least", "at_most"):
+            if not isinstance(text := values.get(key), str):
+                continue
+            parsed = parse_quantity(text)
+            if parsed is None:
+                raise ValueError(
+                    f"{key}: {text!r} is not a number; a number in the unit of the result, or one "
+                    'with its unit, e.g. 2000000, "2 Mfps", "0.1%", "12 us"'
+                )
+            found[key], unit = parsed
+            units.add(unit)
+        if len(units) > 1 or (units and (found.get("of_run") or found.get("of_scenario"))):
+            raise ValueError("at_least and at_most are of one unit, and multiples have none")
+        return found | {"unit": units.pop()} if units else found
+
+    def in_unit(self, unit: Unit) -> Self:
+        """The expectation with its bounds in the unit of a result.
+
+        Raises:
+            ValueError: They are of another unit.
+        """
+        if self.unit in ("", unit):
+            return self
+        if (self.unit, unit) != ("s", "ns"):
+            raise ValueError(f"its bounds are in {self.unit}, and the number is in {unit}")
+        bounds = {
+            key: None if (bound := getattr(self, key)) is None else bound * 1e9
+            for key in ("at_least", "at_most")
+        }
+        return self.model_copy(update={**bounds, "unit": unit})
 
     @model_validator(mode="after")
     def _has_bounds(self) -> Self:
@@ -106,6 +146,11 @@ def judge_metric(
 ) -> Judgement:
     """Hold a number against an expectation."""
     name = _metric_text(found)
+    if base is None:
+        try:
+            expected = expected.in_unit(found.unit)
+        except ValueError as error:
+            return Judgement(where, False, f"{name} cannot be held against it: {error}")
     if found.measured is None:
         return Judgement(where, False, f"{name} was not measured: {_first_line(found.why)}")
     number, n = mean_of_repeats(found)

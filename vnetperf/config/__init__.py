@@ -40,7 +40,7 @@ from vnetperf.config.settings import (
     variable_name,
 )
 from vnetperf.model.balancing import Services
-from vnetperf.model.errors import ConfigError, did_you_mean
+from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
 from vnetperf.model.nat import Nat
 from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
 from vnetperf.model.preset import Preset, check_budget, check_goals, check_traffic
@@ -139,7 +139,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
             raise ConfigError(
                 f"unknown environment variable {variable_name(key)}{near}",
                 where="environment",
-                accepted=", ".join(variables),
+                accepted=accepted_names(
+                    variable_name(key), variables, "docs/configuration.md has all"
+                ),
             )
     return {key: text for key, text in ours.items() if key in Settings.model_fields}
 

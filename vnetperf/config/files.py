@@ -5,16 +5,19 @@ Where they are looked for, and how one is read into a model with one clear error
 
 from __future__ import annotations
 
+import copy
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from vnetperf.model.errors import ConfigError, did_you_mean
+from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
 from vnetperf.model.preset import Preset
+from vnetperf.model.units import Unit, parse_quantity
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -43,7 +46,7 @@ def find_file(kind: str, name: str, where: str = "") -> Path:
     raise ConfigError(
         f"unknown name {name!r}{did_you_mean(name, known)}",
         where=where or kind,
-        accepted=", ".join(known) + ", or a path ending in .toml",
+        accepted=f"{accepted_names(name, known, '`vnetperf list`')}, or a path ending in .toml",
     )
 
 
@@ -125,9 +128,18 @@ def _laid_over(base: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str,
 
 
 def validate(model: type[Model], content: Mapping[str, Any], where: str) -> Model:
-    """Validate values, with one clear error."""
+    """Validate values, with one clear error that lists all that is wrong.
+
+    A number may be a text with a unit that reports print, "2 Mfps", where its key has that unit.
+    """
     try:
-        return model.model_validate(dict(content))
+        try:
+            return model.model_validate(dict(content))
+        except ValidationError as error:
+            converted = _without_units(content, error)
+            if converted is None:
+                raise
+            return model.model_validate(converted)
     except ValidationError as error:
         raise _as_config_error(model, error, where) from None
     except ConfigError as error:  # a goal checks itself and names its own key
@@ -139,38 +151,161 @@ def validate(model: type[Model], content: Mapping[str, Any], where: str) -> Mode
         ) from None
 
 
+@dataclass(frozen=True)
+class _Quantity:
+    """What a number is of, by the end of its key."""
+
+    unit: Unit
+    words: str
+    example: str
+    per_unit: float = 1.0  # How many of the key's own units one of `unit` is
+
+
+#: End of a key -> what its number is of.
+_QUANTITIES = {
+    "_fps": _Quantity("fps", "frames/s", '2000000 or "2 Mfps"'),
+    "bits_per_second": _Quantity("bit/s", "bit/s", '10e9 or "10 Gbit/s"'),
+    "_us": _Quantity("s", "microseconds", '50 or "50 us"', 1e6),
+    "_ms": _Quantity("s", "milliseconds", '5 or "5 ms"', 1e3),
+    "_s": _Quantity("s", "seconds", '1.5 or "1.5 s"'),
+    "_mib": _Quantity("", "MiB", "1024"),
+    "_kb": _Quantity("", "KiB", "2048"),
+    "mtu": _Quantity("", "octets", "9000"),
+    "_size": _Quantity("", "octets", "1518"),
+    "_sizes": _Quantity("", "octets", "64"),
+    "_ratio": _Quantity("ratio", "a share of 1", '0.001 or "0.1%"'),
+    "width": _Quantity("ratio", "a share of 1", '0.005 or "0.5%"'),
+    "tolerance": _Quantity("ratio", "a share of 1", '0.005 or "0.5%"'),
+}
+
+
+def _quantity_of(path: Sequence[int | str]) -> _Quantity | None:
+    key = next((part for part in reversed(path) if isinstance(part, str)), "")
+    return next((what for end, what in _QUANTITIES.items() if key.endswith(end)), None)
+
+
+_NUMBERS = ("int_parsing", "int_type", "int_from_float", "float_parsing", "float_type")
+
+
+def _without_units(content: Mapping[str, Any], error: ValidationError) -> dict[str, Any] | None:
+    """Values with plain numbers in place of those with units; None where there are none."""
+    found: dict[str, Any] = copy.deepcopy(dict(content))
+    changed = False
+    for one in error.errors():
+        quantity, path = _quantity_of(one["loc"]), one["loc"]
+        if one["type"] not in _NUMBERS or not isinstance(one["input"], str) or quantity is None:
+            continue
+        parsed = parse_quantity(one["input"])
+        if parsed is None or parsed[1] != quantity.unit:
+            continue
+        here: Any = found
+        for part in path[:-1]:
+            if isinstance(here, tuple | list) and isinstance(part, int):
+                here = here[part]
+            else:
+                here = here.get(part) if isinstance(here, dict) else None
+        if isinstance(here, dict | list) and here[path[-1]] == one["input"]:  # type: ignore[index]
+            here[path[-1]] = float(f"{parsed[0] * quantity.per_unit:.15g}")  # type: ignore[index]
+            changed = True
+    return found if changed else None
+
+
 def _as_config_error(model: type[BaseModel], error: ValidationError, where: str) -> ConfigError:
     every = error.errors()
     # Items that are wrong are missing from their list, which is then too short besides.
     above = {one["loc"][:depth] for one in every for depth in range(len(one["loc"]))}
-    first, *more = [one for one in every if one["type"] != "too_short" or one["loc"] not in above]
-    path = ".".join(str(part) for part in first["loc"])
-    accepted = ""
-    what = first["msg"].removeprefix("Value error, ")
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        keys = _keys_at(model, first["loc"][:-1])
-        what = f"unknown key{did_you_mean(str(first['loc'][-1]), keys)}"
-        accepted = ", ".join(keys)
-    elif first["type"] != "value_error":
-        what = f"{what}, got {first['input']!r}"
-        if first["type"] == "literal_error" and isinstance(first["input"], str):
-            known = re.findall(r"'([^']+)'", first["ctx"]["expected"])
-            what += did_you_mean(first["input"], known)
-    if more:
-        plural = "s" if len(more) > 1 else ""
-        what += f" (and {len(more)} more wrong value{plural} in the same place)"
+    every = [one for one in every if one["type"] != "too_short" or one["loc"] not in above]
+    # A misspelt key is why another one is missing: it comes first.
+    every.sort(key=lambda one: one["type"] not in _UNKNOWN)
+    found = {path: words for path, *words in (_explained(model, one) for one in every[::-1])}
+    (path, (what, accepted)), *others = [*found.items()][::-1]
+    for key, (words, names) in others:
+        also = f"; accepted: {names}" if names else ""
+        accepted += f"\n  {where}: {key}: {words}{also}"
     return ConfigError(what, where=f"{where}: {path}" if path else where, accepted=accepted)
 
 
-def _keys_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Keys accepted at a place, read from the model's JSON schema."""
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+
+
+def _explained(model: type[BaseModel], error: Any) -> tuple[str, str, str]:
+    """Path of a wrong value, what is wrong with it in words, and what is accepted."""
+    kind, path, value = error["type"], error["loc"], error["input"]
+    accepted = ""
+    what = error["msg"].removeprefix("Value error, ")
+    quantity = _quantity_of(path)
+    if kind in _UNKNOWN:
+        keys, last = _keys_at(model, path[:-1]), str(path[-1])
+        what, accepted = f"unknown key{did_you_mean(last, keys)}", accepted_names(last, keys)
+    elif kind == "missing":
+        what = "is required, and missing"
+    elif kind == "literal_error":
+        known = re.findall(r"'([^']+)'", error["ctx"]["expected"])
+        near = did_you_mean(value, known) if isinstance(value, str) else ""
+        what = f"{value!r} is not {error['ctx']['expected']}{near}"
+    elif kind in _NUMBERS:
+        noun = "whole number" if kind.startswith("int") else "number"
+        what = f"{value!r} is not a {noun}{_range_at(model, path)}"
+        accepted = f"{quantity.words}, e.g. {quantity.example}" if quantity else ""
+    elif kind in _KINDS:
+        what = f"{value!r} is not {_KINDS[kind]}"
+    elif kind in _LIMITS:
+        name, words = _LIMITS[kind]
+        unit = f", in {quantity.words}" if quantity else ""
+        what = f"{value!r} is not {words} {error['ctx'][name]:g}{unit}"
+    elif kind != "value_error":
+        what += f", got {value!r}"
+    return ".".join(map(str, path)), what, accepted
+
+
+#: Kind of an error -> name of the limit in it, and words.
+_LIMITS = {
+    "greater_than": ("gt", "greater than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+}
+#: Kind of an error -> what the value should be.
+_KINDS = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "string_type": "a text in quotes",
+    "tuple_type": "a list: [...]",
+    "list_type": "a list: [...]",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "dataclass_type": "a table",
+    "finite_number": "a finite number",
+}
+
+
+def _range_at(model: type[BaseModel], path: Sequence[int | str]) -> str:
+    """The limits of a number: " from 1 to 64"; "" where it has none."""
+    for one in _schemas_at(model, path):
+        low, high = one.get("minimum"), one.get("maximum")
+        if low is not None and high is not None:
+            return f" from {low} to {high}"
+        if low is not None:
+            return f" of {low} or more"
+    return ""
+
+
+def _keys_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    """Keys accepted at a place."""
+    here = _schemas_at(model, path)
+    return sorted({key for choice in here for key in choice.get("properties", {})})
+
+
+def _schemas_at(model: type[BaseModel], path: Sequence[int | str]) -> list[dict[str, Any]]:
+    """What a model's JSON schema says of a place: each schema that a value there may have."""
     schema: dict[str, Any] = TypeAdapter(model).json_schema()
     definitions = schema.get("$defs", {})
     here = _choices(schema, definitions)
     for part in path:
         below = [_choices(one, definitions) for choice in here for one in _below(choice, part)]
         here = [one for choices in below for one in choices]
-    return sorted({key for choice in here for key in choice.get("properties", {})})
+    return here
 
 
 def _choices(schema: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:

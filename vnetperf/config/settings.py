@@ -30,7 +30,7 @@ from vnetperf.config.files import (
 from vnetperf.host.trust import why_untrusted
 from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
-from vnetperf.model.errors import ConfigError, did_you_mean
+from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
 from vnetperf.model.frames import AutoTunnel
 from vnetperf.model.nat import Nat
 from vnetperf.model.options import (
@@ -337,6 +337,16 @@ def fields() -> dict[str, FieldInfo]:
     return {**Settings.model_fields, **CommandLine.model_fields}
 
 
+#: Option of KEY=VALUE -> the model that has the keys; what is no key; where there are more.
+_KEYS_OF: dict[str, type[Frozen]] = {
+    "set": SwitchOptions,
+    "guest": GuestOptions,
+    "core": MobileCoreOptions,
+    "nat": Nat,
+    "lb": Services,
+}
+_NO_KEYS = ("name", "description")
+_MORE_KEYS = {"set": "; each vSwitch's own are in docs/configuration.md"}
 _LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
 
@@ -351,6 +361,9 @@ def add_options(add: Callable[..., Any], *names: str) -> None:
         option = option_of(field)
         text = " ".join(str(field.description).split("\n\n")[0].split()).replace("`", "")
         text = _LINK.sub(r"\1", text)  # the same text is in the documents
+        if model := _KEYS_OF.get(key):
+            known = ", ".join(name for name in model.model_fields if name not in _NO_KEYS)
+            text = f"{text} Keys: {known}{_MORE_KEYS.get(key, '')}."
         default = f" (default: {_text(field.default)})" if _text(field.default) else ""
         kind: dict[str, Any] = {"action": "append"} if option.added_up else {}
         kind |= {"metavar": option.metavar} if option.metavar else {"action": "store_true"}
@@ -450,7 +463,7 @@ def _check_programs_of_hosts(testbed: Testbed, path: Path) -> None:
             raise ConfigError(
                 f"unknown key{did_you_mean(key, known)}",
                 where=f"{path}: hosts.{name}.programs.{key}",
-                accepted=", ".join(sorted(known)),
+                accepted=accepted_names(key, sorted(known)),
             )
 
 
@@ -524,10 +537,14 @@ def _options(
             raise ConfigError(
                 f"{pair!r} {slip}{did_you_mean(key, keys)}",
                 where=where,
-                accepted=f"KEY=VALUE with KEY one of {', '.join(keys)}",
+                accepted=f"KEY=VALUE with KEY one of {accepted_names(key, keys, _KEYS_AT)}",
             )
         content[key] = _toml_value(text)
     return validate(model, content, where if pairs else str(path or where))
+
+
+#: Where all keys of single options are.
+_KEYS_AT = "docs/configuration.md has all"
 
 
 def _toml_value(text: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.errors import ConfigError, DutError
+from vnetperf.model.errors import ConfigError, DutError, accepted_names, did_you_mean
 
 #: A hardware address; the name of a deployment, a mode, a backend with its place ("vloop:vm").
 MacAddress = Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")]
@@ -488,7 +488,9 @@ def make_deployment(name: str, vnfs: int | None = None) -> Deployment:
     """
     if name not in ALL_DEPLOYMENTS:
         raise ConfigError(
-            f"unknown deployment {name!r}", where="deployment", accepted=", ".join(ALL_DEPLOYMENTS)
+            f"unknown deployment {name!r}{did_you_mean(name, ALL_DEPLOYMENTS)}",
+            where="deployment",
+            accepted=accepted_names(name, ALL_DEPLOYMENTS),
         )
     if name in SPANNING:
         return SPANNING[name].graph(name)

@@ -18,6 +18,23 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f", did you mean {names[near[0]]!r}?" if near else ""
 
 
+#: Names that a message lists in full, and how many of more.
+_FEW, _NEAREST = 20, 3
+
+
+def accepted_names(name: str, known: Iterable[str], all_of_them: str = "") -> str:
+    """Names to choose from: all where they are few, else the nearest and how many others.
+
+    `all_of_them` is what prints them, or where they stand.
+    """
+    names = list(dict.fromkeys(known))
+    if len(names) <= _FEW:
+        return ", ".join(names)
+    near = get_close_matches(name.lstrip("-"), names, _NEAREST, cutoff=0.0)
+    where = f": {all_of_them}" if all_of_them else ""
+    return f"{', '.join(near)}, and {len(names) - len(near)} others{where}"
+
+
 def _apart(one: str, other: str) -> int:
     """How many letters two words do not have in common."""
     letters, others = Counter(one), Counter(other)

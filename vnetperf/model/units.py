@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -27,6 +28,34 @@ Unit: TypeAlias = Literal[
 _RATES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _NO_NUMBER = "not a number"
+
+
+_QUANTITY = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([A-Za-zµμ%/]+)")
+_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+#: Unit as it is printed -> what it is of, and its size in that.
+_PRINTED: dict[str, tuple[Unit, float]] = {
+    "%": ("ratio", 0.01),
+    **{f"{p}{name}": ("fps", size) for p, size in _PREFIXES.items() for name in ("fps", "pps")},
+    **{f"{p}bit/s": ("bit/s", size) for p, size in _PREFIXES.items()},
+    **dict.fromkeys(("ns",), ("s", 1e-9)),
+    **dict.fromkeys(("us", "µs", "μs"), ("s", 1e-6)),
+    "ms": ("s", 1e-3),
+    "s": ("s", 1.0),
+    "min": ("s", 60.0),
+    "h": ("s", 3600.0),
+}
+
+
+def parse_quantity(text: str) -> tuple[float, Unit] | None:
+    """A number with one of the units that reports print, in frames/s, bit/s, seconds or as a ratio.
+
+    "2 Mfps" is 2e6 "fps", "0.1%" is 0.001 "ratio"; None for anything else.
+    """
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None or found[2] not in _PRINTED:
+        return None
+    unit, size = _PRINTED[found[2]]
+    return float(f"{float(found[1]) * size:.15g}"), unit
 
 
 def significant(value: float, digits: int = 4) -> str:
@@ -85,6 +114,14 @@ def nanoseconds(value: float) -> str:
 def time_s(value: float) -> str:
     """A measured time in the unit that fits it, e.g. "12.31 ms", "1.204 s"."""
     return nanoseconds(value * 1e9) if value else "0 s"
+
+
+def duration(seconds: float) -> str:
+    """How long something takes, as people say it: "14.6 s", "2.5 min", "3.1 h", "6.9 days"."""
+    for least, unit_s, name in ((172_800, 86_400, "days"), (7200, 3600, "h"), (100, 60, "min")):
+        if seconds >= least:
+            return f"{seconds / unit_s:.1f} {name}"
+    return f"{seconds:.3g} s"
 
 
 def tick_time(value: float) -> str:
