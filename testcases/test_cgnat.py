@@ -4,9 +4,14 @@
 sessions are those of the other tests: the same scenario in test_rfc2544.py.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.measures("connection_rate")

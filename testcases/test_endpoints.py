@@ -5,10 +5,15 @@ They run when this file is named, e.g. `pytest testcases/test_endpoints.py -k ph
 `--endpoint-server vnf` for a second endpoint in the VNF.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.model.transfer import Kind, Way
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.model.transfer import Kind, Way
+    from vnetperf.runner.bench import Bench
 
 pytestmark = pytest.mark.deployments(
     *("phy2phy", "pvp", "pvvp", "pvpv", "v2v", "p2c2p", "v2c2v"),

@@ -4,10 +4,15 @@ They run when this file is named: `pytest testcases/test_guests.py -k pvp_bridge
 `--instances` threads in each guest. docs/guests.md defines what is measured.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.model.transfer import GuestKind
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.model.transfer import GuestKind
+    from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.deployments("pvp", "pvvp", "pvpv")

@@ -4,10 +4,15 @@ They run when this file is named: `pytest testcases/test_mpi.py -k bmp2bmp_macvl
 2 --message-sizes 16K`; `--mpi-program loops|osu|hpcc`. docs/mpi.md defines what is measured.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.model.transfer import MpiKind
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.model.transfer import MpiKind
+    from vnetperf.runner.bench import Bench
 
 pytestmark = pytest.mark.deployments("bmp2bmp", "bmp2vmp")
 

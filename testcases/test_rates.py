@@ -3,9 +3,14 @@
 Which of them run, the preset says (`mrr`, `soak`), or `--tests mrr,latency_load`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.measures("mrr")

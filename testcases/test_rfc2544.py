@@ -4,9 +4,14 @@ Which of them run, the preset says, or `--tests throughput,latency` or `--tests 
 that a test takes its loads of is that of the same run; it is searched first where there is none.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.measures("throughput")

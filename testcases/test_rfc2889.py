@@ -4,9 +4,14 @@
 addresses need a vSwitch that learns and nothing but it between the ports.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.measures("forwarding_rate")

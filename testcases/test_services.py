@@ -5,9 +5,14 @@ throughput, new ones by RFC 9693's rate of connections. A vSwitch that only forw
 balancer; its throughput on the same wire is that of test_rfc2544.py.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 MODES = [f"mode={mode}" for mode in ("iptables", "nft", "ipvs", "tc", "xdp")]
 SERVICES = [f"services={n}" for n in (1, 100, 1000, 5000)]

@@ -4,9 +4,14 @@ Packets of UEs are in GTP-U at the tester's port 0 and plain at port 1; `--core 
 how many UEs attach before, and the attach phase stands with the facts of the scenario.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.transfers("users")

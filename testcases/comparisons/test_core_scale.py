@@ -6,9 +6,14 @@ wherever frames come in. Many flows unless you ask for other traffic: one flow s
 Where workers, tester and VNFs share processors the report says so, and more of them bring little.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 pytestmark = pytest.mark.vnetperf(traffic="multi-flow")
 

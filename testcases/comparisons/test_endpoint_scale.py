@@ -4,10 +4,15 @@
 section "Traffic between sockets" has the rates, and the processor time for each gigabit.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.model.transfer import Kind
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.model.transfer import Kind
+    from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.transfers("TCP_STREAM")

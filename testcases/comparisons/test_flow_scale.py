@@ -4,9 +4,14 @@ A switch that caches decisions per flow is fast while its cache holds them. Prof
 `million-flows` unless you ask for other traffic; `--rules stream` has a rule for each flow.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 pytestmark = pytest.mark.vnetperf(traffic="million-flows")
 

@@ -5,10 +5,15 @@ of guests" has each beside the host's. Guests get a virtual processor for each t
 vcpus=4`; pinning is `--guest vcpu_pins` and `--vnf-placement`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.model.transfer import GuestKind
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.model.transfer import GuestKind
+    from vnetperf.runner.bench import Bench
 
 _KINDS = pytest.mark.parametrize("kind", ["GUEST_CPU", "GUEST_READ", "GUEST_RANDOM_READ"])
 _MEMORY = pytest.mark.parametrize("kind", ["GUEST_READ", "GUEST_WRITE", "GUEST_RANDOM_READ"])

@@ -4,9 +4,14 @@ vhost-user shares the guest's memory, with pages of any size. TLB misses, where 
 us count them, stand with each variant's trials.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.vary("vnf", [pytest.param("vloop:vm", id="vm")])

@@ -5,9 +5,14 @@ forwards on the processor of whoever sends: the tester's. On veth a packet socke
 all of them; `python -m benchmarks.xdp` shows what XDP itself can do there.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.vary("set", [("mode=native",), ("mode=generic",)])

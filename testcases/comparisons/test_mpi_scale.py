@@ -4,9 +4,14 @@
 intervals. The part "MPI" of the reports has the curves.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 pytestmark = pytest.mark.deployments("bmp2bmp")
 

@@ -4,9 +4,14 @@ Many flows unless you ask for other traffic: one flow stays on one queue. Where 
 yours to choose: `--vnf vloop:vm` gives its NICs as many queue pairs.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 pytestmark = pytest.mark.vnetperf(traffic="multi-flow")
 

@@ -4,9 +4,14 @@
 is that of test_rfc2544.py.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 #: Those that are there on wires of veth; VPP's where a `vpp` is.
 MODES = ("nft", "iptables", "xdp", "rtc", "pipeline", "vpp-det44", "vpp-nat44")

@@ -4,10 +4,15 @@
 "Container networks"; `--message-sizes 64,1024,16384,65507`, `--repeat 5` for intervals.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.model.transfer import Kind
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.model.transfer import Kind
+    from vnetperf.runner.bench import Bench
 
 pytestmark = pytest.mark.deployments("bmp2bmp")
 

@@ -3,9 +3,14 @@
 Both processors and memory move. The virtual lab has two nodes, but its speeds mean nothing.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.vary("vnf_placement", ["local", "remote", "unpinned"])

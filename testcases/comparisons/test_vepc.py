@@ -1,8 +1,13 @@
 """What sessions, the mover of packets, offloads and NICs cost the user plane of a mobile core."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 OFFLOADS = ("csum", "tso", "ufo", "ecn", "gso", "gro")
 

@@ -10,9 +10,14 @@ the vSwitches in both cases, to compare with. What cannot be measured here is sk
 reason.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 #: 64 octets to 64 KiB; for round trips less the headers of a datagram: sockperf sends no more.
 SIZES = (64, 256, 1024, 4096, 16384, 65536)

@@ -5,9 +5,14 @@ The attachment is the vSwitch's: `-k pvp_bridge` and `pvp_ovs` give taps, `pvp_m
 all of it on `pvp_sriov`, where the NIC is a function of the machine's.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 
-from vnetperf.runner.bench import Bench
+if TYPE_CHECKING:
+    from vnetperf.runner.bench import Bench
 
 OFFLOADS = ("csum", "tso", "ufo", "ecn", "gso", "gro")
 

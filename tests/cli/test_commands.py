@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -132,6 +134,9 @@ def test_list_prints_the_names_that_options_accept(capsys: pytest.CaptureFixture
     text = capsys.readouterr().out
     for name in ("pvp_dpdk", "back_to_back", "rfc2544", "multi-flow", "loadgen", "jumbo"):
         assert name in text
+    assert max(map(len, text.splitlines())) <= 80
+    (quick,) = (line for line in text.splitlines() if line.startswith("  quick "))
+    assert "1 s trials, an estimate" in quick  # what it is, beside its name
     assert main(["list", "scenarios"]) == 0
     assert "pvpv_vpp" in capsys.readouterr().out.splitlines()
 
@@ -235,7 +240,7 @@ def test_report_of_a_damaged_log_names_the_line(
 def test_wrong_use_is_status_2_and_help_names_every_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for argv in ([], ["nonesuch"], ["report", "--nonesuch"]):
+    for argv in (["nonesuch"], ["report", "--nonesuch"]):
         with pytest.raises(SystemExit) as caught:
             main(argv)
         assert caught.value.code == 2
@@ -245,6 +250,19 @@ def test_wrong_use_is_status_2_and_help_names_every_command(
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert all(command in text for command in COMMANDS)
+    assert main([]) == 0  # who does not know what to type is told
+    assert capsys.readouterr().out == text
+
+
+@pytest.mark.slow
+def test_help_imports_no_command() -> None:
+    """Whoever asks for a line of help does not wait for what it is about."""
+    script = "import sys; from vnetperf.cli import main; main([]); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = done.stdout.splitlines()[-1].split()
+    assert not {"pydantic", "rich", "vnetperf.cli.doctor", "vnetperf.config"} & {*loaded}
 
 
 def test_a_folder_that_cannot_be_written_is_one_message(

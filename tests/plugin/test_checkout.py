@@ -85,3 +85,48 @@ def test_nothing_chosen_measures_nothing(
 def test_what_is_chosen_is_measured(checkout: Path, typed: tuple[str, ...]) -> None:
     result = run(checkout, *typed)
     assert "none-so-that-nothing-is-measured" in result.stderr  # it was about to
+
+
+ENTRY_POINTS = "[pytest11]\nvnetperf = vnetperf.pytest_plugin.plugin\n"
+COUNT = """
+import sys
+import pytest
+status = pytest.main(["-q", "--collect-only", "-p", "no:cacheprovider", *sys.argv[1:]])
+ours = [module for name, module in sys.modules.items() if name.startswith("vnetperf")]
+rewritten = [m for m in ours if "Rewriting" in type(getattr(m, "__loader__", 0)).__name__]
+print(int(status), len(rewritten), *(module.__name__ for module in ours))
+"""
+
+
+@pytest.mark.slow
+def test_a_selection_imports_what_it_needs_and_rewrites_no_asserts(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """As installed from a wheel, and with the egg-info of a checkout in the current folder."""
+    installed = tmp_path / "installed"
+    record = installed / "vnetperf-1.0.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: vnetperf\nVersion: 1.0\n")
+    (record / "entry_points.txt").write_text(ENTRY_POINTS)
+    (record / "RECORD").write_text("vnetperf/__init__.py,,\nvnetperf/runner/run.py,,\n")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (installed, ROOT))),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "",
+    }
+    environment.pop("PYTEST_ADDOPTS", None)
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, "testcases", "-k", "pvp_dpdk"],
+        cwd=checkout,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    status, rewritten, *loaded = done.stdout.splitlines()[-1].split()
+    assert (status, done.stderr) == ("0", "")
+    assert int(rewritten) <= 2  # the package itself, and that of the plugin, which ends it
+    assert "vnetperf.vswitches.dpdk" in loaded  # it is there for pvp_dpdk
+    others = ("runner.conductor", "networks.base", "procedures", "report", "vswitches.vpp", "agent")
+    assert not {f"vnetperf.{name}" for name in others} & {*loaded}

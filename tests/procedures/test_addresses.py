@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.procedures.support import drive, inputs, spec_of
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import NoResultError
-from vnetperf.model.parameters import Rfc2889Test, SearchGoal
+from vnetperf.model.parameters import SPARE_ADDRESSES, Rfc2889Test, SearchGoal
 from vnetperf.model.preset import Preset
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import DirectionCounts, TrialOutcome, TrialRequest, TrialResult
-from vnetperf.procedures.addresses import SPARE, address_caching, address_learning
+from vnetperf.procedures.addresses import address_caching, address_learning
 from vnetperf.runner.scenarios import address_scenario
 from vnetperf.search import replay
 
@@ -58,7 +58,7 @@ class Learner:
             elif learned * ask.load_fps < self.rate_fps * (i + 1):
                 learned += 1
                 self._learn(i)
-            arrived += self.floods and i + SPARE not in self.table
+            arrived += self.floods and i + SPARE_ADDRESSES not in self.table
         if ask.idle_s:
             self.table.clear()
         if ask.when_limited == "fail":  # addresses are checked
@@ -90,13 +90,13 @@ def test_the_capacity_comes_back(size: int, evicts: bool) -> None:
         address_caching(inputs(parameters())),
         Learner(size, evicts),
     )
-    if size >= 2048 + SPARE:
+    if size >= 2048 + SPARE_ADDRESSES:
         assert (found.addresses, found.capped) == (2048, True)
         assert "max_addresses" in found.note
         return
     # A hundredth, and the addresses beyond those that are checked, which take room as well.
-    assert min(size, 2048) - found.addresses <= 0.01 * size + SPARE + 1
-    if size < 2048 - SPARE:
+    assert min(size, 2048) - found.addresses <= 0.01 * size + SPARE_ADDRESSES + 1
+    if size < 2048 - SPARE_ADDRESSES:
         assert found.addresses <= size
         assert not found.capped
 
@@ -107,7 +107,7 @@ def test_each_number_is_learned_first_and_checked_then() -> None:
     assert [row[0] for row in found.tried][:3] == [256, 512, 1024]
     assert [row[2] for row in found.tried][:3] == [True, True, False]
     frames = [round(s.load_fps * s.duration_s) for s in seen if s.load_fps > 50]
-    assert frames[::2] == frames[1::2] == [row[0] + SPARE for row in found.tried]
+    assert frames[::2] == frames[1::2] == [row[0] + SPARE_ADDRESSES for row in found.tried]
     # Once a series was too long, the table has what a shorter one must not find there.
     events = [s.request.event is not None for s in seen]
     assert events == [False] * 6 + [True, False, False, False] * ((len(seen) - 6) // 4)
@@ -207,13 +207,13 @@ def scenario(name: str, rules: str) -> Scenario:
 def test_the_traffic_is_of_one_series_of_addresses() -> None:
     found = address_scenario(scenario("phy2phy", "learning"), PRESET)
     assert found.id == "phy2phy_bridge,addresses"
-    assert found.traffic.flows == 65536 + SPARE
+    assert found.traffic.flows == 65536 + SPARE_ADDRESSES
     assert found.traffic.vary == ("eth_src", "eth_dst")
     first, second = (
         int(str(found.traffic.values[name]).replace(":", ""), 16)  # type: ignore[index]
         for name in ("eth_src", "eth_dst")
     )
-    assert second - first == SPARE
+    assert second - first == SPARE_ADDRESSES
     assert found.traffic.learning_frames_per_stream == 0
     assert len(found.streams) == 1
 

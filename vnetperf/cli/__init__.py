@@ -17,24 +17,31 @@ from vnetperf.model.errors import ConfigError, VnetperfError, did_you_mean, full
 if TYPE_CHECKING:
     from vnetperf.results.records import Record
 
-#: Subcommand -> what it does; each is a module of vnetperf.cli with `add_arguments` and `run`.
-COMMANDS = {
-    "doctor": "what this machine can run, what is missing, how to get it",
-    "list": "names of scenarios, tests, presets, profiles ...: what options accept",
-    "show-config": "effective configuration, and where each value came from",
-    "calibrate": "loop the traffic generator to itself and store what it can do",
-    "report": "rebuild every report of a run from its trial log alone",
-    "compare": "report what differs between two runs or scenarios, and how surely",
-    "expect": "hold a stored run against a file of expectations",
-    "why": "print the trials that led to a value, and what each of them did",
-    "trend": "follow numbers over many runs, and name the run at which they changed",
-    "publish": "post results to a TestAPI-like endpoint, or write OpenMetrics text",
-    "redact": "copy a run without names, addresses and serials, to be given away",
-    "lab": "run anything in a virtual machine with SR-IOV NICs, IOMMU and NUMA nodes",
-    "image": "build, list and check the images that guests boot",
-    "launcher": "let users measure by sudo who may not become root",
-    "restore": "undo what a run that died left on this machine",
+#: When -> subcommand -> what it does; each is a module with `add_arguments` and `run`.
+GROUPS = {
+    "before a run": {
+        "doctor": "what this machine can run, what is missing, how to get it",
+        "list": "names of scenarios, tests, presets, profiles ...: what options accept",
+        "show-config": "effective configuration, and where each value came from",
+        "calibrate": "loop the traffic generator to itself and store what it can do",
+    },
+    "after a run": {
+        "report": "rebuild every report of a run from its trial log alone",
+        "compare": "report what differs between two runs or scenarios, and how surely",
+        "expect": "hold a stored run against a file of expectations",
+        "why": "print the trials that led to a value, and what each of them did",
+        "trend": "follow numbers over many runs, and name the run at which they changed",
+        "publish": "post results to a TestAPI-like endpoint, or write OpenMetrics text",
+        "redact": "copy a run without names, addresses and serials, to be given away",
+    },
+    "the machine": {
+        "lab": "run anything in a virtual machine with SR-IOV NICs, IOMMU and NUMA nodes",
+        "image": "build, list and check the images that guests boot",
+        "launcher": "let users measure by sudo who may not become root",
+        "restore": "undo what a run that died left on this machine",
+    },
 }
+COMMANDS = {name: text for commands in GROUPS.values() for name, text in commands.items()}
 
 
 _UNKNOWN = re.compile(r"(?:invalid choice: '|unrecognized arguments: )([^\s'=]+)")
@@ -58,16 +65,24 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand."""
+    argv = [*(sys.argv[1:] if argv is None else argv)]
     parser = _Parser(
         prog="vnetperf",
         description="Benchmarks virtual switches and NFV data planes. "
         "Measurements are test cases: run `pytest testcases/ -k pvp_dpdk`.",
+        epilog=_overview(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"vnetperf {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    typed = next((word for word in argv if not word.startswith("-")), "")
     for name, summary in COMMANDS.items():
-        module = import_module(f"vnetperf.cli.{name.replace('-', '_')}")
-        module.add_arguments(subparsers.add_parser(name, help=summary, description=summary))
+        command_parser = subparsers.add_parser(name, description=summary)
+        if name == typed:  # the others need not be imported, which takes long
+            import_module(f"vnetperf.cli.{name.replace('-', '_')}").add_arguments(command_parser)
+    if not argv:
+        parser.print_help()
+        return 0
     arguments = parser.parse_args(argv)
     command = import_module(f"vnetperf.cli.{arguments.command.replace('-', '_')}")
     try:
@@ -86,6 +101,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("vnetperf: interrupted", file=sys.stderr)
         return 130
+
+
+def _overview() -> str:
+    """The commands, by when they are needed, and where more is."""
+    width = max(map(len, COMMANDS))
+    lines = []
+    for when, commands in GROUPS.items():
+        lines.append(f"{when}:")
+        lines += [f"  {name:<{width}}  {text}" for name, text in commands.items()]
+    lines.append(
+        "\n`vnetperf COMMAND --help` has its options, `pytest --help` those of a measurement"
+    )
+    return "\n".join(lines)
 
 
 def add_results_dir(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+import shutil
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
 from typing import get_args
 
 from vnetperf import config, registry
@@ -40,6 +42,18 @@ KINDS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
     "mpi": ("--mpi-program", lambda: registry.names("mpi")),
 }
 
+#: Kinds that are files -> their folder below `conf/`.
+_FOLDERS = {
+    "presets": "presets",
+    "profiles": "traffic",
+    "testbeds": "testbeds",
+    "switches": "switch",
+    "guests": "guest",
+    "stacks": "stacks",
+}
+#: Columns of a line of words, at most.
+_WIDEST = 100
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
@@ -47,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the names of a kind, one a line, or of all kinds."""
+    """Print the names of a kind, one a line, or a table of all kinds."""
     if arguments.kind:
         if arguments.kind not in KINDS:
             raise ConfigError(
@@ -57,7 +71,39 @@ def run(arguments: argparse.Namespace) -> int:
             )
         print("\n".join(KINDS[arguments.kind][1]()))
         return 0
+    width = min(shutil.get_terminal_size().columns, _WIDEST)
     for kind, (option, names) in KINDS.items():
         print(f"{kind} ({option})")
-        print(f"  {', '.join(names())}")
+        if kind == "scenarios":  # hundreds
+            print("  e.g. phy2phy_bridge, pvp_dpdk; `vnetperf list scenarios` prints all of them")
+        elif kind in _FOLDERS:
+            print("\n".join(_described(_FOLDERS[kind], [*names()], width)))
+        else:
+            print(_wrapped(", ".join(names()), "  ", "  ", width))
     return 0
+
+
+def _described(folder: str, names: list[str], width: int) -> Iterator[str]:
+    """Names of files with what each says of itself."""
+    column = max(map(len, names), default=0)
+    for name in names:
+        try:
+            content = config.read_toml(config.find_file(folder, name))
+        except ConfigError as error:  # others can still be chosen
+            content = {"description": " ".join(str(error).split())}
+        text = str(content.get("description") or content.get("note") or "")
+        text = text.removeprefix(f"{name} preset: ")
+        yield _wrapped(text, f"  {name:<{column}}  ", " " * (column + 4), width).rstrip()
+
+
+def _wrapped(text: str, first: str, others: str, width: int) -> str:
+    """A text in lines that a terminal does not break itself."""
+    return textwrap.fill(
+        text or " ",
+        width,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_on_hyphens=False,
+        break_long_words=False,
+        drop_whitespace=bool(text),
+    )

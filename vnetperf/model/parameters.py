@@ -516,6 +516,11 @@ class Rfc2889Test(ProcedureParameters):
     ageing_s: float = Field(default=0.0, ge=0)
 
 
+#: Frames of a series of RFC 2889 to addresses that nobody has. A path check must not reach beyond
+#: them.
+SPARE_ADDRESSES = 64
+
+
 class NatTest(ProcedureParameters):
     """RFC 9693: connection establishment, tear-down and capacity of a NAT.
 

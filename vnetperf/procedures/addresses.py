@@ -6,12 +6,12 @@ they are learned there, and then to each of them from the same port. A frame to 
 learned is dropped, being at home already; one to an address that was not is flooded and arrives at
 port 1. What arrives is what was not learned.
 
-All frames are of one series: frame i comes from address i and goes to address i + `SPARE`. A trial
-sends the series from its beginning, so the first one learns and the second one checks. The last
-`SPARE` frames go to addresses that nobody has: they must all arrive where addresses are checked,
-which shows that the DUT floods at all and that no frame was lost, which would be taken for one to
-an address that was learned. What an earlier and longer series has left in the
-table would be taken for learned, so the DUT is made to forget before a shorter one.
+All frames are of one series: frame i comes from address i and goes to address i +
+`SPARE_ADDRESSES`. A trial sends the series from its beginning, so the first one learns and the
+second one checks. The last `SPARE_ADDRESSES` frames go to addresses that nobody has: they must all
+arrive where addresses are checked, which shows that the DUT floods at all and that no frame was
+lost, which would be taken for one to an address that was learned. What an earlier and longer series
+has left in the table would be taken for learned, so the DUT is made to forget before a shorter one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from vnetperf.model.outcomes import AddressTable
 from vnetperf.model.parameters import (
     ADDRESSES_RESOLUTION,
     LEARNING_RESOLUTION,
+    SPARE_ADDRESSES,
     Rfc2889Test,
 )
 from vnetperf.model.trial import EventSpec, TrialRequest, WhenLimited
 from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.search import Procedure
 
-#: Frames of a series to addresses that nobody has. A path check must not reach beyond them.
-SPARE = 64
 #: Addresses that a search for the capacity begins with.
 FIRST = 256
 #: Addresses that the learning rate is measured with, at most.
@@ -226,28 +225,28 @@ def _try(
     if any(counts.sent < counts.intended for counts in learning.result.directions):
         return _Not.SENT
     # At a high rate some may be lost, which shows nothing of what is known.
-    if fps == slow and learning.result.received < count - known + SPARE // 2:
+    if fps == slow and learning.result.received < count - known + SPARE_ADDRESSES // 2:
         return _Not.FORGOTTEN
     checked = yield _series(count, slow)
     if checked.is_short:
         return _Not.SENT
     arrived = checked.result.received
-    if arrived < SPARE // 2:
+    if arrived < SPARE_ADDRESSES // 2:
         raise NoResultError(
-            f"of {SPARE} frames to addresses that nobody has {arrived} arrived: the DUT does not "
-            "flood, so that what it has learned cannot be told",
+            f"of {SPARE_ADDRESSES} frames to addresses that nobody has {arrived} arrived: the DUT "
+            "does not flood, so that what it has learned cannot be told",
             where=f"{inputs.frame_size} octets, trial {checked.number}",
             cure="measure a switch that learns, with --rules learning",
         )
-    if arrived < SPARE:
+    if arrived < SPARE_ADDRESSES:
         return _Not.ARRIVED
-    return _Tried(count, fps, arrived == SPARE, checked.number)
+    return _Tried(count, fps, arrived == SPARE_ADDRESSES, checked.number)
 
 
 def _series(count: int, fps: float, when_limited: WhenLimited = "fail") -> TrialRequest:
     return TrialRequest(
         load_fps=fps,
-        duration_s=(count + SPARE) / fps,
+        duration_s=(count + SPARE_ADDRESSES) / fps,
         histogram_up_to_loss=-1.0,
         when_limited=when_limited,
     )

@@ -18,13 +18,19 @@ from xdist.scheduler import LoadGroupScheduling, LoadScheduling, LoadScopeSchedu
 from vnetperf import registry
 from vnetperf.config import CommandLine, Configuration, validate
 from vnetperf.config.settings import given
-from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, takes_vnfs
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError, did_you_mean
 from vnetperf.model.parameters import THROUGHPUT, TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Comparison, Value, Variant, split_id, variant_id
-from vnetperf.runner.scenarios import check_mode, check_names, make_scenario, scenario_ids
+from vnetperf.runner.scenarios import (
+    check_mode,
+    check_names,
+    exists,
+    make_scenario,
+    possible_ids,
+    scenario_ids,
+)
 
 if TYPE_CHECKING:
     from vnetperf.model.scenario import Scenario
@@ -154,7 +160,9 @@ def _is_value(value: Any) -> bool:
 
 
 def comparisons_of(items: Iterable[pytest.Item], sources: Mapping[str, str]) -> list[Comparison]:
-    """The comparisons that tests belong to."""
+    """The comparisons that tests belong to, of the variants that are selected."""
+    items = [*items]
+    selected_ids = {one.id for one in map(selected_of, items) if one is not None}
     found: dict[tuple[str, str], Comparison] = {}
     meant: dict[str, tuple[Variant, str]] = {}
     for item in items:
@@ -175,7 +183,11 @@ def comparisons_of(items: Iterable[pytest.Item], sources: Mapping[str, str]) -> 
                 name=name,
                 title=" ".join(doc.strip().partition("\n\n")[0].split()),
                 scenario=selected.scenario,
-                variants=tuple(variant for variant, _ in variants_of(item, sources)),
+                variants=tuple(
+                    variant
+                    for variant, _ in variants_of(item, sources)
+                    if variant_id(selected.scenario, variant.id) in selected_ids
+                ),
                 measures=(mark.args[0] if (mark := item.get_closest_marker("measures")) else ""),
             )
     return list(found.values())
@@ -249,6 +261,13 @@ def measured_test(definition: Any) -> str | None:
     return str(mark.args[0])
 
 
+def tests_are_typed(configuration: Configuration) -> bool:
+    """Whether this command, or that of a run that goes on, names tests, and not all of them."""
+    tests, source = configuration.settings.tests, configuration.sources["tests"]
+    by_command = source == "command line" or source.startswith("run of ")
+    return by_command and bool(tests) and {*tests} != {*get_args(TestName)}
+
+
 def is_named(definition: Any) -> bool:
     """Whether a test function stands on the command line, as "file.py::function"."""
     ids = (arg.rpartition("::") for arg in definition.config.args)
@@ -300,12 +319,18 @@ def _words(config: pytest.Config) -> set[str]:
 
 def unknown_keywords(config: pytest.Config, functions: set[str]) -> list[str]:
     """What names in -k that no case has may stand for."""
+    if not (expression := config.option.keyword.strip()):
+        return []
     switches = (*registry.names("vswitches"), *registry.names("networks"))
     known = [*scenario_ids(), *ALL_DEPLOYMENTS, *switches, *functions]
-    return [
+    lines = [
         f"vnetperf: no case has the name {word!r}{near}; `vnetperf list` prints the names"
         for word in sorted(_words(config))
         if (near := did_you_mean(word, known))
+    ]
+    return lines or [
+        f"vnetperf: no case is selected by -k {expression!r}; `vnetperf list scenarios` prints the "
+        "names of scenarios, --collect-only without -k those of all cases"
     ]
 
 
@@ -342,7 +367,7 @@ def parametrize(
     ends = list(product(*sizes.values())) or [()]
     only = definition.get_closest_marker("deployments")
     deployments = ALL_DEPLOYMENTS if only is None else only.args
-    selects, known = keyword_filter(definition), scenario_ids()
+    selects, known = keyword_filter(definition), possible_ids()
     named = {word.lower() for word in _words(metafunc.config)} & {*known}
     rounds = range(1, round_count(metafunc.config, configuration) + 1) or (0,)
 
@@ -356,7 +381,7 @@ def parametrize(
                 one = Selected(scenario, variant, number)
                 ids = (f"{definition.name}[{'-'.join((one.in_test_id, *end))}]" for end in ends)
                 more = (one.keyword, *(mark.name for mark in marks))
-                if any(meant((name, *more)) for name in ids):
+                if any(meant((name, *more)) for name in ids) and exists(scenario):
                     yield pytest.param(one, id=one.in_test_id, marks=marks)
 
     params = list(selectable() if runs else islice(selectable(), 1))
@@ -372,7 +397,7 @@ def not_meant(config: pytest.Config, items: Sequence[pytest.Item]) -> list[pytes
 
     They are of functions with parameters of their own, of which all cases are made.
     """
-    named = {word.lower() for word in _words(config)} & {*scenario_ids()}
+    named = {word.lower() for word in _words(config)} & {*possible_ids()}
     if not named:
         return []
     from _pytest.mark import KeywordMatcher, _parse_expression
@@ -487,6 +512,7 @@ def _refuse_for_all(
 ) -> None:
     """Refuse a mode, or an option that is for some scenarios, that none of these can have."""
     from vnetperf.deployment.capability_check import mode_error
+    from vnetperf.deployment.pods import switch_class
 
     if not scenarios or any(scenario.variant for scenario in scenarios):
         return  # what is wrong for a variant may be right for others
@@ -516,7 +542,7 @@ def group_by_scenario(items: list[pytest.Item]) -> None:
 
     Where cases are repeated that holds within a round, and rounds follow each other: A B A B.
     """
-    order = {scenario: number for number, scenario in enumerate(scenario_ids())}
+    order = {scenario: number for number, scenario in enumerate(possible_ids())}
     variants: dict[Selected, int] = {}
 
     def place_of(item: pytest.Item) -> tuple[int, int, int]:

@@ -1,27 +1,38 @@
-"""The scenarios: every deployment on every registered vSwitch, and their variants."""
+"""The scenarios: every deployment on every registered vSwitch, and their variants.
+
+Their names are known without a backend: what backends need is imported where one is looked at.
+"""
 
 from __future__ import annotations
 
 from vnetperf import registry
 from vnetperf.config import Configuration, Settings
-from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import OF_VSWITCHES, PODS, make_deployment
 from vnetperf.model.errors import ConfigError, NoResultError, VnetperfError, did_you_mean
 from vnetperf.model.frames import GTPU, overhead
 from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.options import GuestOptions, MobileCoreOptions
+from vnetperf.model.parameters import SPARE_ADDRESSES
 from vnetperf.model.preset import Preset
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import ADDRESSING_MODES, STANDARD_FRAME_SIZE, Scenario, split_id
-from vnetperf.procedures.addresses import SPARE
-from vnetperf.vnfs.base import EndpointHost, UserPlane
 
 
 def scenario_ids() -> list[str]:
     """Ids of all scenarios."""
-    possible = {name: _deployments_of(name) for name in registry.names("vswitches")}
-    found = [f"{d}_{v}" for d in OF_VSWITCHES for v in possible if d in possible[v]]
-    return [*found, *(f"{d}_{n}" for d in PODS for n in registry.names("networks"))]
+    return [name for name in possible_ids() if exists(name)]
+
+
+def possible_ids() -> list[str]:
+    """Ids of every deployment with every vSwitch, in order; no backend is loaded for them."""
+    kinds = ((OF_VSWITCHES, registry.names("vswitches")), (PODS, registry.names("networks")))
+    return [f"{d}_{name}" for deployments, names in kinds for d in deployments for name in names]
+
+
+def exists(possible: str) -> bool:
+    """Whether a vSwitch has the deployment of a possible id."""
+    deployment, name = split_id(possible)
+    return deployment in PODS or deployment in _deployments_of(name)
 
 
 def _deployments_of(vswitch: str) -> tuple[str, ...]:
@@ -33,6 +44,8 @@ def _deployments_of(vswitch: str) -> tuple[str, ...]:
 
 def can_be_loaded(scenario_id: str) -> bool:
     """Whether a scenario's own vSwitch or network can be: others are measured all the same."""
+    from vnetperf.deployment.pods import switch_class
+
     deployment, name = split_id(scenario_id)
     try:
         switch_class(make_deployment(deployment), name)
@@ -43,6 +56,8 @@ def can_be_loaded(scenario_id: str) -> bool:
 
 def _mobile_core() -> str:
     """The VNF of deployments that are for a mobile core."""
+    from vnetperf.vnfs.base import UserPlane
+
     names = [
         name for name in registry.names("vnfs") if issubclass(registry.load_vnf(name), UserPlane)
     ]
@@ -53,6 +68,8 @@ def _mobile_core() -> str:
 
 def _guest(chosen: str) -> str:
     """The VNF whose guests pods in VMs are: the one that is chosen, where it has such."""
+    from vnetperf.vnfs.base import EndpointHost, UserPlane
+
     known = registry.names("vnfs")
     places = (f"{name}:{place}" for name in known for place in registry.load_vnf(name).places)
     for name in (chosen, *places):
@@ -65,6 +82,9 @@ def _guest(chosen: str) -> str:
 
 def make_scenario(scenario_id: str, configuration: Configuration, variant: str = "") -> Scenario:
     """A scenario by its id."""
+    from vnetperf.deployment.pods import switch_class
+    from vnetperf.vnfs.base import UserPlane
+
     deployment, vswitch = split_id(scenario_id)
     settings = configuration.settings
     graph = make_deployment(deployment, settings.vnfs)
@@ -154,12 +174,14 @@ def check_names(configuration: Configuration) -> None:
         kind = name.partition(":")[0] if of_vnf else name
         if kind not in registry.names(family) and (of_vnf or kind != "auto"):
             raise registry.unknown(family, kind, where)
-        if of_vnf:
+        if of_vnf and configuration.sources[key] != "default":
             registry.load_vnf(name, where)
 
 
 def check_mode(settings: Settings) -> None:
     """Refuse a mode that the VNF does not have."""
+    if settings.vnf_mode == "auto":
+        return
     modes = ("auto", *registry.load_vnf(settings.vnf).modes)
     if settings.vnf_mode not in modes:
         raise ConfigError(
@@ -220,9 +242,9 @@ def address_scenario(scenario: Scenario, preset: Preset) -> Scenario:
         name=ADDRESSES_VARIANT,
         description="from and to many addresses, one way, to see which of them were learned",
         bidirectional=False,
-        flows=preset.rfc2889.max_addresses + SPARE,
+        flows=preset.rfc2889.max_addresses + SPARE_ADDRESSES,
         vary=("eth_src", "eth_dst"),
-        values={"eth_src": f"{_FIRST_MAC}:00", "eth_dst": f"{_FIRST_MAC}:{SPARE:02x}"},
+        values={"eth_src": f"{_FIRST_MAC}:00", "eth_dst": f"{_FIRST_MAC}:{SPARE_ADDRESSES:02x}"},
         learning_frames=0,
         answers="none",
     )
