@@ -13,7 +13,7 @@ from vnetperf.host import snapshot
 from vnetperf.host.paths import HostRoots
 from vnetperf.model.trial import DirectionCounts, TrialResult
 from vnetperf.testing import stage
-from vnetperf.testing.stage import ATTEMPTS, ON_TIME_ATTEMPTS, whole_trial
+from vnetperf.testing.stage import ATTEMPTS, ON_TIME_ATTEMPTS, told_apart, whole_trial
 
 
 def result(*, lost: int = 0, unsent: int = 0, lag_s: float = 0.0) -> TrialResult:
@@ -79,3 +79,19 @@ def test_what_a_test_beside_left_without_parents_is_of_it(worker: str, of_others
         assert stage.of_other_tests(Path(f"/proc/{pid}")) is of_others
     finally:
         os.kill(pid, signal.SIGKILL)
+
+
+def test_what_others_changed_meanwhile_is_told_apart() -> None:
+    journal = [
+        {"kind": "link", "what": "link vp3", "data": {"name": "vp3"}},
+        {"kind": "sysctl", "what": "net/ipv4/ip_forward", "data": {"path": "net/ipv4/ip_forward"}},
+    ]
+    mine = [
+        "links: vp3 is new (veth)",
+        "sysctl: net/ipv4/ip_forward was 0, is 1",
+        "files: /run/vnetperf/r-17/switch.sock is new (0)",
+        "processes: 4711 is new (nft -f -)",
+    ]
+    of_others = ["mounts: /sys/fs/bpf is new (bpf)", "links: docker0 is new (bridge)"]
+    assert told_apart([*of_others, *mine], "r-17", journal) == (mine, of_others)
+    assert told_apart([], "r-17", journal) == ([], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -305,8 +306,17 @@ class Stage:
         if deployment is not None:
             name = deployment.plan.scenario.id
             self._loaded |= snapshot.modules_loaded(deployment.run.journal)
+            changes = [*deployment.run.journal.records("change")]
             steps = [f"not undone: {step}" for step in deployment.teardown()]
-            self.troubles += [f"{name}: {found}" for found in (*steps, *self.left_behind())]
+            own, others = told_apart(self.left_behind(), deployment.machine.run_id, changes)
+            self.troubles += [f"{name}: {found}" for found in (*steps, *own)]
+            self.troubles += [f"{name}: {found}{_MAYBE_OTHERS}" for found in others]
+
+    def require_as_before(self) -> None:
+        """Fail the test when a deployment has left something, in words and without a traceback."""
+        if self.troubles:
+            found = "\n".join(self.troubles)
+            pytest.fail(f"{self.vswitch}: the machine is not as before:\n{found}", pytrace=False)
 
     def close(self) -> None:
         """Take everything away.
@@ -316,7 +326,40 @@ class Stage:
         """
         self.clear()
         found = "\n".join(self.troubles)
-        assert not found, f"{self.vswitch} leaves something behind:\n{found}"
+        assert not found, f"{self.vswitch}: the machine is not as before:\n{found}"
+
+
+#: What is said of a change that nothing shows to be the deployment's.
+_MAYBE_OTHERS = (
+    " (nothing shows that this deployment did it: others may have meanwhile; what comes again when "
+    "the test is run alone is its own)"
+)
+#: Areas whose entries are of runs alone: nobody else makes any.
+_OF_RUNS = ("processes",)
+
+
+def told_apart(
+    differences: Iterable[str], run_id: str, changes: Iterable[Mapping[str, Any]]
+) -> tuple[list[str], list[str]]:
+    """Differences that a deployment made, and those that others may have made meanwhile.
+
+    Args:
+        differences: Lines of `compare_snapshots`: "mounts: /sys/fs/bpf is new (bpf)".
+        run_id: The run of the deployment.
+        changes: What its journal has.
+
+    Returns:
+        Both, in order. Those of the deployment name the run, or what the journal has.
+    """
+    journal = json.dumps([*changes], default=str)
+    own: list[str] = []
+    others: list[str] = []
+    for line in differences:
+        area, _, text = line.partition(": ")
+        name = text.partition(" ")[0]
+        mine = area in _OF_RUNS or run_id in line or (name and name in journal)
+        (own if mine else others).append(line)
+    return own, others
 
 
 def configuration(wishes: Mapping[str, Any]) -> config.Configuration:

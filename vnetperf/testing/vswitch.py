@@ -200,7 +200,7 @@ class LifeCycle(Sighting):
             deployment.vswitch.stop()
             assert deployment.vswitch.pollers() == ()
             deployment.vswitch.stop()
-        assert stage.troubles == []
+        stage.require_as_before()
 
     def test_a_removed_port_leaves_the_others_working(self, stage: Stage) -> None:
         """What is left forwards; what led to the port ends; removing it again is an error."""

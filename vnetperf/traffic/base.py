@@ -384,7 +384,11 @@ class TrafficGenerator(Backend):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop it. Idempotent."""
+        """Stop it.
+
+        It is called twice where a deployment fails, and after a `connect` that failed: what is gone
+        already is no error.
+        """
 
     def started(self, part: Part | None) -> Part:
         """A part that there is from `connect` to `close`.

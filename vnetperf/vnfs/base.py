@@ -217,7 +217,11 @@ class Vnf(Backend):
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop it. Idempotent."""
+        """Stop it.
+
+        It is called twice where a deployment fails, and after a `launch` that failed: what is gone
+        already is no error.
+        """
 
 
 class UserPlane(Vnf):

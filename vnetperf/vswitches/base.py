@@ -281,7 +281,11 @@ class VSwitch(Datapath):
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop it. Idempotent."""
+        """Stop it, so that `start` can begin anew.
+
+        It is called twice where a deployment fails, and after a `start` that failed: what is gone
+        already is no error.
+        """
 
     def socket_attachment(self, port: VnfPort, kind: str, queues: int, own: Path) -> Attachment:
         """A socket: of vhost-user one that the VNF listens at, else the switch's in `own`."""
