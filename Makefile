@@ -26,6 +26,7 @@ help:
 	@echo "make clean      remove the virtual environment and caches of this checkout"
 
 deps:
+	@[ "$(DEPS)" = no ] || echo "make: looking for system packages; what is missing is installed ..."
 	@[ "$(DEPS)" = no ] || scripts/install-deps run
 
 deps-test:
@@ -35,7 +36,8 @@ deps-test:
 $(VENV)/.run-stamp: setup.cfg pyproject.toml | deps
 	@[ -n "$(PYTHON3)" ] || { echo "make: no Python >= 3.11 with venv was found" >&2; exit 1; }
 	@[ -x $(PYTHON) ] || $(PYTHON3) -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable .
+	@echo "make: installing vnetperf and its Python packages into $(VENV) (a minute or two) ..."
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 # CI takes the packages that it was tried with, by their hashes; vnetperf then lacks none.
@@ -50,9 +52,11 @@ $(VENV)/.dev-stamp: setup.cfg pyproject.toml ci/requirements.lock | deps-test
 venv: $(VENV)/.run-stamp
 
 engine: venv
+	@echo "make: building the generator's engine ..."
 	@$(PYTHON) -m vnetperf.traffic.loadgen.build
 
 install: deps venv engine
+	@echo "make: done; next: . $(VENV)/bin/activate; vnetperf doctor"
 
 demo: install
 	$(PYTHON) -m pytest testcases/ -k pvp_dpdk --frame-sizes 64,1518

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, Final, get_args
@@ -69,6 +69,7 @@ from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.procedures import PROCEDURES, standard_test
 from vnetperf.procedures.cpu_load import cpu_by_role, mean_power
 from vnetperf.results.calibrations import calibration_warnings, merge_calibrations
+from vnetperf.results.environment import machine_name
 from vnetperf.results.log import foreign_log
 from vnetperf.results.records import (
     SEALED_SINCE,
@@ -677,10 +678,16 @@ def _of_testbeds(texts: Mapping[str, Iterable[str]]) -> Iterator[str]:
         yield text if len(names) == len(texts) else f"{', '.join(names)}: {text}"
 
 
-def _apart(testbeds: Collection[str]) -> list[str]:
+def _apart(testbeds: Mapping[str, RunResults]) -> list[str]:
     """What a reader of results of several testbeds must know."""
     if len(testbeds) == 1:
         return []
+    machines = {machine_name(one.environment) for one in testbeds.values()}
+    if len(machines) == 1 and "" not in machines:
+        return [
+            f"measured on {len(testbeds)} testbeds of one machine, {', '.join(testbeds)}, one "
+            "after the other: each number is of the one that its scenario names"
+        ]
     return [
         f"measured on {len(testbeds)} testbeds at once, {', '.join(testbeds)}: each number is of "
         "the one that its scenario names, and a difference between two of them is one between "

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vnetperf import registry
 from vnetperf.config.settings import Settings, add_options, given
+from vnetperf.host.facts import is_unknown
 from vnetperf.model.errors import CapabilityError, ConfigError
 
 if TYPE_CHECKING:
@@ -30,10 +34,12 @@ def run(arguments: argparse.Namespace) -> int:
     loaded = config.load(given(arguments))
     check_backends(loaded)
     client = connect(loaded.testbed, read_only=True)
+    _show_life("looking at this machine and its programs ...")
     try:
         facts = client.inventory()
     finally:
         client.close()
+        _show_life("")
     clients = client.clients if isinstance(client, HostsClient) else {"": client}
     for number, (host, one) in enumerate(clients.items()):
         if host:
@@ -46,6 +52,21 @@ def run(arguments: argparse.Namespace) -> int:
     for cable in loaded.testbed.cables:
         print(f"cable {' - '.join(cable.ends)}")
     return 0 if _print_scenarios(loaded, facts) else 1
+
+
+def _show_life(text: str) -> None:
+    """A line on the terminal while something takes long; "" takes it away."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _cures() -> dict[str, str]:
+    """Program -> how to get it, by who needs it."""
+    found: dict[str, str] = {}
+    for backend in registry.backends().values():
+        for program in getattr(backend, "programs", ()):
+            found.setdefault(program.name, getattr(backend, "not_found", ""))
+    return found
 
 
 def _print_machine(facts: MachineFacts) -> None:
@@ -65,9 +86,13 @@ def _print_machine(facts: MachineFacts) -> None:
     print(f"  BPF programs   {facts.bpf or 'can be loaded, and what they drop counted'}")
     print(f"  root           {'yes' if facts.is_root else 'no: run as root or allow sudo -n'}")
     print("programs")
+    declared, cures = registry.programs(), _cures()
     for name, path in facts.programs.items():
         version = facts.versions.get(name, "").splitlines()
-        print(f"  {name:<18} {path or 'MISSING'}{f'  ({version[0]})' if version else ''}")
+        trouble = facts.missing_program(declared.get(name, name)).partition("; ")[2]
+        missing = f"MISSING: {cures.get(name) or trouble}"
+        shown = f"  ({version[0]})" if version and not is_unknown(version[0]) else ""
+        print(f"  {name:<18} {path or missing}{shown}")
     _print_guests(facts)
     _print_pods(facts)
 
@@ -113,15 +138,15 @@ def _print_pods(facts: MachineFacts) -> None:
 
 
 def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
-    from vnetperf import registry
     from vnetperf.deployment.planner import make_plan
     from vnetperf.runner.scenarios import make_scenario, scenario_ids
 
     print("scenarios")
-    runnable = 0
+    able: list[str] = []
+    count = 0
     by_vswitch: dict[str, list[Scenario]] = {}
-    for error in registry.broken():
-        print(f"  {error}")
+    for problem in (*registry.broken(), *registry.disagreements()):
+        print(f"  {problem}")
     for scenario_id in scenario_ids():
         try:
             scenario = make_scenario(scenario_id, loaded)
@@ -132,24 +157,54 @@ def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
     ways: dict[str, dict[str, str]] = {}
     for vswitch, scenarios in by_vswitch.items():
         for scenario in scenarios:
-            name = scenario.deployment.name
+            name, count = scenario.deployment.name, count + 1
             try:
                 plan = make_plan(scenario, loaded.testbed, facts)
                 over = f"over {plan.wire}, " if scenario.deployment.phy_ports else ""
                 way = f"yes, {over}{plan.placement.mode} cores"
-                runnable += 1
+                able.append(f"{name}_{vswitch.removeprefix('network ')}")
             except CapabilityError as error:
                 what = error.what.removeprefix(f"{name} ")  # so that alike ones are one line
                 way = f"no: {what}" + (f"; cure: {error.cure}" if error.cure else "")
             ways.setdefault(vswitch, {})[name] = way
     every = _alike_everywhere([*ways.values()])
+    together: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for vswitch, found in ways.items():
-        print(f"  {vswitch}")
-        _print_ways({name: way for name, way in found.items() if name not in every})
+        own = tuple((name, way) for name, way in found.items() if name not in every)
+        together.setdefault(own, []).append(vswitch)
+    for own, vswitches in together.items():
+        print(f"  {_named_together(vswitches)}")
+        _print_ways(dict(own))
     if every:
         print("  whatever the vSwitch")
         _print_ways(every)
-    return runnable
+    print(f"{len(able)} of {count} scenarios can run here{_first_command(able, loaded)}")
+    return len(able)
+
+
+def _named_together(names: Sequence[str]) -> str:
+    """Several networks in one line: "networks bridge, cni"."""
+    if len(names) == 1:
+        return names[0]
+    kinds = {name.partition(" ")[0] for name in names}
+    networks = kinds == {"network"}
+    plain = ", ".join(name.removeprefix("network ") if networks else name for name in names)
+    return f"networks {plain}" if networks else plain
+
+
+#: Scenarios that a first run may be of, the simplest first.
+_FIRST = ("phy2phy_bridge", "phy2phy_testpmd", "pvp_dpdk")
+
+
+def _first_command(able: Sequence[str], loaded: Configuration) -> str:
+    """How to begin."""
+    if not able:
+        return "; what each lacks stands above"
+    first = next((name for name in (*_FIRST, *able) if name in able), able[0])
+    tests = "testcases/" if Path("testcases").is_dir() else "--pyargs vnetperf.testcases"
+    bed = loaded.settings.testbed
+    more = "" if loaded.sources["testbed"] == "default" else f" --testbed {bed}"
+    return f"; begin with: pytest {tests} -k {first} --preset smoke{more}"
 
 
 def _alike_everywhere(ways: Sequence[Mapping[str, str]]) -> dict[str, str]:

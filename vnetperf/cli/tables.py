@@ -58,7 +58,10 @@ class Out:
 
     def show(self, table: Table) -> None:
         """Print a table as reports describe it."""
-        self.console.print(terminal_table(table, plain=self.plain))
+        with self.console.capture() as printed:
+            self.console.print(terminal_table(table, plain=self.plain))
+        for line in printed.get().splitlines():  # of a pipe's width nobody wants the blanks
+            self.console.out(line.rstrip(), highlight=False)
 
 
 def _short(value: Any) -> str:

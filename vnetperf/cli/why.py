@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from vnetperf.cli import add_results_dir, read_records
@@ -105,7 +106,7 @@ def _row(step: Step, *, parts: bool) -> tuple[str, ...]:
     trial = step.trial
     counted = bool(trial.result.directions)
     loss = units.percent(trial.result.worst_loss_ratio()) if counted else "-"
-    lost = ", ".join(f"{where} {frames}" for where, frames in trial.lost_at.items() if frames)
+    lost = _largest({where: frames for where, frames in trial.lost_at.items() if frames})
     return (
         str(trial.number),
         _load(trial.spec),
@@ -115,6 +116,15 @@ def _row(step: Step, *, parts: bool) -> tuple[str, ...]:
         lost or "-",
         *([step.part] if parts else []),
     )
+
+
+def _largest(lost: Mapping[str, int]) -> str:
+    """Where most frames of a trial were lost, and at how many other places some were."""
+    if not lost:
+        return ""
+    where = max(lost, key=lambda place: lost[place])
+    others = f", {len(lost) - 1} more" if len(lost) > 1 else ""
+    return f"{where} {lost[where]}{others}"
 
 
 def _load(spec: TrialSpec) -> str:

@@ -5,14 +5,14 @@ Each refusal names its cure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_address, ip_network
 from typing import Any
 
 from vnetperf import registry
 from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.errors import CapabilityError, FrameSizeError
+from vnetperf.model.errors import CapabilityError, FrameSizeError, accepted_names
 from vnetperf.model.frames import (
     CARRIERS,
     PLAIN,
@@ -28,6 +28,7 @@ from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import fields_sent_by, header_stack, own_ethernet
 from vnetperf.model.trial import TrialSpec
 from vnetperf.traffic.base import GeneratorCapabilities
+from vnetperf.vnfs.base import UserPlane
 
 #: Networks that a deployment knows ways to (RFC 2544 appendix C.2.2).
 TEST_NETWORK = ip_network("198.18.0.0/15")
@@ -325,7 +326,7 @@ def _vswitch_errors(scenario: Scenario, vswitch: Any) -> Iterator[CapabilityErro
             yield CapabilityError(
                 f"{name} has no option {option} (it is set to {value})",
                 where=f"{where}, conf/switch/{scenario.options.name or 'default'}.toml or --set",
-                accepted=", ".join(known) or "no options",
+                accepted=accepted_names(option, known) or "no options",
                 cure="leave the option out, or measure another vSwitch with it",
             )
         elif (mode := scenario.options.mode or next(iter(can.modes), "")) not in (
@@ -364,6 +365,21 @@ def _vswitch_errors(scenario: Scenario, vswitch: Any) -> Iterator[CapabilityErro
         )
 
 
+def _other_vnfs(scenario: Scenario, vnf: Any, offered: Iterable[str]) -> str:
+    """How to have a VNF of the same kind that plugs into what the vSwitch offers."""
+    loaders = registry.names("vnfs")
+    every = [
+        n for one in loaders for n in (one, *(f"{one}:{p}" for p in registry.load_vnf(one).places))
+    ]
+    fitting = [
+        f"--vnf {name}"
+        for name in every
+        if issubclass(other := registry.load_vnf(name), UserPlane) == issubclass(vnf, UserPlane)
+        and {*offered} & {*other.accepts(scenario)}
+    ]
+    return f"choose {' or '.join(fitting[:2])}" if fitting else "no VNF that is there fits"
+
+
 def _attachment_errors(
     scenario: Scenario, can: Any, vnf: Any, generator: Any
 ) -> Iterator[CapabilityError]:
@@ -381,8 +397,9 @@ def _attachment_errors(
                 f"{scenario.vswitch} offers {', '.join(offered) or 'no attachment'}; "
                 f"{taker}{mode} accepts {', '.join(accepts) or 'none'}",
                 where=scenario.id,
-                cure="choose another VNF loader with --vnf"
-                + (", another --vnf-mode or --guest, or another vSwitch" if mode else "")
+                cure=_other_vnfs(scenario, vnf, offered)
+                + (", another --vnf-mode or --guest" if mode else "")
+                + ", or another vSwitch"
                 if taker == scenario.vnf
                 else "choose another generator with --generator, or a deployment without VNF ports",
             )

@@ -413,7 +413,9 @@ def place_scenario(
         raise CapabilityError(
             f"placement = {where}: {problem}",
             where=f"{scenario.id}, options of {scenario.vswitch}",
-            cure="leave placement out, --set workers=2 or more, or a machine with more cores",
+            cure="leave placement out, "
+            + ("" if wanted > 1 else "--set workers=2 or more, ")
+            + "or a machine with more cores",
         )
     given, rest = {}, iter(pool)
     for demand in mine:

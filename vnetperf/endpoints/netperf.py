@@ -40,14 +40,17 @@ _APART = 0.05
 #: Its percentiles are of buckets of its own; what they are held against is exact.
 _BUCKETS = 0.5
 
+#: Debian does not count its licence as free.
+_PACKAGE = "netperf (Debian has it in the section non-free)"
+
 
 class Netperf(EndpointTool):
     """netperf 2.6 and later."""
 
     name: ClassVar[str] = "netperf"
     programs: ClassVar[tuple[Program, ...]] = (
-        Program(name="netperf", package="netperf", version_args=("-V",), by_make=True),
-        Program(name="netserver", package="netperf", by_make=True),
+        Program(name="netperf", package=_PACKAGE, version_args=("-V",), debian=("netperf",)),
+        Program(name="netserver", package=_PACKAGE, debian=("netperf",)),
     )
     kinds: ClassVar[tuple[Kind, ...]] = ("TCP_STREAM", "UDP_STREAM", "TCP_RR", "UDP_RR")
     version_argv: ClassVar[tuple[str, ...]] = ("netperf", "-V")

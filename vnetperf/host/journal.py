@@ -671,7 +671,9 @@ class Journal:
                     numbers = (record["n"], *record.get("others", ()))
                     outcome = undo_record(record, partial(self._try_to_mark, *numbers))
                 except HostError as error:
-                    log.warning("cannot undo: %s: %s", record["what"], error)
+                    # Udev may just rename a link, and the kernel frees what the dead held later.
+                    level, yet = (logging.INFO, " yet") if attempt == 1 else (logging.WARNING, "")
+                    log.log(level, "cannot undo%s: %s: %s", yet, record["what"], error)
                     failed.append(UndoStep(record["kind"], record["what"], str(error)))
                     again.append(record)
                     continue

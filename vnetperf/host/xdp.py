@@ -67,7 +67,7 @@ def compile_program(
         raise HostError(
             f"the program does not compile:\n{_tail(done.stderr.decode(errors='replace'))}",
             where=" ".join(argv),
-            cure="install the packages clang and linux-libc-dev (`make deps`)",
+            cure="install the packages clang and linux-libc-dev (`make deps` in a checkout)",
         )
     return done.stdout
 
@@ -139,7 +139,8 @@ def _libbpf() -> Any:
         library = ctypes.CDLL(LIBRARY, use_errno=True)
     except OSError as error:
         raise HostError(
-            f"{LIBRARY} is not installed", cure="install the package libbpf1, or run `make deps`"
+            f"{LIBRARY} is not installed",
+            cure="install the package libbpf1, or run `make deps` in a checkout",
         ) from error
     pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
     for name, result, *arguments in (

@@ -691,7 +691,7 @@ class MachineFacts(Frozen):
         if trouble := self.program_troubles.get(name):
             return f"{name} cannot be used: {trouble}"
         cure = f"install the package {package}" if package else "put it on PATH"
-        more = ", or run `make deps`" if wanted.by_make else ""
+        more = ", or run `make deps` in a checkout" if wanted.by_make else ""
         return f"{name} is not installed; {cure}{more}"
 
     def missing_package(self, package: str) -> str:

@@ -65,5 +65,5 @@ def built(compiler: str) -> Path:
         [compiler, *FLAGS],
         make_cache("mpi", "programs of MPI"),
         identity=shown.stdout,
-        cure="install the packages libopenmpi-dev and gcc, or run `make deps`",
+        cure="install the packages libopenmpi-dev and gcc, or run `make deps` in a checkout",
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -22,6 +25,7 @@ from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import GuestKind, Kind
+from vnetperf.model.units import duration
 from vnetperf.procedures import PROCEDURES, DurationEstimate, duration_estimate
 from vnetperf.pytest_plugin.cases import (
     Selected,
@@ -31,7 +35,6 @@ from vnetperf.pytest_plugin.cases import (
     selected_of,
 )
 from vnetperf.pytest_plugin.session import BenchSession, configuration_of
-from vnetperf.pytest_plugin.terminal import duration_text
 from vnetperf.results.sharing import TESTER, Sharing
 from vnetperf.runner import transfers
 from vnetperf.runner.conductor import require_generator
@@ -73,10 +76,10 @@ class PlannedCase:
     what: str = FRAMES
 
     @classmethod
-    def of(cls, item: pytest.Item) -> PlannedCase | None:
-        """What a pytest item measures; None where that is nothing of ours."""
+    def of(cls, item: pytest.Item) -> list[PlannedCase]:
+        """What a pytest item measures; several where it states sizes of its own."""
         if (selected := selected_of(item)) is None:
-            return None
+            return []
         params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
         name: str = getattr(item, "originalname", item.name)
         mark = item.get_closest_marker("transfers")
@@ -91,7 +94,7 @@ class PlannedCase:
         elif kind or "message_size" in params:
             what = SOCKETS
         meant = name.removeprefix("test_")
-        return cls(
+        case = cls(
             selected=replace(selected, round=0),
             name=name,
             test=measured_test(item) or (meant if meant in PROCEDURES else THROUGHPUT),
@@ -102,6 +105,36 @@ class PlannedCase:
             clients=params.get("clients"),
             what=what,
         )
+        if what != FRAMES or case.frame_size is not None:
+            return [case]
+        return [
+            replace(case, test=test or case.test, frame_size=size)
+            for test, size in stated_sizes(getattr(item, "function", None))
+        ] or [case]
+
+
+def stated_sizes(function: Any) -> list[tuple[str, int]]:
+    """Tests and frame sizes that the text of a test case states: `bench.measure("mrr", 333)`.
+
+    The test is "" where it is the function's own. What only a run can know is not among them.
+    """
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return []
+    found: dict[tuple[str, int], None] = {}
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        if call.func.attr not in ("measure", "search_throughput"):
+            continue
+        given = [*call.args, *(word.value for word in call.keywords)]
+        values = [one.value for one in given if isinstance(one, ast.Constant)]
+        own = THROUGHPUT if call.func.attr == "search_throughput" else ""
+        test = next((one for one in values if one in get_args(TestName)), own)
+        sizes = (one for one in values if isinstance(one, int) and not isinstance(one, bool))
+        found.update({(str(test), size): None for size in sizes})
+    return [*found]
 
 
 @dataclass(frozen=True)
@@ -123,14 +156,14 @@ class TimeSum:
         named = ", ".join(self.unlimited)
         besides = f"; {named} beyond that, as long as it takes" if named else ""
         return (
-            f"{self.cases} cases: at most {duration_text(self.seconds)} in all, deployment and "
+            f"{self.cases} cases: at most {duration(self.seconds)} in all, deployment and "
             f"calibration besides{besides}"
         )
 
 
 def print_plans(session: BenchSession, items: Iterable[pytest.Item], terminal: Any) -> None:
     """Plan scenarios on each testbed and print the plans; nothing on a machine is touched."""
-    cases = [*filter(None, map(PlannedCase.of, items))]
+    cases = [case for item in items for case in PlannedCase.of(item)]
     if (count := len(session.configuration.settings.testbeds)) < 2:
         _print_plans(session, session.configuration, cases, terminal)
         return
@@ -227,7 +260,7 @@ def _plan_lines(
         deployed = transfers.mpi_scenario(scenario)
     lines = [*describe(planner.plan(deployed), what), *more]
     lines += [f"            not {why}" for why in whys]
-    wall = f"wall time   at most {duration_text(times.seconds)}, deployment besides"
+    wall = f"wall time   at most {duration(times.seconds)}, deployment besides"
     return [*lines, wall], times
 
 
@@ -454,10 +487,9 @@ def _longest_search(preset: Preset, at: str) -> tuple[str, float]:
     most = max(preset.rounds, preset.most_rounds)
     warm = DurationEstimate(int(preset.warm_up_s), preset.warm_up_s).wall_s(preset)
     whole = most * seconds + (most - 1) * preset.round_gap_s + warm
-    rounds = f", {most} rounds of {duration_text(seconds)}" if most > 1 else ""
+    rounds = f", {most} rounds of {duration(seconds)}" if most > 1 else ""
     text = (
-        f"{THROUGHPUT}: at most {duration_text(whole)} with all waits{rounds}, deployment besides, "
-        f"{at}"
+        f"{THROUGHPUT}: at most {duration(whole)} with all waits{rounds}, deployment besides, {at}"
     )
     return text, whole
 
@@ -474,7 +506,7 @@ def _longest(
         return f"{test}: as many trials as it takes", None
     seconds = found.wall_s(preset)
     text = (
-        f"{test}: at most {found.trials} trials, {duration_text(seconds)} with "
+        f"{test}: at most {found.trials} trials, {duration(seconds)} with "
         f"all waits, deployment besides, {at}"
     )
     return text, seconds

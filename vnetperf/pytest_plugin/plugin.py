@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
+from _pytest._code.code import ReprFileLocation, TerminalRepr
 
 from vnetperf.config.settings import add_options
 from vnetperf.model.errors import did_you_mean
@@ -116,8 +117,17 @@ def _moved(arg: str, start: Path) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Refuse to measure all that vnetperf has, for days and as root, where nobody chose it."""
+    """Refuse wrong options, and to measure all that vnetperf has, for days, where nobody chose it.
+
+    Before anything is collected, which takes long.
+    """
     config = session.config
+    from vnetperf.config.settings import CommandLine, given
+
+    if (given(config.option) or given(config.option, CommandLine)) and not hasattr(
+        config, "workerinput"
+    ):
+        _ = session_of(config).configuration  # what is wrong in it is said before the long part
     chosen = ("keyword", "markexpr", "lf", "stepwise", "resume", "collectonly", "setupplan", "plan")
     named = config.args_source is pytest.Config.ArgsSource.ARGS
     if named or any(config.getoption(name, False) for name in chosen):
@@ -147,17 +157,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         configuration = session_of(config).configuration_for(definition)
         variants = cases.variants_of(definition, configuration.sources)
         test = cases.measured_test(definition)
-        runs = test is None or test in configuration.preset.tests
+        # Who types tests means these and no transfers; a file's are for runs of all kinds.
+        runs = test in configuration.preset.tests or (
+            test is None and not cases.tests_are_typed(configuration)
+        )
         if not runs and cases.is_named(definition):
             runs = True
-            if configuration.sources["tests"] != "default":
+            if configuration.sources["tests"] != "default" and test is not None:
                 raise pytest.UsageError(f"{definition.nodeid}: --tests does not name {test}")
     except pytest.UsageError as error:  # raised here it would be an error of each test
         config.stash[_WRONG] = error
         cases.parametrize(metafunc, None, cases.variants_of(None, {}), runs=True)
         return
     if cases.parametrize(metafunc, configuration, variants, runs=runs) and not runs:
-        config.stash.setdefault(_LEFT_OUT, []).append(str(test))
+        config.stash.setdefault(_LEFT_OUT, []).append(test or definition.name)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -220,7 +233,13 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
 
     lines = _preset_lines(config) if items else []
     found = config.stash.get(_LEFT_OUT, [])
-    if left_out := [test for test in get_args(TestName) if test in found]:
+    known = get_args(TestName)
+    if others := list(dict.fromkeys(name for name in found if name not in known)):
+        lines.append(
+            f"vnetperf: --tests leaves out {', '.join(others)}, which measure no test of frames; "
+            "leave --tests out to run them"
+        )
+    if left_out := [test for test in known if test in found]:
         ours = session_of(config).configuration
         by_preset = ours.sources["tests"] == "default"
         whose = f"preset {ours.preset.name}" if by_preset else "--tests"
@@ -228,7 +247,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
             f"vnetperf: {whose} leaves out {', '.join(left_out)}; "
             f"--tests {left_out[0]} or --tests all runs them"
         )
-    elif not items:
+    elif not items and not others:
         from vnetperf.pytest_plugin.cases import unknown_keywords
 
         lines += unknown_keywords(config, config.stash[_FUNCTIONS])
@@ -359,13 +378,36 @@ def pytest_runtest_makereport(
     from vnetperf.model.errors import VnetperfError
 
     error = call.excinfo.value
+    quiet = item.config.option.tbstyle != "long"
+    if _measures(item) and quiet and item.config.option.showcapture == "all":
+        # What was logged is in run.log, whole; here it would stand below what matters.
+        report.sections = [part for part in report.sections if "Captured log" not in part[0]]
+        if logs := session_of(item.config).run_logs:
+            report.sections.append(("log of the run", " ".join(logs)))
     if _measures(item) and (trouble := session_of(item.config).log_trouble):
         # What cannot be written down need not be measured.
         item.session.shouldfail = f"vnetperf: {trouble}"
-    if isinstance(error, VnetperfError) and item.config.option.tbstyle != "long":
+    if isinstance(error, VnetperfError) and quiet:
         notes = getattr(error, "__notes__", [])
-        report.longrepr = "\n".join([f"{type(error).__name__}: {error}", *notes])
+        text = "\n".join([f"{type(error).__name__}: {error}", *notes])
+        path, line, _ = item.location
+        report.longrepr = _Message(text, path, line or 0)  # type: ignore[assignment]
     return report
+
+
+class _Message(TerminalRepr):
+    """An error as the message it is; pytest's summary, which is last, has its first line too."""
+
+    def __init__(self, text: str, path: str, line: int) -> None:
+        self.text = text
+        self.reprcrash = ReprFileLocation(path, line + 1, text.partition("\n")[0])
+
+    def toterminal(self, tw: Any) -> None:
+        for line in self.text.splitlines():
+            tw.line(line, red=True)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -419,6 +461,7 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
     # vnetperf is not installed where the worker runs, or the worker has ended.
     with suppress(channel.TimeoutError, channel.RemoteError, EOFError):
         session_of(node.config).collected_by_worker(*channel.receive(timeout=COLLECTED_S))
+        session_of(node.config).follow_worker(node)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -22,8 +22,9 @@ import pytest
 from vnetperf.config import Configuration, load
 from vnetperf.config.settings import given
 from vnetperf.model.errors import CapabilityError, ConfigError, HostError, LogError, VnetperfError
+from vnetperf.model.units import duration
 from vnetperf.pytest_plugin.cases import Selected, check_variants, round_count, scenario_of
-from vnetperf.pytest_plugin.terminal import LiveProgress, duration_text
+from vnetperf.pytest_plugin.terminal import LiveProgress
 from vnetperf.results import folder as folders
 from vnetperf.runner.scenarios import can_be_loaded, check_backends, scenario_ids
 
@@ -264,9 +265,9 @@ class OutcomeCounter:
         left = spent / max(done, 1) * (total - done)
         where = f"{testbed}: " if testbed else ""
         case = f"{done}/{total} {where}{nodeid.rpartition('::')[2]}"
-        to_go = f", about {duration_text(left)} to go" if done < total else ""
+        to_go = f", about {duration(left)} to go" if done < total else ""
         self._progress.line(
-            f"{case} {outcome} in {duration_text(seconds)}; {duration_text(spent)} so far{to_go}"
+            f"{case} {outcome} in {duration(seconds)}; {duration(spent)} so far{to_go}"
         )
 
     @property
@@ -295,6 +296,28 @@ class OutcomeCounter:
             f"vnetperf: nothing was measured: all {self._counts['skipped']} selected cases were "
             "skipped, for the reasons that `-rs` lists; `vnetperf doctor` lists what is missing"
         )
+
+
+class WorkerProgress:
+    """Tells the controller of pytest-xdist what a worker waits for: it has a terminal."""
+
+    follows = False
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._channel = getattr(config, "workerinput", {}).get("vnetperf_cases")
+        self._told = ""
+
+    def say(self, text: str) -> None:
+        """Pass on a wait, once: it is reported ten times a second."""
+        if self._channel is not None and text.startswith("waiting") and text != self._told:
+            self._told = text
+            with suppress(OSError, EOFError):  # the controller has gone
+                self._channel.send(text)
+
+    def ignore(self, *_: object) -> None:
+        """Report nothing of trials: several workers' would mix."""
+
+    test_begins = round_ends = trial_begins = trial_runs = trial_ends = ignore
 
 
 #: Properties of a test report under several testbeds: where it was measured, and testbeds that its
@@ -543,6 +566,18 @@ class BenchSession:
             self.folder = self._named(self._name)
             self.interrupt_on_sigterm()
 
+    def follow_worker(self, node: Any) -> None:
+        """Under pytest-xdist: print what a worker waits for."""
+        number = self.testbeds.get(node)
+        names = self.configuration.settings.testbeds
+        where = f"{names[number]}: " if number is not None and len(names) > 1 else ""
+
+        def told(text: object) -> None:
+            if self.progress and isinstance(text, str):
+                self.progress.line(f"{where}{text}")
+
+        node.workerinput["vnetperf_cases"].setcallback(told)
+
     def _named(self, name: str) -> Path:
         return Path(self.configuration.settings.results_dir).resolve() / name
 
@@ -584,7 +619,8 @@ class BenchSession:
             cases = self.outcomes.names
             if self.progress is not None:
                 self.progress.rounds = configuration.preset.rounds
-            run = Run(configuration, log, progress=self.progress, argv=argv, cases=cases)
+            progress: Any = self.progress or WorkerProgress(self.config)
+            run = Run(configuration, log, progress=progress, argv=argv, cases=cases)
             run.note_comparisons(self._comparisons)
             run.frame_sizes, run.sizes_of = self.frame_sizes, self.sizes_of
             self.expecting.attach(run)
@@ -595,6 +631,12 @@ class BenchSession:
     def log_trouble(self) -> str:
         """Why the trial log takes no more records; "" while it does."""
         return next((run.log.trouble for run in self._runs.values() if run.log.trouble), "")
+
+    @property
+    def run_logs(self) -> tuple[str, ...]:
+        """The logs of what was done, of this process's runs."""
+        paths = (folders.run_log(run.log.path) for run in self._runs.values())
+        return tuple(os.path.relpath(path) for path in paths if path.is_file())
 
     def expect(self, comparisons: Sequence[Comparison]) -> None:
         """Note which comparisons the session's cases belong to."""

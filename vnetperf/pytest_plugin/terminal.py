@@ -60,7 +60,9 @@ class LiveProgress:
         """A search or another test begins, or begins again with a smaller largest load."""
         case = (test.scenario, test.test, test.frame_size)
         again = self._case == case and self._trials > 0
-        self._again = "again, below what the generator did not offer; " if again else ""
+        self._again = (
+            "again at lower loads, as the generator could offer no more; " if again else ""
+        )
         self._case = case
         self._trials, self._began, self._last = 0, time.monotonic(), ""
 
@@ -169,8 +171,3 @@ def rate_text(fps: float) -> str:
     if fps >= 1e3:
         return f"{fps / 1e3:.1f} kfps"
     return f"{fps:.0f} fps"
-
-
-def duration_text(seconds: float) -> str:
-    """A time in the unit that reads best."""
-    return f"{seconds / 60:.1f} min" if seconds >= 100 else f"{seconds:.3g} s"

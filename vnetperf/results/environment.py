@@ -240,6 +240,12 @@ def _machines(environment: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
     return "; ".join(f"{what} on {_machine(hosts.get(host, {}))}" for host, what in named.items())
 
 
+def machine_name(environment: Mapping[str, Any]) -> str:
+    """The name of the machine that the facts are of; "" where it is not known."""
+    name = str(environment.get("hostname", ""))
+    return "" if name.startswith(UNKNOWN) else name
+
+
 def _machine(environment: Mapping[str, Any]) -> str:
     """Which machine: its serial number, else its name, with processor and memory."""
 
