@@ -491,3 +491,34 @@ def test_of_two_modes_the_lower_one_proves_at_least(tmp_path: Path) -> None:
     (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
     assert judged.met is False
     assert "two modes no number [0.5000 Gbit/s .. 1.800 Gbit/s], n = 5" in str(judged)
+
+
+def test_bounds_may_have_the_unit_of_the_number() -> None:
+    rate = number(1e6, 1e6, 1e6)
+    assert met(rate, at_least="0.5 Mfps")
+    assert met(rate, at_least="14.88 Mpps") is False
+    latency = number(9_000.0, 9_000.0, 9_000.0, unit="ns", better="less", test="latency")
+    assert met(latency, at_most="12.5 us")
+    assert met(latency, at_most="8 us") is False
+    share = number(0.002, 0.002, 0.002, unit="ratio", better="less")
+    assert met(share, at_most="0.3%")
+    assert met(share, at_most="0.1 %") is False
+
+
+def test_a_bound_of_another_unit_is_said_and_not_met() -> None:
+    judged = judge_metric(expected(at_least="12 us"), number(1e6, 1e6, 1e6), "f")
+    assert judged.met is False
+    assert "its bounds are in s, and the number is in fps" in judged.text
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"at_least": "many"},
+        {"at_least": "2 Mfps", "at_most": "3 s"},
+        {"at_least": "2 Mfps", "of_scenario": "pvp_vpp"},
+    ],
+)
+def test_a_bound_that_is_no_number_is_refused(bounds: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"at_least"):
+        expected(**bounds)

@@ -97,11 +97,11 @@ def test_merge_measures_what_is_named_and_keeps_the_run(ci: Ci) -> None:
 def test_every_report_of_a_run_is_kept(tmp_path: Path) -> None:
     run, kept = tmp_path / "run", tmp_path / "kept"
     run.mkdir()
-    for name in (*REPORTS, LOG_NAME):
+    for name in (*REPORTS, LOG_NAME, "run.log"):
         (run / name).touch()
     subprocess.run([TOP / "ci/keep_run", run, kept], check=True, capture_output=True)
     # The page has links to all files of numbers.
-    assert {path.name for path in kept.iterdir()} == {*REPORTS, LOG_NAME}
+    assert {path.name for path in kept.iterdir()} == {*REPORTS, LOG_NAME, "run.log"}
 
 
 def test_a_scenario_that_was_skipped_fails_merge(ci: Ci) -> None:

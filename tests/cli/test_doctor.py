@@ -182,3 +182,42 @@ def test_what_kinds_of_pods_need_is_told(
     assert kinds["netns"] == kinds["runc"] == "can be made"
     assert kinds["podman"].startswith("MISSING: podman is not installed; install the package")
     assert kinds["cri"] == says
+
+
+def test_it_ends_with_what_can_run_and_how_to_begin(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = doctor(facts(), monkeypatch, capsys)
+    last = text.splitlines()[-1]
+    able, _, every = re.match(r"(\d+) of (\d+)()", last).group(1, 3, 2)  # type: ignore[union-attr]
+    assert 0 < int(able) < int(every)
+    command = last.partition("begin with: ")[2]
+    assert command.startswith("pytest ")
+    scenario = command.partition("-k ")[2].split()[0]
+    deployment, _, vswitch = scenario.partition("_")
+    own = text.split(f"\n  {vswitch}")[1].split("\n  ")[1:3]
+    assert any(deployment in line and ": yes" in line for line in own)
+    _, text = doctor(facts(is_root=False), monkeypatch, capsys)
+    assert re.search(r"^0 of \d+ scenarios", text.splitlines()[-1])
+
+
+def test_each_missing_program_has_a_cure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = facts(programs=dict.fromkeys(PROGRAMS, ""))
+    _, text = doctor(machine, monkeypatch, capsys)
+    lines = [line for line in text.splitlines() if "MISSING" in line]
+    assert len(lines) >= len(PROGRAMS)
+    for line in lines:
+        assert line.partition("MISSING: ")[2].strip(), line
+
+
+def test_networks_that_lack_the_same_are_named_together(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = doctor(facts(), monkeypatch, capsys)
+    assert "\n  networks " in text
+    scenarios = text.partition("\nscenarios\n")[2]
+    groups = re.split(r"\n  (?=\S)", scenarios)
+    bodies = [group.partition("\n")[2] for group in groups if group.partition("\n")[2]]
+    assert len(bodies) == len(set(bodies))

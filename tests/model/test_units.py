@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.model import frames
+from vnetperf.model import frames, units
 from vnetperf.model.traffic import check_frame_size
 
 SIZES = st.integers(frames.MIN_FRAME_SIZE, frames.MAX_FRAME_SIZE)
@@ -53,3 +53,48 @@ def test_sizes_outside_ethernet_are_refused_and_say_that_the_fcs_counts(size: in
     else:
         with pytest.raises(ValueError, match="FCS"):
             check_frame_size(size)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.5, "0.5 s"),
+        (99, "99 s"),
+        (150, "2.5 min"),
+        (7199, "120.0 min"),
+        (7200, "2.0 h"),
+        (3.5 * 86_400, "3.5 days"),
+        (9927.8 * 60, "6.9 days"),
+    ],
+)
+def test_long_times_are_as_people_say_them(seconds: float, text: str) -> None:
+    assert units.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2 Mfps", (2e6, "fps")),
+        ("14.88 Mpps", (14.88e6, "fps")),
+        ("0.1%", (0.001, "ratio")),
+        ("0.1 %", (0.001, "ratio")),
+        ("12.31 \N{MICRO SIGN}s", (12.31e-6, "s")),
+        ("1_000 fps", (1000.0, "fps")),
+        ("10 Gbit/s", (10e9, "bit/s")),
+        ("1e3 fps", (1000.0, "fps")),
+        ("2", None),
+        ("fps", None),
+        ("2 parsec", None),
+        ("", None),
+        ("nan fps", None),
+    ],
+)
+def test_what_reports_print_is_read(text: str, value: tuple[float, str] | None) -> None:
+    assert units.parse_quantity(text) == value
+
+
+@given(st.floats(1e-3, 1e12))
+def test_a_printed_rate_is_read_as_it_was(rate: float) -> None:
+    found = units.parse_quantity(units.fps(rate))
+    assert found is not None
+    assert found[0] == pytest.approx(rate, rel=1e-3)

@@ -49,6 +49,19 @@ def queues(site: Site) -> Site:
     return site
 
 
+def test_a_comparison_is_of_the_variants_that_are_selected(queues: Site) -> None:
+    args = ("-k", "pvp_dpdk and rx_queues:2", "--frame-sizes", "64")
+    queues.run(*args).assert_outcomes(passed=1)
+    (comparison,) = queues.results()["comparisons"]
+    assert [variant["variant"] for variant in comparison["variants"]] == ["rx_queues=2"]
+    report = (queues.path / "results/latest/report.md").read_text()
+    assert "rx_queues=1" not in report
+    # What is measured later in the same run stands beside it.
+    queues.run("-k", "pvp_dpdk", "--frame-sizes", "64", "--resume=results/latest")
+    (comparison,) = queues.results()["comparisons"]
+    assert len(comparison["variants"]) == 2
+
+
 @pytest.mark.slow
 def test_a_variant_that_changes_nothing_is_skipped_and_says_why(site: Site) -> None:
     mark = 'pytest.mark.vary("vnf_mode", ["mac", "macswap"])'

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from tests.plugin.conftest import ROOT, Site
+from vnetperf.pytest_plugin.plans import stated_sizes
 
 FILES = ("test_rfc2544.py", "test_endpoints.py", "test_mpi.py", "test_cgnat.py", "conftest.py")
 VXLAN = ("-k", "bmp2bmp_vxlan and test_latency", "--hosts", "same", "--tests", "latency")
@@ -195,3 +196,35 @@ def test_the_plan_of_transfers_is_of_what_is_run() -> None:
                 seen += 1
                 assert f"pytest.mark.transfers({kind!r})" in marks, f"{path.name}: {function.name}"
     assert seen >= 5
+
+
+def test_the_sizes_that_a_test_case_states_are_planned(cases: Site) -> None:
+    (cases.path / "testcases" / "test_own.py").write_text(
+        "import pytest\n"
+        '@pytest.mark.measures("frame_loss")\n'
+        "def test_odd_sizes(bench):\n"
+        '    bench.measure("frame_loss", 333).check_expectations()\n'
+        '    bench.measure(test="frame_loss", frame_size=777).check_expectations()\n'
+    )
+    args = ("-k", "phy2phy_dpdk", "--tests", "frame_loss", "--plan")
+    status, text = run(cases, "test_own.py", *args)
+    assert status == 0, text
+    assert "search      mlr, frame sizes 333, 777\n" in text
+    assert "frame_loss: at most" in text
+
+
+def test_a_function_without_text_states_no_size() -> None:
+    assert stated_sizes(None) == []
+    assert stated_sizes(len) == []
+
+
+def test_users_who_name_tests_get_no_transfers_besides(cases: Site) -> None:
+    typed = ("testcases", "-k", "phy2phy_dpdk", "--collect-only", "-q")
+    every = cases.run(*typed).stdout.str()
+    assert "test_stream[" in every
+    named = cases.run(*typed, "--tests", "throughput").stdout.str()
+    ids = [line for line in named.splitlines() if "::" in line]
+    assert {line.partition("::")[2].partition("[")[0] for line in ids} == {"test_throughput"}
+    assert "--tests leaves out" in named
+    all_ = cases.run(*typed, "--tests", "all").stdout.str()
+    assert "test_stream[" in all_

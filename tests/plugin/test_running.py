@@ -160,6 +160,24 @@ def test_a_dut_that_fails_is_a_failure_with_its_message_only(
     assert "conductor.py" in long
 
 
+def test_a_failure_has_its_message_first_and_last_and_no_log_between(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"fail_deploy": "port phy0: no such device"}))
+    result = site.run("-k", "pvp_dpdk", "--frame-sizes", "64", "-o", "log_level=INFO")
+    lines = result.stdout.lines
+    message = "DutError: pvp_dpdk: port phy0: no such device"
+    after = lines[next(n for n, line in enumerate(lines) if "= FAILURES =" in line) :]
+    assert after[2].startswith(message)  # below the name of the case
+    (summary,) = (line for line in lines if line.startswith("FAILED "))
+    assert "DutError" in summary
+    text = result.stdout.str()
+    assert "Captured log" not in text
+    assert f"results/{site.folders[0].name}/run.log" in text  # it has what was done
+    shown = site.run("-k", "pvp_dpdk", "--frame-sizes", "64", "--tb=long", "-o", "log_level=INFO")
+    assert "Captured log" in shown.stdout.str()
+
+
 def test_a_dut_that_carries_nothing_fails_the_case(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,3 +150,18 @@ def test_a_wrong_file_or_variable_is_one_usage_error(site: Site) -> None:
     assert "vnetperf.toml: frame_size: unknown key, did you mean 'frame_sizes'?" in text
     assert "Traceback" not in text
     assert not (site.path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("pvp_dpkd", "did you mean 'pvp_dpdk'"),
+        ("pvp_dpdk and nothing_like_it", "no case is selected by -k"),
+        ("pvp_dpdk and services:100-", "no case is selected by -k"),
+        ("zzz", "no case is selected by -k 'zzz'"),
+    ],
+)
+def test_a_selection_of_nothing_always_has_a_hint(site: Site, expression: str, hint: str) -> None:
+    result = site.run("-k", expression)
+    assert result.ret == 5
+    assert hint in result.stdout.str()

@@ -261,6 +261,13 @@ def measured_test(definition: Any) -> str | None:
     return str(mark.args[0])
 
 
+def is_transfer(definition: Any) -> bool:
+    """Whether a test function measures what sockets, ranks or guests do, and no test of frames."""
+    own = {mark.args[0] for mark in definition.iter_markers("parametrize") if mark.args}
+    marked = definition.get_closest_marker("transfers") is not None
+    return marked or bool({"kind", "message_size"} & {*own, *definition.fixturenames})
+
+
 def tests_are_typed(configuration: Configuration) -> bool:
     """Whether this command, or that of a run that goes on, names tests, and not all of them."""
     tests, source = configuration.settings.tests, configuration.sources["tests"]

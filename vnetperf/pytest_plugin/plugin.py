@@ -119,23 +119,18 @@ def _moved(arg: str, start: Path) -> str:
 def pytest_collection(session: pytest.Session) -> None:
     """Refuse wrong options, and to measure all that vnetperf has, for days, where nobody chose it.
 
-    Before anything is collected, which takes long.
+    Before anything is collected, which takes long; others' tests are left alone.
     """
     config = session.config
-    from vnetperf.config.settings import CommandLine, given
-
-    if (given(config.option) or given(config.option, CommandLine)) and not hasattr(
-        config, "workerinput"
-    ):
-        _ = session_of(config).configuration  # what is wrong in it is said before the long part
-    chosen = ("keyword", "markexpr", "lf", "stepwise", "resume", "collectonly", "setupplan", "plan")
-    named = config.args_source is pytest.Config.ArgsSource.ARGS
-    if named or any(config.getoption(name, False) for name in chosen):
-        return
     shipped = (Path(__file__).parents[1] / "testcases").resolve()
     start = config.invocation_params.dir
-    if any((start / arg).resolve().is_relative_to(shipped) for arg in config.args):
-        folder = "." if (start / config.args[0]) == start else config.args[0]
+    paths = [(start / arg.partition("::")[0]).resolve() for arg in config.args]
+    if not any(path.is_relative_to(shipped) for path in paths):
+        return
+    chosen = ("keyword", "markexpr", "lf", "stepwise", "resume", "collectonly", "setupplan", "plan")
+    named = config.args_source is pytest.Config.ArgsSource.ARGS
+    if not named and not any(config.getoption(name, False) for name in chosen):
+        folder = "." if paths == [start.resolve()] else config.args[0]
         raise pytest.UsageError(
             f"this would measure every scenario in {folder}, for days; try one of\n"
             f"  pytest {folder} -k phy2phy_bridge --preset smoke   # one vSwitch, in a minute\n"
@@ -143,6 +138,8 @@ def pytest_collection(session: pytest.Session) -> None:
             "  vnetperf doctor                                     # what can run here\n"
             f"`pytest {folder}` measures everything that this machine can carry"
         )
+    if not hasattr(config, "workerinput"):  # its controller has
+        _ = session_of(config).configuration
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -159,7 +156,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         test = cases.measured_test(definition)
         # Who types tests means these and no transfers; a file's are for runs of all kinds.
         runs = test in configuration.preset.tests or (
-            test is None and not cases.tests_are_typed(configuration)
+            test is None
+            and not (cases.is_transfer(definition) and cases.tests_are_typed(configuration))
         )
         if not runs and cases.is_named(definition):
             runs = True
