@@ -455,3 +455,29 @@ def test_what_an_editor_puts_before_a_file_is_no_part_of_it(ends: str, tmp_path:
     path = tmp_path / "mine.conflist"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(conflist).encode())
     assert cni.read_conflist(str(path))["name"] == "n"
+
+
+def test_what_is_wrong_in_several_places_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "vnetperf.toml").write_text("vnfs = 99\n")
+    (tmp_path / "odd.toml").write_text("[agent]\ntransport = 'locl'\n[core]\nx = 1\n")
+    typed = {
+        "testbed": str(tmp_path / "odd.toml"),
+        "set": ("mtu=9k",),
+        "guest": ("memory_mb=1",),
+        "preset": "rfc2455",
+        "traffic": "single-flow",
+    }
+    with pytest.raises(ConfigError) as caught:
+        config.load(typed, environment={"VNETPERF_INSTANCES": "two"}, directory=tmp_path)
+    lines = str(caught.value).splitlines()
+    for words in (
+        "vnetperf.toml: vnfs: 99 is not at most 64",
+        "environment: instances: 'two' is not a whole number from 1 to 64",
+        "odd.toml: core: unknown key",
+        "agent.transport",
+        "mtu: '9k' is not a whole number",
+        "'memory_mb=1' is not an option, did you mean 'memory_mib'",
+        "unknown name 'rfc2455', did you mean 'rfc2544'",
+    ):
+        assert any(words in line for line in lines), (words, lines)
+    assert len(lines) == len(set(lines))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,17 +170,25 @@ def load(
         ("command line", {k: v for k, v in (command_line or {}).items() if v is not None}),
     ]
     merged: dict[str, Any] = {}
+    errors: list[ConfigError] = []
     sources = dict.fromkeys(Settings.model_fields, "default")
-    for source, values in layers:
+    for source, layer in layers:
+        values = layer
+        try:
+            validate(Settings, values, source)  # so that an error names the layer it is in
+        except ConfigError as error:
+            errors.append(error)
+            values = {key: value for key, value in layer.items() if _is_right(key, value)}
         if not values:
             continue
-        validate(Settings, values, source)  # so that an error names the layer it is in
         merged.update(values)
         for key in values:
             via = f" {variable_name(key)}" if source == "environment" else ""
             sources[key] = source + via
         _log.debug("%s: %s", source, dict(values))
     settings = validate(Settings, merged, "settings")
+    if errors:
+        raise _all_in_one([*errors, *_errors_of_parts(settings, sources)])
     if number is None and len(settings.testbeds) > 1:
         count = len(settings.testbeds)
         raise ConfigError(
@@ -188,7 +197,54 @@ def load(
             accepted="one; several are for a run of pytest that gives each a worker of its own",
             cure=f"name one, or measure on all of them at once with pytest -n {count}",
         )
-    return _read(settings, sources, testbed=settings.testbeds[number or 0])
+    try:
+        return _read(settings, sources, testbed=settings.testbeds[number or 0])
+    except ConfigError as error:
+        raise _all_in_one([error, *_errors_of_parts(settings, sources)]) from None
+
+
+def _error_of(read: Callable[[], object]) -> ConfigError | None:
+    try:
+        read()
+    except ConfigError as error:
+        return error
+    return None
+
+
+def _is_right(key: str, value: Any) -> bool:
+    return _error_of(lambda: validate(Settings, {key: value}, key)) is None
+
+
+def _errors_of_parts(settings: Settings, sources: Mapping[str, str]) -> list[ConfigError]:
+    """What is wrong with each file and each set of single options, by itself."""
+
+    def where(key: str) -> str:
+        return f"{sources[key]}: {key}"
+
+    preset = settings.preset or "quick"
+    reads: tuple[Callable[[], object], ...] = (
+        lambda: [read_testbed(name, where("testbed")) for name in settings.testbeds],
+        lambda: load_model(Preset, find_file("presets", preset, where("preset"))),
+        lambda: load_model(
+            TrafficProfile, find_file("traffic", settings.traffic, where("traffic"))
+        ),
+        lambda: switch_options(settings.switch, settings.set, where("switch"), where("set")),
+        lambda: guest_options(settings.guest, where("guest")),
+        lambda: mobile_core_options(settings.core, where("core")),
+        lambda: nat_options(settings.nat, where("nat")),
+        lambda: lb_options(settings.lb, where("lb")),
+    )
+    return [error for read in reads if (error := _error_of(read)) is not None]
+
+
+def _all_in_one(errors: Sequence[ConfigError]) -> ConfigError:
+    """One error with a line for each of several, none of them twice."""
+    first, *others = {str(error): error for error in errors}.values()
+    if not others:
+        return first
+    text = str(first).removeprefix(f"{first.where}: ")
+    lines = (textwrap.indent(str(other), "  ") for other in others)
+    return ConfigError("\n".join((text, *lines)), where=first.where)
 
 
 def _laid_over(held: tuple[str, ...], given: tuple[str, ...]) -> tuple[str, ...]:
