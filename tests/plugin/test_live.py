@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vnetperf.model.trial import LiveCounts
-from vnetperf.pytest_plugin.terminal import LiveProgress
+from vnetperf.pytest_plugin.terminal import LiveProgress, fitting
 
 
 @pytest.fixture
@@ -75,3 +75,19 @@ def test_a_terminal_without_a_size_is_not_drawn_on(monkeypatch: pytest.MonkeyPat
     progress.say("deploying")
     assert not progress.follows
     assert lines == ["vnetperf: deploying"]
+
+
+LINE = (
+    "pvp_dpdk 64 B throughput: trial 3, 525.0 kfps per direction (0.71 Gbit/s L1 in sum), 1 s; "
+    "12 s so far; last: 1.100 Mfps loss 3.1%; now 520.1 kfps sent, 519 kfps received, 8 lost"
+)
+
+
+@pytest.mark.parametrize("columns", [10, 40, 60, 78, 100, 118, 200, 400])
+def test_a_status_line_is_one_line_of_the_terminal(columns: int) -> None:
+    shown = fitting(LINE, columns)
+    assert len(shown) <= columns
+    assert shown.startswith(LINE[: columns - 3 if columns < 50 else 30])
+    if columns >= 118:
+        assert "now 520.1 kfps sent" in shown  # before what was
+    assert fitting(LINE, len(LINE)) == LINE

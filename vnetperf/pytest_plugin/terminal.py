@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ class LiveProgress:
         self._status: Any = None
         self._spinner: Any = None
         self._tty: Any = None
+        self._columns = 80
         self._case: tuple[str, str, int] | None = None
         self._again = ""
         self._trials = 0
@@ -138,7 +140,8 @@ class LiveProgress:
                 self.follows = False
                 return
             console = Console(file=self._tty, width=columns)
-            self._spinner = Spinner("dots", text, style="status.spinner")
+            self._columns = columns
+            self._spinner = Spinner("dots", "", style="status.spinner")
             # sys.stdout is pytest's while a test runs: to put it back later would give it a closed
             # file.
             self._status = Live(
@@ -151,7 +154,7 @@ class LiveProgress:
             )
             self._tty.write("\n")
             self._status.start()
-        self._spinner.update(text=text)
+        self._spinner.update(text=fitting(text, self._columns - _SPINNER))
 
     def stop(self) -> None:
         """Take the status line away, before pytest prints."""
@@ -162,6 +165,24 @@ class LiveProgress:
             status.stop()
         with suppress(OSError):
             self._tty.close()
+
+
+#: Columns of the spinner and the blank behind it.
+_SPINNER = 2
+
+
+def fitting(text: str, columns: int) -> str:
+    """A status line in one line of a terminal.
+
+    What stands in brackets goes first, then what is between the trial and its rates of now.
+    """
+    if len(text) > columns:
+        text = re.sub(r" \([^)]*\)| per direction", "", text)
+    head, *others = text.split("; ")
+    while others[1:] and len("; ".join((head, *others))) > columns:
+        del others[0]
+    text = "; ".join((head, *others))
+    return text if len(text) <= columns else f"{text[: max(columns - 3, 0)]}..."
 
 
 def rate_text(fps: float) -> str:
