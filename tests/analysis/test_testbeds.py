@@ -11,7 +11,7 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench, configuration
 from vnetperf.analysis.explain import explain
 from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
-from vnetperf.analysis.results_from_log import derive
+from vnetperf.analysis.results_from_log import _apart, derive
 from vnetperf.analysis.thresholds import Expectations
 from vnetperf.config import Configuration
 from vnetperf.model.errors import ConfigError
@@ -272,3 +272,20 @@ def test_a_run_has_ended_when_it_has_on_every_testbed(tmp_path: Path) -> None:
     again = Bench(tmp_path, FakeAgent(), at("lab1"), log_path(tmp_path, "", "lab1").name)
     again.run.facts()  # the machine is the same: its session has begun
     assert derive(read_run(tmp_path)).run.ended == ""
+
+
+@pytest.mark.parametrize("names", [("m1", "m2"), ("m1", "m1"), ("", "")])
+def test_testbeds_of_one_machine_are_not_called_several(
+    names: tuple[str, str], tmp_path: Path
+) -> None:
+    for bed in ("lab1", "lab2"):
+        measured(tmp_path, bed, 200e3, "pvp_dpdk")
+    found = derive(read_run(tmp_path))
+    beds = {
+        bed: found.model_copy(update={"environment": {"hostname": name}})
+        for bed, name in zip(("lab1", "lab2"), names, strict=True)
+    }
+    (warning,) = _apart(beds)
+    one = names == ("m1", "m1")
+    assert ("of one machine" in warning) == one
+    assert ("at once" in warning) != one

@@ -472,3 +472,21 @@ def test_a_governor_that_is_not_there_is_refused(cpus: Any, accepted: str) -> No
     told = refusal(scenario(), facts(cpus=cpus), cores=cores)
     assert "no frequency governor ondemand" in told
     assert f"accepted: {accepted}" in told
+
+
+@pytest.mark.parametrize("vswitch", ["dpdk", "testpmd"])
+def test_a_vnf_that_does_not_fit_has_one_that_does_as_its_cure(vswitch: str) -> None:
+    programs = {**PROGRAMS, "osmo-ggsn": "/bin/osmo-ggsn", "sgsnemu": "/bin/sgsnemu"}
+    wanted = scenario(vswitch, "vepc", vnf="vepc", vnf_mode="route", generator="loadgen")
+    text = refusal(wanted, facts(programs=programs))
+    assert "vepc accepts veth" in text
+    assert "cure: choose --vnf vepc:vm" in text
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_cure_asks_for_no_option_that_is_set(workers: int) -> None:
+    options = SwitchOptions(placement="nodes", workers=workers)
+    wanted = scenario("dpdk", "phy2phy", vnf="vloop", generator="loadgen", options=options)
+    text = refusal(wanted)
+    assert "placement = nodes" in text
+    assert ("--set workers=2" in text) == (workers < 2)

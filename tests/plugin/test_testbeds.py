@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.plugin.conftest import Site
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.pytest_plugin.session import WorkerProgress
 from vnetperf.results.folder import read_run
 
 LAB = """
@@ -252,3 +254,14 @@ def test_a_wrong_use_is_one_usage_error(labs: Site, use: str) -> None:
     options, message = WRONG[use]
     assert message in refused(labs, "--testbed", *options, "-k", "pvp_dpdk")
     assert labs.folders == []
+
+
+def test_a_worker_that_waits_says_so_once() -> None:
+    sent: list[object] = []
+    config: Any = SimpleNamespace(workerinput={"vnetperf_cases": SimpleNamespace(send=sent.append)})
+    progress = WorkerProgress(config)
+    for _ in range(3):
+        progress.say("waiting for the testbed: run 7 holds it")
+        progress.say("deploying pvp_dpdk")
+    progress.trial_begins(None, None)
+    assert sent == ["waiting for the testbed: run 7 holds it"]
