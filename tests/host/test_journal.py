@@ -278,6 +278,33 @@ def test_processes_of_a_run_are_ended_once_for_all_that_were_started(
     assert not journal.path.exists()
 
 
+@pytest.mark.parametrize("failures", [1, 2])
+def test_what_a_second_try_undoes_is_no_alarm(
+    failures: int,
+    roots: HostRoots,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Udev may rename a link just then."""
+    tried: list[object] = []
+
+    def undo(data: dict[str, Any]) -> str:
+        tried.append(data)
+        if len(tried) <= failures:
+            raise HostError("link eth0: No such device")
+        return "already as before"
+
+    monkeypatch.setattr("vnetperf.host.processes.undo_processes", undo)
+    monkeypatch.setattr("vnetperf.host.journal.RETRY_AFTER_S", 0.0)
+    journal = Journal.create(roots, "renamed")
+    journal.intend("processes", "interface enp65s0", {"run_id": "renamed", "scope": ""})
+    with caplog.at_level("INFO"):
+        report = journal.undo()
+    warned = [r for r in caplog.records if r.levelname == "WARNING" and "undo" in r.message]
+    assert len(warned) == failures - 1
+    assert report.complete == (failures == 1)
+
+
 def test_a_change_that_fails_is_undone_at_once(journal: Journal, tmp_path: Path) -> None:
     value = tmp_path / "value"
     value.write_text("1\n")
