@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,6 @@ def test_what_is_chosen_is_measured(checkout: Path, typed: tuple[str, ...]) -> N
     assert "none-so-that-nothing-is-measured" in result.stderr  # it was about to
 
 
-ENTRY_POINTS = "[pytest11]\nvnetperf = vnetperf.pytest_plugin.plugin\n"
 COUNT = """
 import sys
 import pytest
@@ -107,7 +107,8 @@ def test_a_selection_imports_what_it_needs_and_rewrites_no_asserts(
     record = installed / "vnetperf-1.0.dist-info"
     record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: vnetperf\nVersion: 1.0\n")
-    (record / "entry_points.txt").write_text(ENTRY_POINTS)
+    points = metadata.distribution("vnetperf").read_text("entry_points.txt") or ""
+    (record / "entry_points.txt").write_text(points)
     (record / "RECORD").write_text("vnetperf/__init__.py,,\nvnetperf/runner/run.py,,\n")
     environment = {
         **os.environ,
