@@ -389,7 +389,7 @@ def pytest_runtest_makereport(
         notes = getattr(error, "__notes__", [])
         text = "\n".join([f"{type(error).__name__}: {error}", *notes])
         path, line, _ = item.location
-        report.longrepr = _Message(text, path, line or 0)  # type: ignore[assignment]
+        report.longrepr = _Message(text, path, line or 0)
     return report
 
 
