@@ -568,11 +568,10 @@ class BenchSession:
 
     def follow_worker(self, node: Any) -> None:
         """Under pytest-xdist: print what a worker waits for."""
-        number = self.testbeds.get(node)
-        names = self.configuration.settings.testbeds
-        where = f"{names[number]}: " if number is not None and len(names) > 1 else ""
 
-        def told(text: object) -> None:
+        def told(text: object) -> None:  # by a worker that measures: there is a configuration
+            number, names = self.testbeds.get(node), self.configuration.settings.testbeds
+            where = f"{names[number]}: " if number is not None and len(names) > 1 else ""
             if self.progress and isinstance(text, str):
                 self.progress.line(f"{where}{text}")
 
