@@ -312,4 +312,6 @@ def test_a_stored_run_is_held_against_expectations(
     assert "not judged: pvp_ovs, throughput: this run has no result" in text
     assert "none of the file's expectations can be judged" in text
     file.write_text("[[expect]]\n")
-    assert "expect.0.scenario: Field required" in told(capsys, "expect", str(file), status=1)
+    assert "expect.0.scenario: is required, and missing" in told(
+        capsys, "expect", str(file), status=1
+    )

@@ -60,7 +60,7 @@ def scenario(*options: str, **wishes: Any) -> Scenario:
     [
         ("{", "mine.conflist: cannot be read: Expecting property name"),
         ("[]", "mine.conflist: is no JSON object"),
-        ({"name": "mine"}, "mine.conflist: cniVersion: Field required"),
+        ({"name": "mine"}, "mine.conflist: cniVersion: is required, and missing"),
         (conflist(cniVersion="2.0.0"), "cniVersion is '2.0.0'; accepted: 0.3.0"),
         (conflist(plugins=[]), "mine.conflist: plugins: Tuple should have at least 1 item"),
         (conflist({"type": "../../bin/sh"}), "mine.conflist: plugins.0.type: String should match"),

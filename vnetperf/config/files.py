@@ -244,8 +244,8 @@ def _explained(model: type[BaseModel], error: Any) -> tuple[str, str, str]:
         near = did_you_mean(value, known) if isinstance(value, str) else ""
         what = f"{value!r} is not {error['ctx']['expected']}{near}"
     elif kind in _NUMBERS:
-        noun = "whole number" if kind.startswith("int") else "number"
-        what = f"{value!r} is not a {noun}{_range_at(model, path)}"
+        words = "is not a whole number" if kind.startswith("int") else "is not a number"
+        what = f"{value!r} {words}{_range_at(model, path)}"
         accepted = f"{quantity.words}, e.g. {quantity.example}" if quantity else ""
     elif kind in _KINDS:
         what = f"{value!r} is not {_KINDS[kind]}"
