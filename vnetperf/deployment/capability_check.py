@@ -365,7 +365,7 @@ def _vswitch_errors(scenario: Scenario, vswitch: Any) -> Iterator[CapabilityErro
         )
 
 
-def _other_vnfs(scenario: Scenario, vnf: Any, offered: Iterable[str]) -> str:
+def _other_vnfs(scenario: Scenario, offered: Iterable[str]) -> str:
     """How to have a VNF of the same kind that plugs into what the vSwitch offers."""
     loaders = registry.names("vnfs")
     every = [
@@ -374,7 +374,7 @@ def _other_vnfs(scenario: Scenario, vnf: Any, offered: Iterable[str]) -> str:
     fitting = [
         f"--vnf {name}"
         for name in every
-        if issubclass(other := registry.load_vnf(name), UserPlane) == issubclass(vnf, UserPlane)
+        if issubclass(other := registry.load_vnf(name), UserPlane) == bool(scenario.deployment.gtp)
         and {*offered} & {*other.accepts(scenario)}
     ]
     return f"choose {' or '.join(fitting[:2])}" if fitting else "no VNF that is there fits"
@@ -397,7 +397,7 @@ def _attachment_errors(
                 f"{scenario.vswitch} offers {', '.join(offered) or 'no attachment'}; "
                 f"{taker}{mode} accepts {', '.join(accepts) or 'none'}",
                 where=scenario.id,
-                cure=_other_vnfs(scenario, vnf, offered)
+                cure=_other_vnfs(scenario, offered)
                 + (", another --vnf-mode or --guest" if mode else "")
                 + ", or another vSwitch"
                 if taker == scenario.vnf
