@@ -175,6 +175,10 @@ _QUANTITIES = {
     "_sizes": _Quantity("", "octets", "64"),
     "_ratio": _Quantity("ratio", "a share of 1", '0.001 or "0.1%"'),
     "width": _Quantity("ratio", "a share of 1", '0.005 or "0.5%"'),
+    **dict.fromkeys(
+        ("at_least", "at_most"),
+        _Quantity("", "a number in the unit of the result, or one with it", '2000000 or "2 Mfps"'),
+    ),
     "tolerance": _Quantity("ratio", "a share of 1", '0.005 or "0.5%"'),
 }
 
