@@ -450,6 +450,9 @@ class _OthersWatch:
 
         Args:
             seconds: Time between the samples.
+
+        Returns:
+            Those that took a share worth a name, and all others together.
         """
         if not self._known or self._before.keys() - self._now.keys():
             return None

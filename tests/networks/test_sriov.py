@@ -366,7 +366,6 @@ def test_in_switchdev_mode_rules_join_pods(monkeypatch: pytest.MonkeyPatch) -> N
     [
         ("bmp2bmp_macvlan", True, "no wire joins the pods", ("tester", "vSwitch")),
         ("bmp2bmp_macvlan", False, "the tester and the pods", ("vSwitch",)),
-        ("phy2phy_bridge", True, "the endpoints and the vSwitch", ("tester",)),
         ("phy2phy_bridge", False, "the tester and the vSwitch", ()),
     ],
 )
@@ -376,7 +375,8 @@ def test_a_wire_that_lacks_names_what_it_would_join(
     wishes = configured()
     made = make_scenario(name, wishes)
     asked = endpoint_scenario(wishes, made) if sockets else made
+    wire = "nic" if "bridge" in name else "memif"
     with pytest.raises(CapabilityError) as refused:
-        make_plan(asked, Testbed(wires=("nic",) if "bridge" in name else ("memif",)), facts())
+        make_plan(asked.model_copy(update={"wire": wire}), Testbed(wires=(wire,)), facts())
     assert says in refused.value.what
     assert not any(word in refused.value.what.partition(":")[0] for word in not_there)

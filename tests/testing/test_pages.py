@@ -42,6 +42,7 @@ def test_every_code_block_is_the_examples_or_stands_for_another() -> None:
     assert beginnings == [
         "class TestOther(VSwitchContract):",
         "def pytest_vnetperf_register(register):",
+        "from vnetperf.testing import CollectorContract",
     ]
 
 

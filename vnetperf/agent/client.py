@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import threading
@@ -122,49 +121,6 @@ def _last_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
-def _make_gateway(group: Any, specification: str, where: str) -> Any:
-    """Start a Python there; a login that hangs behind a connection has no limit of its own."""
-    import execnet  # noqa: PLC0415 - not needed to plan or to report
-
-    spec = execnet.XSpec(specification)
-    argv = execnet.gateway_io.ssh_args(spec) if spec.ssh else execnet.gateway_io.popen_args(spec)
-    late = threading.Event()
-
-    def give_up() -> None:
-        late.set()
-        _kill_children(argv)
-
-    timer = threading.Timer(LOGIN_S, give_up)
-    timer.daemon = True
-    timer.start()
-    try:
-        gateway = group.makegateway(specification)
-    except (OSError, EOFError, AssertionError, execnet.HostNotFound):
-        if not late.is_set():
-            raise
-    finally:
-        timer.cancel()
-    if not late.is_set():  # of one that was killed execnet makes a gateway, too
-        return gateway
-    raise errors.HostError(
-        f"the login has not ended within {LOGIN_S:g} s",
-        where=where,
-        cure=f"see what `{shlex.join([*argv[:-1], 'true'])}` waits for there: a start file of the "
-        "shell, a file server, a directory service",
-    )
-
-
-def _kill_children(argv: Sequence[str]) -> None:
-    """Kill the processes that this one has started by a command line, a script's too."""
-    wanted = b"".join(b"\0" + word.encode() for word in argv[1:]) + b"\0"
-    for children in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for pid in map(int, children.read_text().split()):
-                with contextlib.suppress(OSError):
-                    if Path(f"/proc/{pid}/cmdline").read_bytes().endswith(wanted):
-                        os.kill(pid, signal.SIGKILL)
-
-
 def _local_program(host: str = "") -> str:
     """The agent's program on this machine, or for a host that is namespaces of it.
 
@@ -251,7 +207,7 @@ class AgentClient:
         group = self._group = execnet.Group()
         try:
             self._expect_quiet_login()
-            gateway = _make_gateway(group, self._specification(), self.testbed.agent.transport)
+            gateway = group.makegateway(self._specification())
             program = _local_program(self.testbed.agent.netns_host)
             channel = gateway.remote_exec(program if self._is_here else _AGENT_PROGRAM)
             self._group, self._channel = group, channel  # which an abort meanwhile has not seen

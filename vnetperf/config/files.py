@@ -223,9 +223,14 @@ def _as_config_error(model: type[BaseModel], error: ValidationError, where: str)
     every.sort(key=lambda one: one["type"] not in _UNKNOWN)
     found = {path: words for path, *words in (_explained(model, one) for one in every[::-1])}
     (path, (what, accepted)), *others = [*found.items()][::-1]
-    for key, (words, names) in others:
-        also = f"; accepted: {names}" if names else ""
-        accepted += f"\n  {where}: {key}: {words}{also}"
+    lines = [
+        f"\n  {where}: {key}: {words}" + (f"; accepted: {names}" if names else "")
+        for key, (words, names) in others
+    ]
+    if accepted:  # which is printed last
+        accepted += "".join(lines)
+    else:
+        what += "".join(lines)
     return ConfigError(what, where=f"{where}: {path}" if path else where, accepted=accepted)
 
 
