@@ -35,6 +35,8 @@ FIGURES = {
 REGISTERED = {"vnetperf.pytest_plugin.hooks"}
 #: Rooms that name no backend, neither ours nor a plugin's.
 NEUTRAL = ("model", "host")
+#: Rooms whose texts are vnetperf's own or the user's; what cannot be read there ends a command.
+OWN_FILES = ("analysis", "cli", "config", "report", "results", "runner")
 #: Families of backends: the entry points of setup.cfg.
 FAMILIES = ("vswitches", "vnfs", "traffic", "wires", "collectors", "endpoints", "mpi")
 #: Names of backends that are words of another thing too: a library, a program, a Debian package, a
@@ -233,6 +235,35 @@ def named_backends(modules: dict[str, Module], names: set[str]) -> Iterator[str]
                 yield f"{module.name}:{node.lineno} names the backend {node.value!r}"
 
 
+def unread_octets(modules: dict[str, Module]) -> Iterator[str]:
+    """Texts of the machine that an octet, a length or a kind of file that nobody expects can end.
+
+    A file is read by `read_file` (vnetperf/host/linux.py); what a program prints is decoded with
+    `errors`. `encoding` marks a file of our own.
+    """
+    for module in modules.values():
+        if module.name.split(".")[1:2] in [[room] for room in OWN_FILES]:
+            continue
+        encoded = _encoded(module.tree)
+        for node in ast.walk(module.tree):
+            read = isinstance(node, ast.Attribute) and node.attr == "read_text"
+            if read and ast.unparse(node.value) != "kernel" and id(node) not in encoded:
+                yield f"{module.name}:{node.lineno} reads a text by itself: use read_file"
+            if isinstance(node, ast.Call):
+                given = {word.arg: ast.unparse(word.value) for word in node.keywords}
+                if given.get("text") == "True" and "errors" not in given:
+                    yield f"{module.name}:{node.lineno} decodes a program's output without errors="
+
+
+def _encoded(tree: ast.Module) -> frozenset[int]:
+    """Methods that are called with an encoding."""
+    return frozenset(
+        id(node.func)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and any(word.arg == "encoding" for word in node.keywords)
+    )
+
+
 def main() -> int:
     """Print the figures, then what breaks a rule."""
     modules = read_modules()
@@ -257,6 +288,7 @@ def main() -> int:
         *class_names_twice(modules),
         *cycles(modules),
         *named_backends(modules, backends - OTHER_MEANINGS - DEFAULTS),
+        *unread_octets(modules),
     ]
     for line in broken:
         print(line)

@@ -19,7 +19,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,8 +27,9 @@ from typing import ClassVar, Generic, TypeVar
 
 from vnetperf.backend import Requirements
 from vnetperf.host import kernel, threads
-from vnetperf.host.cpu import parse_cpus
+from vnetperf.host.cpu import read_cpus
 from vnetperf.host.lines import line_ns
+from vnetperf.host.linux import parse_number
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
@@ -273,8 +274,7 @@ _READ_UP_TO_DATE = (5, 16)
 
 def tickless_processors(root: Path = Path("/")) -> frozenset[int]:
     """Find the processors without a timer tick while one thread runs (nohz_full)."""
-    text = _text(root / "sys/devices/system/cpu/nohz_full").strip()
-    return frozenset(parse_cpus(text)) if text[:1].isdecimal() else frozenset()
+    return frozenset(read_cpus(root / "sys/devices/system/cpu/nohz_full"))
 
 
 def _ran_ns(before: _Sample, now: _Sample, tickless: frozenset[int]) -> int | None:
@@ -570,17 +570,18 @@ class MachineSampler:
         for line in self._text("proc/stat").splitlines():
             name, _, values = line.partition(" ")
             if name.startswith("cpu") and name != "cpu":
-                times = tuple(map(int, values.split()))
-                if len(times) > _STEAL:
-                    found[int(name.removeprefix("cpu"))] = times
+                cpu = parse_number(name.removeprefix("cpu"))
+                times = _known(map(parse_number, values.split()))
+                if cpu is not None and len(times) > _STEAL:
+                    found[cpu] = times
             elif name == "ctxt":
-                switches = int(values)
+                switches = parse_number(values)
         throttled = self._numbers("core_throttle_count", "sys/devices/system/cpu/cpu[0-9]*/thermal")
-        quota = [
-            int(line.split()[1])
+        quota = _known(
+            parse_number(line.removeprefix("throttled_usec"))
             for line in self._text("sys/fs/cgroup/cpu.stat").splitlines()
             if line.startswith("throttled_usec")
-        ]
+        )
         return _MachineCounters(
             times=found,
             backlogs=_backlogs(self._text("proc/net/softnet_stat"), list(found)),
@@ -592,18 +593,29 @@ class MachineSampler:
     def _frequency(self) -> float | None:
         names = [f"cpu{cpu}" for cpu in set(self._threads)] or ["cpu[0-9]*"]
         folders = (f"sys/devices/system/cpu/{name}/cpufreq" for name in names)
-        khz = [number for each in folders for number in self._numbers("scaling_cur_freq", each)]
+        khz = [
+            number
+            for each in folders
+            for number in self._numbers("scaling_cur_freq", each)
+            if 0 < number < _NO_KHZ
+        ]
         return round(sum(khz) / len(khz) / 1000, 1) if khz else None
 
-    def _numbers(self, name: str, folders: str) -> list[int]:
-        found = []
-        for path in _places(self._root, f"{folders}*/{name}"):
-            with contextlib.suppress(ValueError):
-                found.append(int(_text(path)))
-        return found
+    def _numbers(self, name: str, folders: str) -> tuple[int, ...]:
+        texts = map(_text, _places(self._root, f"{folders}*/{name}"))
+        return _known(map(parse_number, texts))
 
     def _text(self, name: str) -> str:
         return _text(self._root / name)
+
+
+#: A frequency that the driver does not know, in kHz; 0 is another.
+_NO_KHZ = 0xFFFFFFFF
+
+
+def _known(numbers: Iterable[int | None]) -> tuple[int, ...]:
+    """Numbers that are some and not negative: -1 stands for "not known"."""
+    return tuple(number for number in numbers if number is not None and number >= 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -633,7 +645,10 @@ def _backlogs(text: str, online: list[int]) -> dict[int, tuple[int, ...]]:
     """Frames, drops and squeezes of the kernel's queue of each processor."""
     found = {}
     for place, line in enumerate(text.splitlines()):
-        columns = [int(word, 16) for word in line.split()]
+        try:
+            columns = [int(word, 16) for word in line.split()]
+        except ValueError:
+            continue
         if len(columns) > _BACKLOG_CPU:
             found[columns[_BACKLOG_CPU]] = tuple(columns[:_BACKLOG])
         elif len(columns) >= _BACKLOG and place < len(online):
@@ -858,7 +873,9 @@ class EnergyCollector(Collector[EnergyUse]):
         # The driver's files are those of the ACPI device on most kernels.
         for folder in sorted(place for one in every for place in (one, one / "device")):
             microwatts = self._number(folder / "power1_average")
-            if _text(folder / "name").strip() != "power_meter" or microwatts is None:
+            if _text(folder / "name").strip() != "power_meter":
+                continue
+            if microwatts is None or microwatts in _NO_MICROWATTS:
                 continue
             interval_ms = self._number(folder / "power1_average_interval")
             hwmon = folder.parent if folder.name == "device" else folder
@@ -874,8 +891,8 @@ class EnergyCollector(Collector[EnergyUse]):
         return (there and shutil.which("ipmitool")) or ""
 
     def _number(self, path: Path) -> int | None:
-        text = _text(path).strip()
-        return int(text) if text.isdecimal() else None
+        number = parse_number(_text(path))
+        return number if number is not None and number >= 0 else None
 
     def _why_none(self) -> str:
         if any((self._root / _POWERCAP).glob("intel-rapl:*")):
@@ -891,9 +908,13 @@ _IPMI, _SHORTEST_S = "power by IPMI", 1.0
 _LATE_SHARE = 0.1
 _IPMI_DEVICE = "dev/ipmi0"
 _ASKED_S = 5.0
+#: What stands for "not known": all ones of DCMI's 16 bits, and of ACPI's 32 in mW and in uW. No
+#: machine has 65 kW.
+_NO_WATTS = 0xFFFF
+_NO_MICROWATTS = (0xFFFFFFFF, 0xFFFFFFFF * 1000, _NO_WATTS * 1_000_000)
 _SAYS = (
-    r"Average power reading over sample period\s*:\s*(\d+)\s+Watts",
-    r"Sampling period\s*:\s*(\d+)\s+Seconds",
+    r"Average power reading over sample period\s*:\s*([0-9]{1,9})\s+Watts",
+    r"Sampling period\s*:\s*([0-9]{1,9})\s+Seconds",
     r"Power reading state is\s*:\s*(activated)",
 )
 
@@ -902,12 +923,18 @@ def _asked(program: str) -> tuple[float, float]:
     """Mean power that a management controller tells, and the seconds that it is over."""
     argv = [program, "dcmi", "power", "reading"]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_ASKED_S)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", check=False, timeout=_ASKED_S
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"ipmitool: {error}") from error
     watts, seconds, active = (re.search(one, done.stdout) for one in _SAYS)
-    if watts and seconds and active and int(seconds[1]):
-        return float(watts[1]), float(seconds[1])
+    if watts and seconds and active:
+        mean, interval_s = float(watts[1]), float(seconds[1])
+        if mean >= _NO_WATTS:
+            raise HostError(f"ipmitool tells {mean:g} W, which is the controller's word for none")
+        if interval_s:
+            return mean, interval_s
     said = (
         " ".join((done.stderr or done.stdout).split())[:200] or f"it ended with {done.returncode}"
     )

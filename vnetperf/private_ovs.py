@@ -96,7 +96,7 @@ def tunnel_settings(kind: str, local: str, remote: str, key: int) -> tuple[str, 
 
 def parse_ovs_version(text: str) -> tuple[int, int]:
     """Version of OVS."""
-    match = re.search(r"\(Open vSwitch\)\s+(\d+)\.(\d+)", text)
+    match = re.search(r"\(Open vSwitch\)\s+([0-9]{1,4})\.([0-9]{1,4})\b", text)
     if match is None:
         raise DutError(f"no version in {text.strip()[:80]!r}", where="ovs-vswitchd --version")
     return int(match[1]), int(match[2])
@@ -105,7 +105,7 @@ def parse_ovs_version(text: str) -> tuple[int, int]:
 def ovs_version_problem(facts: MachineFacts, daemon: Program) -> str:
     """Whether the version of a daemon is supported."""
     try:
-        version = parse_ovs_version(facts.versions[daemon.name])
+        version = parse_ovs_version(facts.versions.get(daemon.name, ""))
     except DutError as error:
         return str(error)
     low, high = SUPPORTED_OVS
@@ -192,7 +192,9 @@ def dpdk_config(
     `memif` tells whether ports are such devices.
     """
     version = (
-        parse_ovs_version(facts.versions[DPDK_DAEMON]) if facts is not None else SUPPORTED_OVS[0]
+        parse_ovs_version(facts.versions.get(DPDK_DAEMON, ""))
+        if facts is not None
+        else SUPPORTED_OVS[0]
     )
     memory = socket_memory(plan, mib, memif=memif)
     config = {

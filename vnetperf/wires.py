@@ -98,7 +98,7 @@ class Veth(Wire):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
         """Veth needs the right to make interfaces."""
-        return "" if facts.is_root else "veth needs root to make interfaces; run with sudo"
+        return "" if facts.is_root else f"veth needs root to make interfaces; {facts.root_cure}"
 
     def lay(self) -> tuple[WireEnd, WireEnd]:
         """Make the pair and bring both ends up."""
@@ -121,7 +121,9 @@ class ToExternal(Wire):
     def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
         """Needs `[external]` of the testbed file."""
         problem = cls._section(testbed).problem
-        return problem or ("" if facts.is_root else "interfaces need root to be taken; use sudo")
+        return problem or (
+            "" if facts.is_root else f"interfaces need root to be taken; {facts.root_cure}"
+        )
 
     @classmethod
     def _section(cls, testbed: Testbed) -> Any:
@@ -159,7 +161,7 @@ class Nic(Wire):
     def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
         """Needs two free NICs for each physical port."""
         if not facts.is_root:
-            return "NICs need root to be taken; run with sudo"
+            return f"NICs need root to be taken; {facts.root_cure}"
         if not testbed.nics:
             return "the testbed file names no NICs; add [[nics]] with tester and dut for each wire"
         wanted = max((port.index for port in scenario.deployment.phy_ports), default=0) + 1

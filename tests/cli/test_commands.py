@@ -193,7 +193,7 @@ def test_an_error_is_one_message_on_stderr(
 def test_restore_without_root_says_how(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(session, "is_root", lambda: False)
+    monkeypatch.setattr("vnetperf.host.linux.is_root", lambda: False)
     assert main(["restore"]) == 1
     assert "with sudo" in capsys.readouterr().err
 
@@ -203,7 +203,7 @@ def test_restore_beside_who_restores_is_not_done(
 ) -> None:
     run = session.LiveRun("r1", "bed", "u", "now", 7, "guardian")
     found = session.RestoreReport(live=(run,))
-    monkeypatch.setattr(session, "is_root", lambda: True)
+    monkeypatch.setattr("vnetperf.host.linux.is_root", lambda: True)
     monkeypatch.setattr(session, "restore", lambda on_run: found)
     assert main(["restore"]) == 1
     told = capsys.readouterr().out

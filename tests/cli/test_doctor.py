@@ -103,6 +103,30 @@ def test_nothing_that_can_run_is_exit_status_1(
     assert "the agent is not root" in text
 
 
+def test_kinds_of_cores_are_told_where_there_are_several(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = doctor(facts(8), monkeypatch, capsys)
+    assert "kinds of cores" not in text
+    pairs = enumerate(facts(8).cpus)
+    mixed = tuple(cpu.model_copy(update={"kind": n // 4}) for n, cpu in pairs)
+    _, text = doctor(facts(cpus=mixed), monkeypatch, capsys)
+    assert "2 kinds of cores" in text
+
+
+def test_what_could_not_be_read_is_told_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = facts(
+        is_root=False,
+        lacks=("CAP_SYS_ADMIN",),
+        record={"unreadable": {"free memory": "unknown: /proc/meminfo is empty"}},
+    )
+    _, text = doctor(odd, monkeypatch, capsys)
+    assert "free memory: unknown: /proc/meminfo is empty" in text
+    assert "CAP_SYS_ADMIN" in text
+
+
 def test_options_are_part_of_the_question(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

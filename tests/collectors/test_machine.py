@@ -545,6 +545,15 @@ def test_a_mean_of_more_than_the_trial_is_none_of_it(
     assert says in collector.why
 
 
+@pytest.mark.parametrize("microwatts", [4294967295, 4294967295000, 65535000000])
+def test_power_that_stands_for_none_is_not_measured(tmp_path: Path, microwatts: int) -> None:
+    meters(tmp_path, package=5, dram=5, microwatts=microwatts, interval="1")
+    collector = EnergyCollector((), tmp_path)
+    collector.start()
+    meters(tmp_path, package=500_005, dram=5, microwatts=microwatts, interval="1")
+    assert [one.part for one in collector.stop()] == ["package-0"]
+
+
 #: As ipmitool prints it.
 READING = """
     Instantaneous power reading:                    50 Watts
@@ -566,6 +575,10 @@ READING = """
         (READING, 2.0, 1.5, "its mean is over 1 s that ended 1.5 s after it, the trial was of 2 s"),
         (READING.replace("00000001", "00000005"), 2.0, 0.0, "its mean is over 5 s"),
         (READING.replace("activated", "deactivated"), 2.0, 0.0, "tells no mean power: Instant"),
+        (READING.replace("49", "65535"), 2.0, 0.0, "65535 W"),
+        (READING.replace("49", "9" * 5000), 2.0, 0.0, "tells no mean power"),
+        (READING.replace("49", "-1"), 2.0, 0.0, "tells no mean power"),
+        ("\\xff\\xfe", 2.0, 0.0, "tells no mean power"),
         ("", 2.0, 0.0, "tells no mean power: it ended with 0"),
     ],
 )

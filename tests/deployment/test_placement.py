@@ -338,6 +338,49 @@ def test_processors_that_are_not_there_are_refused(key: str) -> None:
     assert caught.value.accepted == "0, 1, 2, 3"
 
 
+def kinds(machine: MachineFacts, *kinds: int) -> MachineFacts:
+    """The machine with cores of several kinds, 0 the fastest."""
+    pairs = zip(machine.cpus, kinds, strict=True)
+    return facts(cpus=tuple(cpu.model_copy(update={"kind": kind}) for cpu, kind in pairs))
+
+
+def test_pollers_get_cores_of_one_kind_the_fastest_first() -> None:
+    little_first = kinds(facts(8), 1, 1, 1, 1, 0, 0, 0, 0)
+    placed = place_roles(demands(1), CoresConfig(), little_first)
+    assert placed.mode == "dedicated"
+    assert sorted(taken(placed)) == [4, 5, 6]
+    assert placed.housekeeping == (0,)
+    assert "several kinds" not in placed.reason
+    big_first = kinds(facts(8), 0, 0, 0, 0, 1, 1, 1, 1)
+    placed = place_roles(demands(2), CoresConfig(), big_first)
+    assert sorted(taken(placed)) == [0, 1, 2, 3]
+    assert placed.housekeeping == (4,)
+
+
+def test_where_no_kind_has_enough_cores_the_mixture_is_told() -> None:
+    placed = place_roles(demands(2, pmds=2), CoresConfig(), kinds(facts(8), 0, 0, 1, 1, 1, 1, 2, 2))
+    assert placed.mode == "dedicated"
+    assert sorted(taken(placed)) == [0, 1, 2, 3, 4]
+    assert "several kinds" in placed.reason
+    slow = place_roles(demands(1), CoresConfig(), kinds(facts(8), 0, 0, 1, 1, 1, 1, 1, 1))
+    assert sorted(taken(slow)) == [3, 4, 5], "three alike rather than two that are faster"
+    assert slow.housekeeping == (2,)
+
+
+def test_shared_pollers_take_the_fastest_cores_too() -> None:
+    shared = CoresConfig(policy="shared")
+    placed = place_roles(demands(0), shared, kinds(facts(4), 1, 1, 0, 0))
+    assert sorted(taken(placed)) == [2, 3]
+    mixed = place_roles(demands(2), shared, kinds(facts(4), 1, 1, 1, 0))
+    assert "several kinds" in mixed.reason
+
+
+def test_cores_that_somebody_has_isolated_come_before_faster_ones() -> None:
+    machine = facts(cpus=cpus(8, isolated=(5, 6, 7)))
+    placed = place_roles(demands(1), CoresConfig(), kinds(machine, 0, 0, 0, 0, 1, 1, 1, 1))
+    assert sorted(taken(placed)) == [5, 6, 7]
+
+
 def with_distances(machine: MachineFacts, near: int, far: int, socket: int) -> MachineFacts:
     """The machine with nodes by sockets of so many, near each other within one."""
     nodes = machine.nodes
@@ -373,6 +416,21 @@ def test_only_near_nodes_serve_one_plan(near: int, far: int, socket: int, mode: 
     machine = with_distances(facts(8, nodes=4), near, far, socket)
     placement = place_roles(demands(1), CoresConfig(), machine)
     assert placement.mode == mode
+
+
+def test_near_nodes_give_cores_of_one_kind_the_fastest_first() -> None:
+    wanted = (*demands(1, 1), RoleDemand(role="vnf1", group="vnf", threads=2))
+    slow_first = kinds(facts(16, nodes=4), *(1,) * 8, *(0,) * 8)
+    placed = place_roles(wanted, CoresConfig(), with_distances(slow_first, 11, 32, 2))
+    assert placed.mode == "dedicated"
+    assert set(taken(placed)) <= set(range(8, 16))
+    assert "several kinds" not in placed.reason
+    both = with_distances(kinds(facts(8, nodes=4), *(0, 1) * 4), 11, 32, 4)
+    placed = place_roles(demands(1), CoresConfig(), both)
+    assert set(taken(placed)) <= {0, 2, 4, 6}
+    placed = place_roles(demands(3), CoresConfig(), both)
+    assert placed.mode == "dedicated"
+    assert "several kinds" in placed.reason
 
 
 def test_threads_of_the_dut_are_not_spread_over_near_nodes() -> None:

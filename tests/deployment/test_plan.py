@@ -9,10 +9,16 @@ import pytest
 from tests.fakes.backends import FakeSwitch
 from tests.fakes.machine import PROGRAMS, facts
 from vnetperf import registry
-from vnetperf.deployment.deploy import dedicated_facts
+from vnetperf.deployment.deploy import dedicated_facts, facts_or_why
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.errors import (
+    CapabilityError,
+    ConfigError,
+    DutError,
+    GeneratorError,
+    HostError,
+)
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, HugepageFacts, Limits, MachineFacts, Testbed
@@ -271,6 +277,13 @@ def test_without_root_the_cure_is_told() -> None:
     assert "sudo" in text
 
 
+def test_root_without_capabilities_is_told_which_it_lacks() -> None:
+    """As in a container, or in systemd-nspawn."""
+    text = refusal(scenario(), facts(is_root=False, lacks=("CAP_NET_ADMIN",)))
+    assert "CAP_NET_ADMIN" in text
+    assert "sudo" not in text
+
+
 def test_attachments_that_do_not_meet() -> None:
     text = refusal(scenario("taponly"))
     assert "taponly offers tap, macvtap; fakevnf accepts vhost-user" in text
@@ -472,6 +485,39 @@ def test_a_governor_that_is_not_there_is_refused(cpus: Any, accepted: str) -> No
     told = refusal(scenario(), facts(cpus=cpus), cores=cores)
     assert "no frequency governor ondemand" in told
     assert f"accepted: {accepted}" in told
+
+
+def test_facts_that_cannot_be_read_end_nothing() -> None:
+    def odd() -> dict[str, object]:
+        return {"version": "".splitlines()[0]}
+
+    assert facts_or_why(lambda: {"version": "3"}) == {"version": "3"}
+    assert facts_or_why(odd)["unreadable"].startswith("unknown: IndexError")
+
+
+@pytest.mark.parametrize("printed", ["", "unknown: it printed nothing", "(null)", "9" * 300, "\n"])
+@pytest.mark.parametrize(
+    ("vswitch", "program"),
+    [("dpdk", "ovs-vswitchd-dpdk"), ("ovs", "ovs-vswitchd"), ("vpp", "vpp")],
+)
+def test_an_odd_version_keeps_its_own_scenarios_from_being_planned(
+    vswitch: str, program: str, printed: str
+) -> None:
+    wanted = scenario(vswitch, "phy2phy", generator="loadgen")
+    programs = {**PROGRAMS, program: f"/usr/bin/{program}"}
+    assert refusal(wanted, facts(programs=programs, versions={program: printed}))
+    assert refusal(wanted, facts(programs=programs, versions={}))
+
+
+@pytest.mark.parametrize("error", [HostError("odd"), DutError("odd"), GeneratorError("odd")])
+def test_what_a_backend_cannot_read_is_a_reason_and_no_end(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> str:
+        raise error
+
+    monkeypatch.setattr("tests.fakes.backends.FakeVnf.missing", fail)
+    assert "odd" in refusal(scenario(), facts())
 
 
 @pytest.mark.parametrize("vswitch", ["dpdk", "testpmd"])

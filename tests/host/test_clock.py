@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import math
 import struct
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.fakes import odd
 from vnetperf.host import clock
 from vnetperf.host.clock import read_sync, wider
 from vnetperf.model.errors import HostError
@@ -322,3 +326,50 @@ def test_the_wider_bound_of_two_readings_holds(
 ) -> None:
     found = wider(then, now)
     assert (found.bound_s, found.why) == (bound_s, why)
+
+
+@pytest.mark.parametrize(
+    ("part", "instead"),
+    [
+        ("0.000200000", "-0.000200000"),  # root delay
+        ("0.000030000", "-1"),  # root dispersion
+        ("0.000200000", "nan"),
+        ("0.000030000", "inf"),
+        ("0.000200000", "(null)"),
+    ],
+)
+def test_numbers_of_chrony_that_cannot_be_bound_nothing(part: str, instead: str) -> None:
+    printed = TRACKING.format(offset=0.001, leap="Normal").replace(part, instead)
+
+    def run(argv: Sequence[str]) -> str:
+        if argv[0] == "chronyc":
+            return printed
+        raise HostError("no pmc")
+
+    assert read_sync(run).bound_s is None
+
+
+@pytest.mark.parametrize("delay", ["-7000.0", "nan", "inf", "x"])
+def test_a_delay_of_ptp_that_cannot_be_bounds_nothing(delay: str) -> None:
+    printed = PMC.format(**ANSWERED).replace("7000.0", delay)
+
+    def run(argv: Sequence[str]) -> str:
+        if argv[0] == "pmc":
+            return printed
+        raise HostError("no chronyc")
+
+    assert read_sync(run).bound_s is None
+
+
+@given(st.data())
+def test_no_output_of_a_time_service_is_an_error(data: st.DataObject) -> None:
+    """Of what they print, one piece is another; or they print something else altogether."""
+    whole = data.draw(
+        st.sampled_from([TRACKING.format(offset=0.1, leap="Normal"), PMC.format(**ANSWERED)])
+    )
+    words = whole.replace(",", ", ").split()
+    piece, instead = data.draw(st.sampled_from(words)), data.draw(odd.contents)
+    text = instead.decode(errors="replace")
+    printed = data.draw(st.sampled_from([whole.replace(piece.strip(","), text, 1), text]))
+    bound_s = read_sync(lambda _: printed, lambda _: (0, 0.0)).bound_s
+    assert bound_s is None or (math.isfinite(bound_s) and bound_s >= 0)

@@ -73,6 +73,32 @@ def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
     assert left(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("status", "missing"),
+    [
+        ("install ok installed", False),
+        ("hold ok installed", False),
+        ("deinstall ok installed", False),
+        ("hold ok triggers-pending", False),
+        ("install ok installed\\ndeinstall ok config-files", False),
+        ("hold ok config-files", True),
+        ("install ok not-installed", True),
+        ("install ok half-installed", True),
+        ("unknown ok not-installed", True),
+    ],
+)
+def test_what_is_there_is_not_installed_again_whatever_was_asked_for(
+    tmp_path: Path, status: str, missing: bool
+) -> None:
+    """One that is kept at its version is "hold ok installed"."""
+    done = run(tmp_path, "true", installed=status)
+    assert done.returncode == 0, done.stderr
+    assert ("installing" in done.stdout) == missing
+    services = tmp_path / "systemctl"
+    disabled = services.read_text() if services.exists() else ""
+    assert ("disable" in disabled) == missing
+
+
 def test_the_policy_of_somebody_else_stays(tmp_path: Path) -> None:
     (tmp_path / "policy").write_text("#!/bin/sh\nexit 0\n")
     run(tmp_path, "true")

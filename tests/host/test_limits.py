@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,7 @@ def test_what_cannot_be_read_is_no_limit(tmp_path: Path, odd: dict[str, str]) ->
 
 def test_limits_of_the_process_are_recorded() -> None:
     facts = limit_facts()
+    assert json.loads(json.dumps(facts)) == facts
     assert len(facts["open files"]) == 2
     assert set(facts["control group"]) == set(Limits.model_fields)
 

@@ -50,12 +50,12 @@ from vnetperf.deployment.trial import DutWatch, begin_watch, end_watch, happen, 
 from vnetperf.host.clock import read_sync
 from vnetperf.host.environment import VARIABLES
 from vnetperf.host.journal import UndoReport
-from vnetperf.host.linux import ProcessId, caller_uid, raise_limits
+from vnetperf.host.linux import ProcessId, caller_uid, is_root, raise_limits
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.log import ROOT, ForwardingHandler
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.programs import trust_path
-from vnetperf.host.session import LiveRun, RestoreReport, is_root, restore_patiently
+from vnetperf.host.session import LiveRun, RestoreReport, restore_patiently
 from vnetperf.host.snapshot import read_last
 from vnetperf.host.trust import why_untrusted
 from vnetperf.host.wait import wait_at_most

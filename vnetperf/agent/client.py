@@ -373,7 +373,7 @@ class AgentClient:
         argv = ["ssh", *str(spec.ssh).split(), f"{python} -c '{_PROBE}'"]
         try:
             done = subprocess.run(
-                argv, capture_output=True, text=True, check=False, timeout=PROBE_S
+                argv, capture_output=True, text=True, errors="replace", check=False, timeout=PROBE_S
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error), ""

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import platform
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
+from typing import TypeVar
 
 from vnetperf import registry
 from vnetperf.host import cpu, hugepages, kernel, limits, nic
 from vnetperf.host.environment import VARIABLES
-from vnetperf.host.facts import attempt, file_text, unknown
+from vnetperf.host.facts import attempt, file_text, reason_of, unknown
 from vnetperf.host.facts.hardware import collect
-from vnetperf.host.linux import PROC, boot_id, why_mounts_stay_writable
+from vnetperf.host.linux import (
+    PROC,
+    boot_id,
+    is_root,
+    missing_capabilities,
+    numbered_entries,
+    parse_number,
+    why_mounts_stay_writable,
+)
 from vnetperf.host.programs import (
     COMMON_PROGRAMS,
     build_id,
@@ -34,35 +45,70 @@ from vnetperf.model.testbed import (
     LOCATED_AT,
     CpuFacts,
     HugepageFacts,
+    Limits,
     MachineFacts,
     Program,
     Testbed,
 )
 from vnetperf.virt import images
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
 NO_BUILD_ID = unknown("the program has none")
 
 
+class _Parts:
+    """Takes an inventory part by part: what fails costs its own part, and is told in the record."""
+
+    def __init__(self) -> None:
+        self.unreadable: dict[str, str] = {}
+
+    def read(self, name: str, function: Callable[[], T]) -> T | None:
+        """What a function finds; None if it fails, and the reason is kept."""
+        try:
+            return function()
+        except Exception as error:
+            log.debug("the inventory lacks %s", name, exc_info=True)
+            self.unreadable[name] = unknown(reason_of(error))
+            return None
+
+    def why_not(self, name: str, function: Callable[[], str]) -> str:
+        """Why something cannot be used, which is so too where that cannot be found out."""
+        return self.read(name, function) or self.unreadable.get(name, "")
+
+
 def take_inventory(testbed: Testbed) -> MachineFacts:
-    """Read all facts of this machine; nothing is changed."""
+    """Read all facts of this machine; nothing is changed.
+
+    No file and no program can end it: what cannot be read is left out, or "unknown: REASON", and
+    `record["unreadable"]` has all of these reasons.
+    """
+    parts = _Parts()
     declared = {program.name: program for program in COMMON_PROGRAMS} | registry.programs()
     modules = {module.name: module for module in kernel.COMMON_MODULES} | registry.kernel_modules()
     found = find_programs(declared.values(), testbed.programs)
     # A missing optional one matters only to a scenario that requires it.
     paths = {n: one.path for n, one in found.items() if one.path or not declared[n].optional}
     seen: dict[str, object] = {}
-    for backend in registry.backends().values():
-        if (looked := backend.look(testbed)) is not None:
+    for name, backend in registry.backends().items():
+        looked = parts.read(f"what {name} looks at", partial(backend.look, testbed))
+        if looked is not None:
             seen[backend.name] = looked
         if first := next(iter(getattr(backend, "programs", ())), None):
             paths[first.name] = backend.external_program(testbed, paths.get(first.name, ""))
     versions = {name: program.version for name, program in found.items() if program.version}
-    topology = cpu.read_topology()
-    pools = hugepages.pools()
+    topology = parts.read("processors", cpu.read_topology) or _flat_topology()
+    pool_troubles: list[str] = []
+    pools = parts.read("hugepages", lambda: hugepages.pools(troubles=pool_troubles)) or ()
+    parts.unreadable |= {f"processors, {n}": why for n, why in enumerate(topology.troubles, 1)}
+    parts.unreadable |= {f"hugepages, {n}": why for n, why in enumerate(pool_troubles, 1)}
     versions |= _builds(declared.values(), paths) | _python_packages()
     software = attempt(lambda: software_facts(declared.values(), paths))
-    return MachineFacts(
-        boot=boot_id(),
+    lacks = () if os.geteuid() else missing_capabilities()
+    nic_troubles: dict[str, str] = {}
+    facts = MachineFacts(
+        boot=parts.read("the boot's identity", boot_id) or "",
         cpus=tuple(
             CpuFacts(
                 cpu=c.number,
@@ -70,20 +116,22 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
                 node=c.node,
                 isolated=c.isolated,
                 governors=cpu.available_governors(c.number),
+                kind=c.kind,
             )
             for c in topology.allowed
         ),
         hugepages=tuple(
             HugepageFacts(node=p.node, size_kb=p.size_kb, total=p.total, free=p.free) for p in pools
         ),
-        memory_free_kb=_free_memory(),
-        distances=_distances(),
-        limits=limits.read_limits(),
-        is_root=os.geteuid() == 0,
-        slices=why_no_slices(),
-        confinement=why_mounts_stay_writable(),
-        bpf=why_no_bpf(),
-        tcx=why_no_tcx(),
+        memory_free_kb=parts.read("free memory", _free_memory) or {},
+        distances=parts.read("distances of nodes", _distances) or {},
+        limits=parts.read("limits of control groups", limits.read_limits) or Limits(),
+        is_root=is_root(),
+        lacks=lacks,
+        slices=parts.why_not("slices", why_no_slices),
+        confinement=parts.why_not("confinement", why_mounts_stay_writable),
+        bpf=parts.why_not("BPF", why_no_bpf),
+        tcx=parts.why_not("tcx", why_no_tcx),
         programs=paths,
         versions=versions,
         program_troubles={name: one.problem for name, one in found.items() if one.problem},
@@ -92,11 +140,14 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
             for name, program in declared.items()
             if program.records_libraries and paths.get(name)
         },
-        modules={name: kernel.module_problem(module) for name, module in modules.items()},
-        nics=nic.inventory(),
-        noiommu=kernel.has_noiommu(),
+        modules={
+            name: parts.why_not(f"module {name}", partial(kernel.module_problem, module))
+            for name, module in modules.items()
+        },
+        nics=parts.read("NICs", lambda: nic.inventory(nic_troubles)) or (),
+        noiommu=bool(parts.read("vfio without an IOMMU", kernel.has_noiommu)),
         seen=seen,
-        images=images.problems(),
+        images=parts.read("guest images", images.problems) or {},
         record=collect()
         | {
             "software": software,
@@ -105,6 +156,19 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
             "limits": attempt(limits.limit_facts),
             "runs as root": attempt(lambda: _as_root(paths, versions)),
         },
+    )
+    unreadable = parts.unreadable | nic_troubles
+    record = facts.record | ({"unreadable": unreadable} if unreadable else {})
+    return facts.model_copy(update={"record": record})
+
+
+def _flat_topology() -> cpu.CpuTopology:
+    """The processors that this process may use, of which nothing else is known."""
+    return cpu.CpuTopology(
+        tuple(
+            cpu.Cpu(number, number, 0, 0, (number,), isolated=False, allowed=True)
+            for number in sorted(os.sched_getaffinity(0))
+        )
     )
 
 
@@ -184,16 +248,13 @@ def _free_memory(*, sys: Path = cpu.SYS, proc: Path = PROC) -> dict[int, int]:
 
     Nodes that tell nothing are left out: the planner then does not check.
     """
-    files = {
-        int(path.name.removeprefix("node")): path / "meminfo"
-        for path in (sys / "devices/system/node").glob("node[0-9]*")
-    }
-    if len(files) < 2:  # memory added while running may be missing in the node's own figures
+    nodes = numbered_entries(sys / "devices/system/node", "node")
+    if len(nodes) < 2:  # memory added while running may be missing in the node's own figures
         kb = _meminfo(proc / "meminfo").get("MemAvailable")
-        return {} if kb is None else {next(iter(files), 0): kb}
+        return {} if kb is None else {next(iter(nodes), 0): kb}
     free: dict[int, int] = {}
-    for node, file in files.items():
-        values = _meminfo(file)
+    for node, folder in nodes.items():
+        values = _meminfo(folder / "meminfo")
         if "MemFree" in values:
             # What lies in memory file systems (Shmem) is no cache, though FilePages counts it.
             cached = values.get("Active(file)", 0) + values.get("Inactive(file)", 0)
@@ -203,24 +264,16 @@ def _free_memory(*, sys: Path = cpu.SYS, proc: Path = PROC) -> dict[int, int]:
 
 def _meminfo(file: Path) -> dict[str, int]:
     """Figures in KiB of the machine's memory or of a node's, whose lines begin with its name."""
-    values: dict[str, int] = {}
-    for line in file_text(file).splitlines():
-        name, _, rest = line.partition(":")
-        figure = rest.split()[:1]
-        if figure and figure[0].isdecimal():
-            values[name.split()[-1]] = int(figure[0])
-    return values
+    found = re.findall(r"(\w+(?:\(\w+\))?):\s+([0-9]{1,18})\b", file_text(file))
+    return {name: int(number) for name, number in found}
 
 
 def _distances(*, sys: Path = cpu.SYS) -> dict[int, dict[int, int]]:
     """Distances of NUMA nodes; rows that are no numbers, one for each node, are left out."""
-    files = {
-        int(path.name.removeprefix("node")): path / "distance"
-        for path in (sys / "devices/system/node").glob("node[0-9]*")
-    }
-    nodes, found = sorted(files), {}
-    for node in nodes:
-        row = file_text(files[node]).split()
-        if len(row) == len(nodes) and all(one.isdecimal() for one in row):
-            found[node] = dict(zip(nodes, map(int, row), strict=True))
+    nodes, found = numbered_entries(sys / "devices/system/node", "node"), {}
+    for node, folder in nodes.items():
+        row = [*map(parse_number, file_text(folder / "distance").split())]
+        known = [number for number in row if number is not None]
+        if len(known) == len(row) == len(nodes):
+            found[node] = dict(zip(nodes, known, strict=True))
     return found

@@ -21,7 +21,7 @@ from execnet import gateway_base
 from vnetperf import registry
 from vnetperf.config.files import SHIPPED, SYSTEM, load_model
 from vnetperf.config.settings import read_testbed
-from vnetperf.host.linux import CALLER, raise_limits
+from vnetperf.host.linux import CALLER, raise_limits, read_file
 from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.host.trust import why_untrusted, why_untrusted_below
 from vnetperf.model.errors import HostError
@@ -167,7 +167,7 @@ def _conflists() -> list[Any]:
     for file in (*SHIPPED.glob("cni/*.conflist"), *SYSTEM.glob("cni/*.conflist")):
         if not why_untrusted(file, only_root=True):
             with contextlib.suppress(OSError, ValueError):  # a broken file allows nothing
-                found.append(json.loads(file.read_text()))
+                found.append(json.loads(read_file(file, errors="strict")))
     return found
 
 

@@ -72,7 +72,9 @@ def _cures() -> dict[str, str]:
 def _print_machine(facts: MachineFacts) -> None:
     print("machine")
     nodes = ", ".join(map(str, facts.nodes))
-    print(f"  processors     {len(facts.cpus)} usable, NUMA node(s) {nodes}")
+    kinds = len({cpu.kind for cpu in facts.cpus})
+    several = f", {kinds} kinds of cores (pollers get one)" if kinds > 1 else ""
+    print(f"  processors     {len(facts.cpus)} usable, NUMA node(s) {nodes}{several}")
     for pool in facts.hugepages:
         print(
             f"  hugepages      node {pool.node}: {pool.free} of {pool.total} free, "
@@ -84,7 +86,11 @@ def _print_machine(facts: MachineFacts) -> None:
         print(f"  limit          {text}, by the control group of this process")
     print(f"  short slices   {facts.slices or 'available (EEVDF): pollers can share cores'}")
     print(f"  BPF programs   {facts.bpf or 'can be loaded, and what they drop counted'}")
-    print(f"  root           {'yes' if facts.is_root else 'no: run as root or allow sudo -n'}")
+    root = "yes" if facts.is_root else "no: run as root or allow sudo -n"
+    print(f"  root           {f'no: {facts.root_cure}' if facts.lacks else root}")
+    unreadable = facts.record.get("unreadable")
+    for part, why in unreadable.items() if isinstance(unreadable, dict) else ():
+        print(f"  not read       {part}: {why}")
     print("programs")
     declared, cures = registry.programs(), _cures()
     for name, path in facts.programs.items():
@@ -139,6 +145,7 @@ def _print_pods(facts: MachineFacts) -> None:
 
 def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
     from vnetperf.deployment.planner import make_plan
+    from vnetperf.host.facts import reason_of
     from vnetperf.runner.scenarios import make_scenario, scenario_ids
 
     print("scenarios")
@@ -166,6 +173,8 @@ def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
             except CapabilityError as error:
                 what = error.what.removeprefix(f"{name} ")  # so that alike ones are one line
                 way = f"no: {what}" + (f"; cure: {error.cure}" if error.cure else "")
+            except Exception as error:  # noqa: BLE001 - a plugin's, on whatever its machine has
+                way = f"unknown: {' '.join(reason_of(error).split())}"
             ways.setdefault(vswitch, {})[name] = way
     every = _alike_everywhere([*ways.values()])
     together: dict[tuple[tuple[str, str], ...], list[str]] = {}

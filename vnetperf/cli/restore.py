@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -24,12 +25,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _restore_machine() -> int:
-    from vnetperf.host.session import is_root, restore
+    from vnetperf.host import linux
+    from vnetperf.host.session import restore
 
-    if not is_root():
+    if not linux.is_root():
+        lacks = () if os.geteuid() else linux.missing_capabilities()
         raise HostError(
-            "only root can undo changes to this machine",
-            cure='run it with sudo, by its full path: `sudo "$(command -v vnetperf)" restore`',
+            "only root can undo changes to this machine"
+            + (f", and this one lacks {', '.join(lacks)}" if lacks else ""),
+            cure="give them to its container"
+            if lacks
+            else 'run it with sudo, by its full path: `sudo "$(command -v vnetperf)" restore`',
         )
     report = restore(on_run=lambda run_id: print(f"run {run_id}:"))
     for live in report.live:

@@ -22,6 +22,7 @@ from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.pods import far_side, require_frames, switch_class
 from vnetperf.host import cpu, threads
 from vnetperf.host.affinity import free_processors
+from vnetperf.host.facts import attempt
 from vnetperf.host.journal import Confirm
 from vnetperf.host.locks import OnWait
 from vnetperf.host.machine import Machine
@@ -105,6 +106,15 @@ def dedicated_facts(plan: Plan) -> dict[str, Any]:
             "interrupts on pollers": [f"{n} ({users})" for n, users in there.items()] or "none",
         }
     }
+
+
+def facts_or_why(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Facts of a part of the deployment, or why they cannot be read: nothing measured needs them.
+
+    What has died is found by `check_alive`.
+    """
+    found = attempt(read)
+    return found if isinstance(found, dict) else {"unreadable": found}
 
 
 def _required(end: WireEnd | None, port: Port) -> WireEnd:
@@ -536,16 +546,16 @@ class LiveDeployment:
     def _collect_facts(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if self.plan.has_dut:
-            found["vswitch"] = self.vswitch.facts()
-            found["vnfs"] = [vnf.facts() for vnf in self.guests]
+            found["vswitch"] = facts_or_why(self.vswitch.facts)
+            found["vnfs"] = [facts_or_why(vnf.facts) for vnf in self.guests]
         if self.plan.sends_frames:
-            found["generator"] = self.generator.facts()
+            found["generator"] = facts_or_why(self.generator.facts)
         return found | {
             "wire": self.plan.wire,
             "MTU": self.plan.scenario.mtu,
             "scheduler slices": self.slices or "the kernel's own",
             **self._moved_facts(),
-            **dedicated_facts(self.plan),
+            **facts_or_why(partial(dedicated_facts, self.plan)),
         }
 
     def _moved_facts(self) -> dict[str, Any]:

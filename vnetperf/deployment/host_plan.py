@@ -255,9 +255,14 @@ def require_root(facts: MachineFacts) -> None:
     """Refuse an agent that may change nothing."""
     if not facts.is_root:
         raise CapabilityError(
-            "the agent is not root and cannot reserve hugepages or start a switch",
+            "the agent is root without "
+            f"{', '.join(facts.lacks)} and cannot make links or start a switch"
+            if facts.lacks
+            else "the agent is not root and cannot reserve hugepages or start a switch",
             where="agent",
-            cure="run as root, or allow `sudo` without a password for this user",
+            cure=facts.root_cure
+            if facts.lacks
+            else "run as root, or allow `sudo` without a password for this user",
         )
 
 

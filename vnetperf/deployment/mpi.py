@@ -24,6 +24,7 @@ from vnetperf.deployment.others import MachineWatch, processors_of
 from vnetperf.deployment.pods import LOOPBACK, PodNetwork
 from vnetperf.deployment.transfers import POLL_S, is_signal
 from vnetperf.host import threads
+from vnetperf.host.linux import read_file
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import read_end
 from vnetperf.host.wait import wait_for
@@ -157,7 +158,7 @@ class GuestDaemon:
         """Start the daemon once it is asked for, and tell of its end."""
         if self._program is None:
             if self._asks.is_file():
-                line = self._asks.read_text()
+                line = read_file(self._asks)
                 self._program = self._place.start("orted", ["sh", "-c", IN_GUEST.format(line)])
         elif (code := self._program.ended()) is not None:
             self._answer(code)

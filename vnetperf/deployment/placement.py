@@ -115,14 +115,15 @@ def _dedicated(
     node_of = {cpu.cpu: cpu.node for cpu in facts.cpus}
     fitting = []
     for node in nodes:
-        housekeeping, pool = _placement_of((node,), config, cpus, facts, wanted)
-        if housekeeping and len(pool) >= wanted:
+        housekeeping, free = _placement_of((node,), config, cpus, facts, wanted)
+        for kind, pool in _pools(free, wanted) if housekeeping else ():
             isolated = min(sum(cpu.isolated for cpu in pool), wanted)
-            # Where the memory is; isolated cores first; then the NICs' node; then the system's
-            # core beside them, since what it allocates for the pollers is local to it; then the
-            # most room, the lower number on a tie.
+            # Where the memory is; isolated cores first, which somebody has chosen; then the fastest
+            # of one kind; then the NICs' node; then the system's core beside them, since what it
+            # allocates for the pollers is local to it; then the most room, the lower number on a
+            # tie.
             beside = node_of[housekeeping[0]] == node
-            rank = (node not in short, isolated, node == near, beside, len(pool), -node)
+            rank = (node not in short, isolated, -kind, node == near, beside, len(pool), -node)
             fitting.append((rank, housekeeping, pool))
     best = max(fitting, key=lambda offer: offer[0], default=None)
     if best is None or not best[0][0]:
@@ -137,7 +138,9 @@ def _dedicated(
     return Placement(
         mode="dedicated",
         reason=f"{wanted} pollers fit on the {room} free physical cores of node "
-        f"{node}, with processor {housekeeping[0]} left to the system" + _far(near, {node}),
+        f"{node}, with processor {housekeeping[0]} left to the system"
+        + _mixed(pool[:wanted])
+        + _far(near, {node}),
         cores=cores,
         housekeeping=housekeeping,
         dut=tuple(demand.role for demand in _of_group(demands, "switch")),
@@ -158,7 +161,10 @@ def _over_near_nodes(
     nodes: list[int],
     short: Collection[int],
 ) -> Placement | None:
-    """Cores of as few nodes near each other as have enough; memory is on the first of them."""
+    """Cores of as few nodes near each other as have enough; memory is on the first of them.
+
+    Of one kind where that is enough, the fastest.
+    """
     wanted = _wanted(demands)
     fitting = []
     for home in (node for node in nodes if node not in short):
@@ -167,22 +173,25 @@ def _over_near_nodes(
         others.sort(key=lambda n: (n in short, distance[n], n))
         for count in range(1, len(others) + 1):
             group = (home, *others[:count])
-            housekeeping, pool = _placement_of(group, config, cpus, facts, wanted)
-            cores = _dealt_by_node(demands, group, pool) if housekeeping else None
-            if cores is not None:
-                farthest = max(distance[n] for n in group[1:])
-                fitting.append(((count, home != near, farthest, home), group, housekeeping, cores))
-                break
+            housekeeping, free = _placement_of(group, config, cpus, facts, wanted)
+            farthest = max(distance[n] for n in group[1:])
+            for kind, pool in _pools(free, wanted) if housekeeping else ():
+                cores = _dealt_by_node(demands, group, pool)
+                if cores is not None:
+                    rank = (kind, count, home != near, farthest, home)
+                    fitting.append((rank, group, housekeeping, cores))
     if not fitting:
         return None
-    (_, _, farthest, home), group, housekeeping, cores = min(fitting, key=lambda offer: offer[0])
+    (*_, farthest, home), group, housekeeping, cores = min(fitting, key=lambda offer: offer[0])
     taken = {cpu for cpus_of_role in cores.values() for cpu in cpus_of_role}
-    used = {cpu.node for cpu in facts.cpus if cpu.cpu in taken}
+    pollers = [cpu for cpu in facts.cpus if cpu.cpu in taken]
+    used = {cpu.node for cpu in pollers}
     return Placement(
         mode="dedicated",
         reason=f"{wanted} pollers fit on free physical cores of nodes "
         f"{', '.join(map(str, sorted(group)))}, which are near each other (distance {farthest}), "
         f"with processor {housekeeping[0]} left to the system; memory is on node {home}"
+        + _mixed(pollers)
         + _far(near, used),
         cores=cores,
         housekeeping=housekeeping,
@@ -193,6 +202,17 @@ def _over_near_nodes(
         far_nodes=tuple(sorted(used - {home})),
         emulated=_emulated(facts),
     )
+
+
+def _pools(free: Sequence[CpuFacts], wanted: int) -> list[tuple[int, list[CpuFacts]]]:
+    """Cores of each kind that has enough, the fastest first, with its rank; all come last.
+
+    With cores of several kinds, a poller's place decides what it can do.
+    """
+    kinds = sorted({cpu.kind for cpu in free})
+    pools = [(kind, [cpu for cpu in free if cpu.kind == kind]) for kind in kinds]
+    pools.append((max(kinds, default=0) + 1, [*free]))
+    return [(kind, pool) for kind, pool in pools if len(pool) >= wanted]
 
 
 def _dealt_by_node(
@@ -232,10 +252,12 @@ def _placement_of(
         choice = here if len(here) > wanted else elsewhere
         if not choice:
             return (), []
-        housekeeping = (min(choice, key=lambda cpu: (cpu.isolated, cpu.cpu)).cpu,)
+        # One of the slowest: pollers need the others more.
+        first = min(choice, key=lambda cpu: (cpu.isolated, -cpu.kind, cpu.cpu))
+        housekeeping = (first.cpu,)
     kept_cores = _cores_of(housekeeping, facts)
     free = [cpu for cpu in here if cpu.core not in kept_cores]
-    return housekeeping, sorted(free, key=lambda cpu: (not cpu.isolated, cpu.cpu))
+    return housekeeping, sorted(free, key=lambda cpu: (not cpu.isolated, cpu.kind, cpu.cpu))
 
 
 def _cores_of(numbers: Collection[int], facts: MachineFacts) -> set[int]:
@@ -345,7 +367,7 @@ def _best_first(
 ) -> list[CpuFacts]:
     """Processors in the order to take them: one node if it has enough, siblings after cores."""
     by_node: dict[int, list[CpuFacts]] = {}
-    for cpu in sorted(cpus, key=lambda c: (c.node in short, c.node, c.cpu)):
+    for cpu in sorted(cpus, key=lambda c: (c.node in short, c.node, c.kind, c.cpu)):
         by_node.setdefault(cpu.node, []).append(cpu)
 
     def rank(node: int) -> tuple[bool, bool, bool, bool, int]:
@@ -365,10 +387,22 @@ def _compromises(used: list[CpuFacts]) -> str:
     text = ""
     if len(_physical(used)) < len(used):
         text += "; pollers sit on SMT siblings"
+    text += _mixed(used)
     nodes = sorted({cpu.node for cpu in used})
     if len(nodes) > 1:
         text += f"; pollers sit on several nodes ({', '.join(map(str, nodes))})"
     return text
+
+
+def _mixed(used: Sequence[CpuFacts]) -> str:
+    """A note when pollers are on cores of several kinds, which are not equally fast."""
+    by_kind: dict[int, list[str]] = {}
+    for cpu in sorted(used, key=lambda one: (one.kind, one.cpu)):
+        by_kind.setdefault(cpu.kind, []).append(str(cpu.cpu))
+    if len(by_kind) < 2:
+        return ""
+    groups = " and ".join(f"processor(s) {', '.join(cpus)}" for cpus in by_kind.values())
+    return f"; pollers sit on cores of several kinds, the fastest first: {groups}"
 
 
 def _far(near: int | None, nodes: set[int]) -> str:
@@ -458,7 +492,7 @@ def _pool_of_switch(
 
 
 def _isolated_first(cpus: list[CpuFacts]) -> list[CpuFacts]:
-    return sorted(cpus, key=lambda cpu: (not cpu.isolated, cpu.core, cpu.cpu))
+    return sorted(cpus, key=lambda cpu: (not cpu.isolated, cpu.kind, cpu.core, cpu.cpu))
 
 
 def _pairs(free: list[CpuFacts]) -> list[CpuFacts]:
@@ -571,4 +605,6 @@ def _remote(
         "slice_note": placement.slice_note if enough else facts.slices,
     }
     reason = f"VNFs on node {node}, away from the pollers on node {placement.node}, as requested"
+    taken = {cpu for cpus in given.values() for cpu in cpus}
+    reason += _mixed([cpu for cpu in facts.cpus if cpu.cpu in {*taken, *placement.pollers}])
     return _with_reason(placement.model_copy(update=update), reason)

@@ -39,7 +39,13 @@ from vnetperf.deployment.memory import (
 )
 from vnetperf.deployment.placement import allowed_cpus, place_roles, place_scenario
 from vnetperf.deployment.pods import switch_class
-from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.errors import (
+    CapabilityError,
+    ConfigError,
+    DutError,
+    GeneratorError,
+    HostError,
+)
 from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed, clocks_apart_s
@@ -47,7 +53,23 @@ from vnetperf.vnfs.base import Vnf
 
 
 def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
-    """Plan a scenario; nothing on the machine is touched."""
+    """Plan a scenario; nothing on the machine is touched.
+
+    What a backend cannot read of the machine, such as a version, keeps its scenarios from being
+    planned, and no others.
+    """
+    try:
+        return _plan(scenario, testbed, facts)
+    except (DutError, GeneratorError, HostError) as error:
+        raise CapabilityError(
+            error.what,
+            where=error.where or scenario.id,
+            accepted=error.accepted,
+            cure=error.cure or "see with `vnetperf doctor` what could not be read of the machine",
+        ) from error
+
+
+def _plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     vswitch = switch_class(scenario.deployment, scenario.vswitch)
     generator = registry.load("traffic", scenario.generator)
     vnf = registry.load_vnf(scenario.vnf)

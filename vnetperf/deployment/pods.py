@@ -8,13 +8,13 @@ import struct
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf import registry
 from vnetperf.host import links, tc_redirect
-from vnetperf.host.linux import run_in
+from vnetperf.host.linux import read_file, run_in
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
 from vnetperf.model.deployment import (
@@ -588,7 +588,9 @@ class PodNetwork(VSwitch):
             return None
         snmp = Path("/proc/thread-self/net/snmp")
         here = (host for host in self._hosts if not isinstance(host, FarHost))
-        return sum(links.fragments_made(run_in(host.netns, snmp.read_text)) for host in here)
+        return sum(
+            links.fragments_made(run_in(host.netns, partial(read_file, snmp))) for host in here
+        )
 
     def check_alive(self) -> None:
         """Raise when a pod's interface is gone, or what the network runs has ended."""

@@ -13,6 +13,7 @@ from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.events import EventInjector, check_event
 from vnetperf.deployment.path_check import check_way_through, counts_text, silent_directions
 from vnetperf.host.clock import read_sync, wider
+from vnetperf.host.facts import reason_of
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import (
     DutError,
@@ -107,7 +108,7 @@ class CollectorSession:
         for collector in self._collectors:
             try:
                 collector.start()
-            except (VnetperfError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - a plugin's too, on files that hold anything
                 self._fail(collector, error)
         # Last, and first at the end: what the collectors take themselves is in no processor's time.
         self._machine.begin()
@@ -128,7 +129,7 @@ class CollectorSession:
                 machine = self._machine.stop()
             try:
                 found += collector.stop()
-            except (VnetperfError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - a plugin's too, on files that hold anything
                 self._fail(collector, error)
         machine = machine or self._machine.stop()
         self._cpu_s += time.thread_time() - before
@@ -154,7 +155,7 @@ class CollectorSession:
         return {**sampled, "stacks": stacks, "uncollected": reasons}
 
     def _fail(self, collector: Collector[Any], error: Exception) -> None:
-        self._failed.setdefault(collector.name, f"not measured: {error}")
+        self._failed.setdefault(collector.name, f"not measured: {reason_of(error)}")
 
 
 #: Time between two looks at the tester's links in a trial, seconds.

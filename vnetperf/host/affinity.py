@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vnetperf.host.journal import Journal, UndoData
-from vnetperf.host.linux import PROC
+from vnetperf.host.linux import PROC, read_file
 
 #: Fields of /proc/TID/stat behind the name: the parent, and ticks from boot to the thread's start.
 _PARENT, _STARTED = 1, 19
@@ -120,7 +120,7 @@ def _tasks(proc: Path) -> Iterator[_Task]:
             continue
         for tid in tids:
             with contextlib.suppress(OSError, ValueError, IndexError):
-                text = (process / "task" / tid / "stat").read_text(errors="replace")
+                text = read_file(process / "task" / tid / "stat")
                 fields = text.rpartition(")")[2].split()
                 yield _Task(
                     *(int(tid), int(process.name), int(fields[_PARENT]), int(fields[_STARTED])),

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from vnetperf.host.cpu import cpu_flags, cpu_models
+from vnetperf.host.linux import read_file
 from vnetperf.host.paths import cache_directory, make_private
 from vnetperf.host.wait import virtual_lab
 from vnetperf.model.errors import HostError
@@ -117,7 +119,7 @@ class DpdkProgram:
 
     def _key(self, compiler: str, variant: BuildVariant) -> str:
         version = subprocess.run(
-            [compiler, "--version"], capture_output=True, text=True, check=False
+            [compiler, "--version"], capture_output=True, text=True, errors="replace", check=False
         )
         digest = hashlib.sha256()
         processor = _PORTABLE_ARCH if variant is BuildVariant.PORTABLE else _cpu_flags()
@@ -143,6 +145,7 @@ class DpdkProgram:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     text=True,
+                    errors="replace",
                     check=False,
                     timeout=_BUILD_TIMEOUT_S,
                     env={
@@ -178,7 +181,7 @@ def compiled(
     `command` is the compiler with its flags; `identity` is what else makes a build another one.
     """
     name = source.stem
-    parts = (*command, identity, source.read_text())
+    parts = (*command, identity, read_file(source, errors="strict"))
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
     executable, lock = cache / f"{name}-{digest}", cache / f"{name}.lock"
     try:
@@ -198,7 +201,12 @@ def _compile(source: Path, command: Sequence[str], executable: Path, cure: str) 
         line = [*command, "-o", str(made), str(source)]
         try:
             done = subprocess.run(
-                line, capture_output=True, text=True, check=False, timeout=_COMPILE_TIMEOUT_S
+                line,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=_COMPILE_TIMEOUT_S,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise HostError(f"the compiler fails: {error}", where=" ".join(line)) from error
@@ -213,7 +221,11 @@ def _compile(source: Path, command: Sequence[str], executable: Path, cure: str) 
 
 def _dpdk_version() -> str:
     found = subprocess.run(
-        ["pkg-config", "--modversion", "libdpdk"], capture_output=True, text=True, check=False
+        ["pkg-config", "--modversion", "libdpdk"],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
     if found.returncode != 0:
         raise HostError(
@@ -227,8 +239,4 @@ def _dpdk_version() -> str:
 
 def _cpu_flags() -> str:
     """What ``-march=native`` depends on."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in {"flags", "Features"}:
-            return " ".join(sorted(value.split()))
-    return platform.processor()
+    return " ".join(sorted(cpu_flags())) or " ".join(sorted(set(cpu_models().values())))

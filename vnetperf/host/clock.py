@@ -268,7 +268,12 @@ def _run(argv: Sequence[str]) -> str:
         raise HostError(f"no {argv[0]}")
     try:
         done = subprocess.run(
-            [path, *argv[1:]], capture_output=True, text=True, timeout=5, check=False
+            [path, *argv[1:]],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=5,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(str(error)) from None

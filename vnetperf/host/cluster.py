@@ -123,6 +123,7 @@ class Cluster:
                 input=given,
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=patient(KUBECTL_S),
                 check=False,
                 cwd="/",

@@ -5,16 +5,33 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vnetperf.host.facts import SHOWN, file_text
 from vnetperf.host.journal import Journal, UndoData
-from vnetperf.host.kernel import read_text, read_value, write_value
-from vnetperf.host.linux import PROC, PROC_MOUNTS, cgroup_root
+from vnetperf.host.kernel import read_number, read_text, write_value
+from vnetperf.host.linux import (
+    PROC,
+    PROC_MOUNTS,
+    cgroup_folders,
+    cgroup_root,
+    is_root,
+    numbered_entries,
+    parse_number,
+    read_file,
+)
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
+
+#: One more than the highest number of a CPU; Linux can be built for 8192 (NR_CPUS).
+MOST_CPUS = 1 << 16
+#: What the kernel writes for no CPU: "(null)" where a mask is compiled in and was never made
+#: (`isolated`, `nohz_full`).
+_NO_CPUS = ("", "(null)")
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
@@ -24,15 +41,24 @@ def parse_cpus(text: str) -> tuple[int, ...]:
         if not part.strip():
             continue
         first, dash, last = part.partition("-")
-        numbers = all(one.strip().isdecimal() for one in ((first, last) if dash else (first,)))
-        if not numbers or (dash and int(last) < int(first)):
+        lowest, highest = parse_number(first), parse_number(last if dash else first)
+        if lowest is None or highest is None or not 0 <= lowest <= highest < MOST_CPUS:
             raise HostError(
-                f"{text.strip()!r} is not a list of CPUs",
-                accepted="numbers and ranges, such as 0-3,8,10-11",
+                f"{text.strip()[:SHOWN]!r} is not a list of CPUs",
+                accepted=f"numbers and ranges, such as 0-3,8,10-11, below {MOST_CPUS}",
                 cure="correct the list",
             )
-        cpus.update(range(int(first), int(last if dash else first) + 1))
+        cpus.update(range(lowest, highest + 1))
     return tuple(sorted(cpus))
+
+
+def read_cpus(path: Path, default: Iterable[int] = ()) -> tuple[int, ...]:
+    """CPUs of a list of the kernel's; the default where there is no such file, or no list in it."""
+    try:
+        text = read_file(path).strip(" \n\0")
+        return () if text in _NO_CPUS else parse_cpus(text)
+    except (OSError, HostError):
+        return tuple(default)
 
 
 def format_cpus(cpus: Iterable[int]) -> str:
@@ -58,6 +84,8 @@ class Cpu:
         node: NUMA node of its memory; 0 on a machine without NUMA.
         isolated: Kept free of other tasks by ``isolcpus``.
         allowed: Whether this run may use it (cgroup, and affinity of one that is not root).
+        kind: Kind of its core, among those that the machine has; 0 is the fastest.
+        model: What the kernel calls it; "" where it does not.
     """
 
     number: int
@@ -67,13 +95,20 @@ class Cpu:
     siblings: tuple[int, ...]
     isolated: bool
     allowed: bool
+    kind: int = 0
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuTopology:
-    """All online CPUs, by number."""
+    """All online CPUs, by number.
+
+    Attributes:
+        troubles: What could not be read, and what was taken instead.
+    """
 
     cpus: tuple[Cpu, ...]
+    troubles: tuple[str, ...] = ()
 
     @property
     def allowed(self) -> tuple[Cpu, ...]:
@@ -94,52 +129,195 @@ class CpuTopology:
 def read_topology(
     *, sys: Path = SYS, proc: Path = PROC, as_root: bool | None = None
 ) -> CpuTopology:
-    """Read the CPUs of this machine."""
-    root = sys / "devices/system/cpu"
-    try:
-        online = parse_cpus((root / "online").read_text())
-    except OSError as error:
+    """Read the CPUs of this machine.
+
+    A file that cannot be read, or has something else than it should, changes what is known of its
+    CPU alone; lists of CPUs have one more source each, and `troubles` tells of it.
+    """
+    root, troubles = sys / "devices/system/cpu", list[str]()
+
+    def listed(path: Path, otherwise: Iterable[int], meaning: str) -> tuple[int, ...]:
+        try:
+            text = read_file(path).strip(" \n\0")
+            return () if text in _NO_CPUS else parse_cpus(text)
+        except FileNotFoundError:
+            return tuple(otherwise)
+        except OSError as error:
+            why = error.strerror or str(error)
+        except HostError as error:
+            why = error.what
+        troubles.append(f"{path}: {why}; {meaning}")
+        return tuple(otherwise)
+
+    folders = tuple(numbered_entries(root, "cpu"))
+    online = listed(root / "online", folders, "all that have a folder there are taken") or folders
+    if strange := set(online) - set(folders or online):
+        troubles.append(f"{root / 'online'}: {format_cpus(strange)} have no folder; not taken")
+        online = tuple(sorted(set(online) - strange)) or folders
+    if not online:
         raise HostError(
-            f"the online CPUs cannot be read: {error.strerror}", where=str(root), cure="mount sysfs"
-        ) from error
-    isolated = set(parse_cpus(read_text(root / "isolated")))
-    if os.geteuid() == 0 if as_root is None else as_root:
+            "the online CPUs cannot be read", where=str(root / "online"), cure="mount sysfs"
+        )
+    isolated = listed(root / "isolated", (), "none is taken for isolated")
+    if is_root() if as_root is None else as_root:
         allowed = _cgroup_cpus(sys, proc, online)
     else:
         allowed = _affinity_cpus(proc, online)
-    node_of = _node_of_cpu(sys)
-    return CpuTopology(
-        tuple(
-            Cpu(
-                number=number,
-                core=int(read_text(root / f"cpu{number}/topology/core_id", str(number))),
-                package=int(read_text(root / f"cpu{number}/topology/physical_package_id", "0")),
-                node=node_of.get(number, 0),
-                siblings=_siblings(root, number, online),
-                isolated=number in isolated,
-                allowed=number in allowed,
-            )
-            for number in online
-        )
-    )
-
-
-def _siblings(root: Path, number: int, online: Iterable[int]) -> tuple[int, ...]:
-    topology = root / f"cpu{number}/topology"
-    # thread_siblings_list is the name before Linux 5.x; offline siblings do not disturb.
-    text = read_text(topology / "core_cpus_list") or read_text(
-        topology / "thread_siblings_list", ""
-    )
-    together = set(parse_cpus(text)) & set(online)
-    return tuple(sorted(together | {number}))
-
-
-def _node_of_cpu(sys: Path) -> dict[int, int]:
-    return {
-        cpu: int(path.name.removeprefix("node"))
-        for path in (sys / "devices/system/node").glob("node[0-9]*")
-        for cpu in parse_cpus(read_text(path / "cpulist"))
+    node_of = {
+        cpu: node
+        for node, path in numbered_entries(sys / "devices/system/node", "node").items()
+        for cpu in listed(path / "cpulist", (), f"no CPU is taken for one of node {node}")
     }
+    models = cpu_models(sys=sys, proc=proc)
+    kinds = _kinds(online, models, {number: _speeds(root / f"cpu{number}") for number in online})
+
+    siblings = {number: {number} for number in online}
+    for number in online:
+        # thread_siblings_list is the name before Linux 5.x; offline siblings do not disturb.
+        for name in ("core_cpus_list", "thread_siblings_list"):
+            meaning = f"the others tell whether CPU {number} has siblings"
+            for cpu in listed(root / f"cpu{number}/topology" / name, (), meaning):
+                if cpu in siblings:
+                    siblings[number].add(cpu)
+                    siblings[cpu].add(number)
+
+    def read_cpu(number: int) -> Cpu:
+        topology = root / f"cpu{number}/topology"
+        return Cpu(
+            number=number,
+            core=read_number(topology / "core_id", number, most=MOST_CORE_ID),
+            package=read_number(topology / "physical_package_id", 0, most=MOST_CORE_ID),
+            node=node_of.get(number, 0),
+            siblings=tuple(sorted(siblings[number])),
+            isolated=number in isolated,
+            allowed=number in allowed,
+            kind=kinds[number],
+            model=models.get(number, ""),
+        )
+
+    return CpuTopology(tuple(map(read_cpu, online)), tuple(dict.fromkeys(troubles)))
+
+
+#: Highest number of a core or package that is one: -1 and 4294967295 are "not known".
+MOST_CORE_ID = 1 << 24
+#: Of the speed of the fastest core of a kind, what others of it have at least: one maker's favoured
+#: cores are 2 to 8 % faster than others of their kind, its small ones 25 % slower and more.
+_ALIKE = 0.9
+
+
+def _speeds(cpu: Path) -> tuple[int, ...]:
+    """How fast a CPU is, only to be compared with others of its machine; 0 where that is not known.
+
+    What the scheduler reckons with (1024: the fastest), the highest frequency and the one that the
+    maker guarantees, both in kHz.
+    """
+    names = ("cpu_capacity", "cpufreq/cpuinfo_max_freq", "cpufreq/base_frequency")
+    return tuple(read_number(cpu / name, 0, most=2**32 - 2) for name in names)
+
+
+def _kinds(
+    cpus: Iterable[int], models: Mapping[int, str], speeds: Mapping[int, tuple[int, ...]]
+) -> dict[int, int]:
+    """The kind of each CPU, the fastest first: alike are those of one model and speed."""
+
+    def alike(one: int, other: int) -> bool:
+        pairs = zip(speeds[one], speeds[other], strict=True)
+        close = all(min(pair) >= _ALIKE * max(pair) for pair in pairs if all(pair))
+        return close and models.get(one, "") == models.get(other, "")
+
+    first_of: list[int] = []
+    found: dict[int, int] = {}
+    for cpu in sorted(cpus, key=lambda number: (*(-speed for speed in speeds[number]), number)):
+        kind = next((k for k, first in enumerate(first_of) if alike(first, cpu)), len(first_of))
+        if kind == len(first_of):
+            first_of.append(cpu)
+        found[cpu] = kind
+    return found
+
+
+def read_cpuinfo(*, proc: Path = PROC) -> tuple[dict[int, dict[str, str]], dict[str, str]]:
+    """What /proc/cpuinfo has of each processor, and of the machine as a whole; keys in lower case.
+
+    Its words are each architecture's own. s390x has a line for a processor ("processor 0: version =
+    00, ..."), or says "cpu number"; others begin or end with what holds for all.
+    """
+    processors: dict[int, dict[str, str]] = {}
+    machine: dict[str, str] = {}
+    try:
+        text = read_file(proc / "cpuinfo")
+    except OSError:
+        return {}, {}
+    for block in re.split(r"\n\s*\n", text.replace("\0", "")):
+        entries: dict[str, str] = {}
+        for line in block.splitlines():
+            name, _, value = (part.strip() for part in line.partition(":"))
+            name = name.lower()
+            if line_of := re.fullmatch(r"processor ([0-9]{1,6})", name):
+                pairs = (part.partition("=") for part in value.split(","))
+                own = {key.strip(): word.strip() for key, _, word in pairs}
+                processors.setdefault(int(line_of[1]), {}).update(own)
+            elif name:
+                entries[name] = value
+        number = parse_number(entries.pop("processor", entries.get("cpu number", "")))
+        if number is None or number < 0:
+            machine |= entries
+        else:
+            processors.setdefault(number, {}).update(entries)
+    return processors, machine
+
+
+def model_of(entries: Mapping[str, str]) -> str:
+    """What /proc/cpuinfo calls a processor; "" where it does not.
+
+    `model name` is of x86, LoongArch and 32-bit Arm, `cpu` of POWER, `cpu model` of MIPS, `uarch`
+    or `isa` of RISC-V, `machine` of s390x, whose `identification` is another for each processor.
+    """
+    for key in ("model name", "cpu", "cpu model", "uarch", "isa"):
+        if entries.get(key):
+            return entries[key]
+    if part := _arm_part(entries):
+        return part
+    return f"machine {entries['machine']}" if entries.get("machine") else ""
+
+
+def _arm_part(entries: Mapping[str, str]) -> str:
+    if "cpu implementer" not in entries:
+        return ""
+    return f"implementer {entries['cpu implementer']} part {entries.get('cpu part', '?')}"
+
+
+def cpu_flags(*, proc: Path = PROC) -> frozenset[str]:
+    """Features that all processors have, by the kernel's names; for RISC-V its extensions."""
+    processors, machine = read_cpuinfo(proc=proc)
+    of_each = [machine | entries for entries in processors.values()] or [machine]
+    keys = ("flags", "features", "isa", "cpu")
+    alike = {tuple(entries.get(key, "") for key in keys) for entries in of_each}  # mostly one
+    return frozenset.intersection(*(_flags_of(*texts) for texts in alike))
+
+
+def _flags_of(flags: str, features: str, isa_text: str, name: str) -> frozenset[str]:
+    words = flags or features
+    if isa := re.fullmatch(r"rv\d+([a-z]+)((?:_\w+)*)", isa_text.strip()):
+        # "rv64imafdcv_zba_zbb": letters, then longer names.
+        words = " ".join([words, *isa[1], *isa[2].split("_")])
+    if "altivec supported" in name:
+        words += " altivec"
+    return frozenset(words.split())
+
+
+def cpu_models(*, sys: Path = SYS, proc: Path = PROC) -> dict[int, str]:
+    """What the kernel calls each CPU.
+
+    Cores of one x86 processor that are not alike have one name in /proc/cpuinfo, and a unit of
+    performance counters for each kind: /sys/devices/cpu_core, /sys/devices/cpu_atom.
+    """
+    processors, _ = read_cpuinfo(proc=proc)
+    # The name of a 32-bit Arm is one for all of its cores.
+    models = {cpu: _arm_part(entries) or model_of(entries) for cpu, entries in processors.items()}
+    for path in sorted((sys / "devices").glob("cpu_*/cpus")):
+        for cpu in read_cpus(path):
+            models[cpu] = f"{models.get(cpu, '')} ({path.parent.name})".strip()
+    return {cpu: model for cpu, model in models.items() if model}
 
 
 def _affinity_cpus(proc: Path, online: tuple[int, ...]) -> set[int]:
@@ -147,43 +325,38 @@ def _affinity_cpus(proc: Path, online: tuple[int, ...]) -> set[int]:
     for line in _read_lines(proc / "self/status"):
         name, _, value = line.partition(":")
         if name == "Cpus_allowed_list":
-            return set(parse_cpus(value)) & set(online)
+            with contextlib.suppress(HostError):
+                return set(parse_cpus(value)) & set(online) or set(online)
     return set(online)
 
 
 def _cgroup_cpus(sys: Path, proc: Path, online: tuple[int, ...]) -> set[int]:
     """What the cgroup lets root choose from; isolated CPUs are in no task's inherited affinity."""
-    root = sys / "fs/cgroup"
-    for line in _read_lines(proc / "self/cgroup"):
-        _, controllers, group = line.split(":", maxsplit=2)
-        if "cpuset" in controllers.split(","):
-            bases = [root / "cpuset", root / controllers]
-            names = ["cpuset.effective_cpus", "cpuset.cpus"]
-        elif not controllers:
-            bases, names = [root, root / "unified"], ["cpuset.cpus.effective"]
-        else:
-            continue
-        own = Path(group.lstrip("/"))
-        # A group without the controller has what the next one above it has.
-        for part in (own, *own.parents):
-            for file in (base / part / name for base in bases for name in names):
-                if cpus := read_text(file):
-                    return set(parse_cpus(cpus)) & set(online)
+    # Of version 2, and of version 1, where older kernels have the last one alone.
+    names = ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus")
+    # A group without the controller has what the next one above it has.
+    for folder in cgroup_folders("cpuset", sys=sys, proc=proc):
+        for name in names:
+            if cpus := set(read_cpus(folder / name)) & set(online):
+                return cpus
     return set(online)
 
 
 def _read_lines(path: Path) -> list[str]:
     """Lines as they are: in `read_text` a word in brackets would stand for the whole file."""
     try:
-        return path.read_text(errors="replace").strip().splitlines()
+        return read_file(path).strip().splitlines()
     except OSError:
         return []
 
 
 def read_governor(cpu: int, *, sys: Path = SYS) -> str | None:
-    """The frequency governor of a CPU; None when the machine has none to choose from."""
+    """The frequency governor of a CPU; None when the machine has none to choose from.
+
+    "unknown: REASON" where it cannot be read.
+    """
     path = _governor_file(cpu, sys)
-    return read_value(path) if path.exists() else None
+    return file_text(path) if path.exists() else None
 
 
 def available_governors(cpu: int, *, sys: Path = SYS) -> tuple[str, ...]:
@@ -211,8 +384,7 @@ def _governor_file(cpu: int, sys: Path) -> Path:
 
 def device_irqs(address: str, *, sys: Path = SYS) -> tuple[int, ...]:
     """Interrupt numbers of a PCI device; empty when it has none."""
-    directory = sys / "bus/pci/devices" / address / "msi_irqs"
-    return tuple(sorted(int(path.name) for path in directory.glob("[0-9]*")))
+    return tuple(numbered_entries(sys / "bus/pci/devices" / address / "msi_irqs"))
 
 
 def move_interrupts(
@@ -223,7 +395,7 @@ def move_interrupts(
     Some belong to one CPU, or their driver has spread them: those stay, see `interrupts_on`.
     """
     avoided = set(cpus)
-    online = set(parse_cpus((sys / "devices/system/cpu/online").read_text()))
+    online = {cpu.number for cpu in read_topology(sys=sys, proc=proc).cpus}
     if not (others := online - avoided):
         raise HostError(
             "no processor is left for interrupts",
@@ -235,7 +407,7 @@ def move_interrupts(
     write_value(journal, default, _mask_of_cpus(usual), kind="irq-default")
     for number in interrupts_on(avoided, proc=proc):
         file = proc / f"irq/{number}/smp_affinity_list"
-        served = set(parse_cpus(read_text(file)))
+        served = set(read_cpus(file))
         if _accepts(file, format_cpus(served)):
             with contextlib.suppress(HostError):  # it may have gone with its device meanwhile
                 write_value(journal, file, format_cpus(served - avoided or others))
@@ -247,10 +419,10 @@ def interrupts_on(cpus: Iterable[int], *, proc: Path = PROC) -> dict[int, str]:
     One that was moved is served elsewhere from the next time on that it comes.
     """
     wanted, found = set(cpus), {}
-    for directory in sorted((proc / "irq").glob("[0-9]*"), key=lambda path: int(path.name)):
-        if wanted & set(parse_cpus(read_text(directory / "smp_affinity_list"))):
+    for number, directory in numbered_entries(proc / "irq").items():
+        if wanted & set(read_cpus(directory / "smp_affinity_list")):
             users = sorted(path.name for path in directory.glob("*/"))
-            found[int(directory.name)] = ", ".join(users)
+            found[number] = ", ".join(users)
     return found
 
 
@@ -264,8 +436,9 @@ def _accepts(file: Path, value: str) -> bool:
 
 
 def cpus_of_mask(mask: str) -> set[int]:
-    """CPUs of a mask as the kernel has it, "00000000,0000000f"."""
-    bits = int(mask.replace(",", "") or "0", 16)
+    """CPUs of a mask as the kernel has it, "00000000,0000000f"; none where a text is no mask."""
+    digits = mask.strip().replace(",", "")
+    bits = int(digits, 16) if re.fullmatch(r"[0-9a-fA-F]+", digits) else 0
     return {number for number in range(bits.bit_length()) if bits >> number & 1}
 
 
@@ -291,8 +464,8 @@ def why_no_cpusets(mounts: Path = PROC_MOUNTS) -> str:
     if top is None:
         return "no cgroup v2 file system is mounted"
     try:
-        given = (top / "cgroup.subtree_control").read_text().split()
-        there = (top / "cgroup.controllers").read_text().split()
+        given = read_file(top / "cgroup.subtree_control").split()
+        there = read_file(top / "cgroup.controllers").split()
     except OSError as error:
         return f"{top} cannot be read: {error.strerror}"
     if "cpuset" not in there:
@@ -314,7 +487,7 @@ def create_cpuset(
         try:
             group.mkdir()
             (group / "cpuset.cpus").write_text(wanted)
-            taken = (group / "cpuset.cpus.effective").read_text().strip()
+            taken = read_file(group / "cpuset.cpus.effective").strip()
         except OSError as error:
             raise HostError(
                 f"the cpuset could not be made: {error.strerror}", where=str(group)

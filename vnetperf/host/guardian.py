@@ -25,6 +25,7 @@ from vnetperf.host.linux import (
     ProcessId,
     python_argv,
     raise_limits,
+    read_file,
     read_mounts,
 )
 from vnetperf.host.locks import TestbedLock
@@ -173,7 +174,7 @@ def _start(
         os.close(pipe_write)
         popen.kill()
         popen.wait()
-        text = written.read_text(errors="replace")[-2000:]
+        text = read_file(written)[-2000:]
         if not journal.exists():
             written.unlink(missing_ok=True)
         raise HostError(

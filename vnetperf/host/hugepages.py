@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableSequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vnetperf.host import locks
+from vnetperf.host.facts import file_number
 from vnetperf.host.journal import Change, Journal, UndoData, pending_changes, read_journal
-from vnetperf.host.linux import PROC, boot_id
+from vnetperf.host.linux import PROC, boot_id, numbered_entries, parse_number
 from vnetperf.host.paths import HostRoots, list_files
 from vnetperf.model.errors import HostError
 
@@ -120,13 +121,23 @@ class HugepagePool:
     surplus: int
 
 
-def pools(*, sys: Path = SYS) -> tuple[HugepagePool, ...]:
-    """All pools of this machine, by node and size; empty without hugepage support."""
+def pools(
+    *, sys: Path = SYS, troubles: MutableSequence[str] | None = None
+) -> tuple[HugepagePool, ...]:
+    """All pools of this machine, by node and size; empty without hugepage support.
+
+    One that cannot be read is left out, and `troubles` gets the reason.
+    """
     found = []
     for node, directory in _pool_directories(sys):
         for entry in directory.glob("hugepages-*kB"):
-            size_kb = int(entry.name.removeprefix("hugepages-").removesuffix("kB"))
-            found.append(_read_pool(entry, node, size_kb, sys))
+            size_kb = parse_number(entry.name.removeprefix("hugepages-").removesuffix("kB"))
+            try:
+                if size_kb is not None:
+                    found.append(_read_pool(entry, node, size_kb, sys))
+            except HostError as error:
+                if troubles is not None:
+                    troubles.append(f"{error.where}: {error.what}")
     return tuple(sorted(found, key=lambda pool: (pool.node, pool.size_kb)))
 
 
@@ -219,10 +230,8 @@ def undo_hugepages(data: UndoData) -> str:
 
 
 def _pool_directories(sys: Path) -> list[tuple[int, Path]]:
-    nodes = [
-        (int(path.name.removeprefix("node")), path / "hugepages")
-        for path in (sys / "devices/system/node").glob("node[0-9]*")
-    ]
+    folders = numbered_entries(sys / "devices/system/node", "node")
+    nodes = [(node, path / "hugepages") for node, path in folders.items()]
     # A kernel without NUMA has one pool a size and no node directories.
     return nodes or [(0, sys / "kernel/mm/hugepages")]
 
@@ -261,14 +270,15 @@ def _persistent(directory: Path) -> int:
 
 
 def _read_number(path: Path) -> int:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError) as error:
-        raise HostError(
-            f"cannot be read: {error}",
-            where=str(path),
-            cure="check that this kernel still has these pages, and run as root",
-        ) from error
+    number = file_number(path)
+    if isinstance(number, int) and number >= 0:
+        return number
+    raise HostError(
+        f"is no number of pages: {number}",
+        where=str(path),
+        accepted="a number that is not negative",
+        cure="check that this kernel still has these pages, and run as root",
+    )
 
 
 def _write_total(directory: Path, pages: int) -> None:

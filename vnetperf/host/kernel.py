@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from vnetperf.host import linux
-from vnetperf.host.facts import is_unknown
+from vnetperf.host.facts import SHOWN, is_unknown
 from vnetperf.host.journal import Change, Journal, UndoData
+from vnetperf.host.linux import parse_number, read_file, read_octets
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import KernelModule
 
@@ -37,8 +38,8 @@ def read_value(path: Path) -> str:
     current one is returned, which is what can be written back.
     """
     try:
-        text = path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_file(path).strip()
+    except OSError as error:
         raise HostError(
             f"cannot be read: {error}",
             where=str(path),
@@ -55,6 +56,29 @@ def read_text(path: Path, default: str = "") -> str:
         return read_value(path)
     except HostError:
         return default
+
+
+def need_number(path: Path) -> int:
+    """The number in a file that a decision depends on.
+
+    Raises:
+        HostError: It cannot be read, or is no number.
+    """
+    text = read_value(path)
+    if (number := parse_number(text)) is None:
+        raise HostError(
+            f"has {text[:SHOWN]!r}",
+            where=str(path),
+            accepted="a whole number",
+            cure="see whether another file system is mounted over it",
+        )
+    return number
+
+
+def read_number(path: Path, default: int, *, least: int = 0, most: int = 2**63 - 1) -> int:
+    """The number in a file, or the default where there is none or it is out of range."""
+    number = parse_number(read_text(path))
+    return number if number is not None and least <= number <= most else default
 
 
 def write_value(
@@ -181,16 +205,17 @@ def _is_built_in(module: KernelModule) -> bool:
 @cache
 def _symbols() -> frozenset[str]:
     try:
-        lines = KALLSYMS.read_text().splitlines()
+        lines = read_file(KALLSYMS).splitlines()
     except OSError:
         return frozenset()
-    return frozenset(line.split(None, 3)[2] for line in lines if not line.endswith("]"))
+    words = (line.split(None, 3) for line in lines if not line.endswith("]"))
+    return frozenset(parts[2] for parts in words if len(parts) > 2)
 
 
 @cache
 def _module_names(file: Path) -> frozenset[str]:
     try:
-        lines = file.read_text().splitlines()
+        lines = read_file(file).splitlines()
     except OSError:
         return frozenset()
     paths = (line.partition(":")[0].strip() for line in lines)
@@ -201,12 +226,12 @@ def configuration(root: Path = Path("/")) -> str:
     """The running kernel's build configuration; "" where it cannot be read."""
     release = os.uname().release
     try:
-        return gzip.decompress((root / "proc/config.gz").read_bytes()).decode(errors="replace")
+        return gzip.decompress(read_octets(root / "proc/config.gz")).decode(errors="replace")
     except (OSError, EOFError, zlib.error):
         places = (f"boot/config-{release}", f"lib/modules/{release}/config")
     for place in places:
         with contextlib.suppress(OSError):
-            if text := (root / place).read_text(errors="replace"):
+            if text := read_file(root / place):
                 return text
     return ""
 
@@ -309,7 +334,7 @@ def why_left_loaded(module: str) -> str:
     """
     aliases = MODULES / os.uname().release / "modules.alias"
     try:
-        lines = [line.split() for line in aliases.read_text().splitlines()]
+        lines = [line.split() for line in read_file(aliases).splitlines()]
     except OSError as error:
         return f"what it would take along is not known: {aliases}: {error.strerror}"
     kinds = [
@@ -367,6 +392,7 @@ def _modprobe(command: list[str], name: str, run_id: str) -> str:
             command,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
             timeout=MODPROBE_S,
             env=environment,

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 import resource
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from vnetperf.host.cpu import SYS, parse_cpus
-from vnetperf.host.linux import PROC
+from vnetperf.host.linux import PROC, cgroup_folders, parse_number, read_file
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import Limits
 
@@ -48,7 +47,7 @@ def read_limits(*, sys: Path = SYS, proc: Path = PROC) -> Limits:
 
 def limit_facts(*, sys: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
     """All limits for the record: of control groups, and of the process (soft and hard)."""
-    return {"control group": read_limits(sys=sys, proc=proc).model_dump()} | {
+    return {"control group": read_limits(sys=sys, proc=proc).model_dump(mode="json")} | {
         name: [_limit_text(value) for value in resource.getrlimit(kind)]
         for name, kind in PROCESS_LIMITS.items()
     }
@@ -58,26 +57,9 @@ def _limit_text(value: int) -> int | str:
     return "unlimited" if value == resource.RLIM_INFINITY else value
 
 
-def _groups(controller: str, sys: Path, proc: Path) -> Iterator[Path]:
-    """Directories of this process's group of a controller and of those above it, where mounted."""
-    root = sys / "fs/cgroup"
-    for line in _text(proc / "self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, group = rest.partition(":")
-        if controller in controllers.split(","):
-            bases = [root / controller, root / controllers]
-        elif not controllers and group:
-            bases = [root, root / "unified"]
-        else:
-            continue
-        own = Path(group.lstrip("/"))
-        for base in dict.fromkeys(bases):
-            yield from (base / part for part in (own, *own.parents) if ".." not in part.parts)
-
-
 def _memory_kb(sys: Path, proc: Path) -> int | None:
     left = []
-    for group in _groups("memory", sys, proc):
+    for group in cgroup_folders("memory", sys=sys, proc=proc):
         for limit, usage in (
             ("memory.max", "memory.current"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -86,9 +68,9 @@ def _memory_kb(sys: Path, proc: Path) -> int | None:
             if most is not None:
                 # The page cache of files is given back when others need it.
                 cached = sum(
-                    int(value)
+                    parse_number(value) or 0
                     for name, _, value in map(_words, _text(group / "memory.stat").splitlines())
-                    if name in ("active_file", "inactive_file") and value.isdecimal()
+                    if name in ("active_file", "inactive_file")
                 )
                 used = (_octets(group / usage) or 0) - cached
                 left.append(max(0, most - max(0, used)) // 1024)
@@ -101,7 +83,7 @@ def _words(line: str) -> tuple[str, str, str]:
 
 def _hugepages_kb(sys: Path, proc: Path) -> dict[int, int]:
     left: dict[int, int] = {}
-    for group in _groups("hugetlb", sys, proc):
+    for group in cgroup_folders("hugetlb", sys=sys, proc=proc):
         for file in _files(group, "hugetlb.*"):
             match, most = _HUGETLB.fullmatch(file.name), _octets(file)
             if match is None or most is None:
@@ -124,13 +106,13 @@ def _files(directory: Path, pattern: str) -> list[Path]:
 
 def _processors(sys: Path, proc: Path) -> float | None:
     shares = []
-    for group in _groups("cpu", sys, proc):
-        quota, _, period = _text(group / "cpu.max").partition(" ")
-        if not quota:
-            quota = _text(group / "cpu.cfs_quota_us")
-            period = _text(group / "cpu.cfs_period_us")
-        if quota.isdecimal() and period.isdecimal() and int(period):  # "max", or -1, is none
-            shares.append(int(quota) / int(period))
+    for group in cgroup_folders("cpu", sys=sys, proc=proc):
+        text = _text(group / "cpu.max")
+        if not text:
+            text = f"{_text(group / 'cpu.cfs_quota_us')} {_text(group / 'cpu.cfs_period_us')}"
+        quota, period = map(parse_number, text.partition(" ")[::2])
+        if quota and period and min(quota, period) > 0:  # "max", or -1, is none
+            shares.append(quota / period)
     return min(shares, default=None)
 
 
@@ -147,13 +129,12 @@ def _nodes(proc: Path) -> tuple[int, ...] | None:
 
 def _octets(path: Path) -> int | None:
     """A limit or a usage; None for no limit, and where there is no such file."""
-    text = _text(path)
-    value = int(text) if text.isdecimal() else NO_LIMIT
-    return value if value < NO_LIMIT else None
+    value = parse_number(_text(path))
+    return value if value is not None and 0 <= value < NO_LIMIT else None
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(errors="replace").strip()
+        return read_file(path).strip()
     except OSError:
         return ""

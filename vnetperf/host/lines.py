@@ -35,7 +35,9 @@ def line_ns(first: int, second: int) -> float | None:
         return None
     argv = [str(program), str(first), str(second)]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=ANSWER_S)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", check=True, timeout=ANSWER_S
+        )
         return float(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         log.debug("%s: %s", " ".join(argv), error)

@@ -19,7 +19,7 @@ from typing import Any
 from vnetperf.host import ethtool, linux
 from vnetperf.host.files import mounts_below
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.linux import netlink, run_in
+from vnetperf.host.linux import netlink, parse_number, read_file, run_in
 from vnetperf.host.threads import pin_thread
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
@@ -282,7 +282,7 @@ def start_napi_threads(name: str, cpus: Sequence[int], *, netns: Path) -> tuple[
 
     def switch_on() -> str:
         file.write_text("1\n")
-        return file.read_text().strip()
+        return read_file(file).strip()
 
     cure = "Linux 5.12 or newer has threaded NAPI; leave --set napi=threaded out"
     try:
@@ -308,9 +308,10 @@ def napi_threads(name: str) -> tuple[int, ...]:
     begins = napi_thread_prefix(name)
     found = []
     for comm in Path("/proc").glob("[0-9]*/comm"):
-        with contextlib.suppress(OSError):  # a process may end while we look
+        # A process may end while we look.
+        with contextlib.suppress(OSError, ValueError, IndexError):
             # Anybody may call a process so, but only the kernel's threads are kthreadd's.
-            called = comm.read_text(errors="replace")
+            called = read_file(comm)
             if called.startswith(begins) and _parent(comm.parent) == _KTHREADD:
                 found.append(int(comm.parent.name))
     return tuple(sorted(found))
@@ -320,7 +321,7 @@ _KTHREADD = 2
 
 
 def _parent(process: Path) -> int:
-    return int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    return int(read_file(process / "stat").rpartition(")")[2].split()[1])
 
 
 def napi_thread_prefix(name: str) -> str:
@@ -449,7 +450,7 @@ class LinkStatistics:
 
 def statistics(netns: Path | None = None) -> dict[str, LinkStatistics]:
     """Statistics of all links of a namespace."""
-    return parse_statistics(run_in(netns, PROC_NET_DEV.read_text))
+    return parse_statistics(run_in(netns, lambda: read_file(PROC_NET_DEV)))
 
 
 def parse_statistics(text: str) -> dict[str, LinkStatistics]:
@@ -457,7 +458,10 @@ def parse_statistics(text: str) -> dict[str, LinkStatistics]:
     found = {}
     for line in text.splitlines()[2:]:
         name, _, numbers = line.rpartition(":")  # an alias such as eth0:1 has a colon of its own
-        fields = [int(number) for number in numbers.split()]
+        known = [number for word in numbers.split() if (number := parse_number(word)) is not None]
+        fields = known if len(known) == len(numbers.split()) else []
+        if len(fields) < 12:
+            continue  # of what is no table of counters nothing is known
         found[name.strip()] = LinkStatistics(
             rx=fields[1], rx_dropped=fields[3], tx=fields[9], tx_dropped=fields[11]
         )

@@ -77,8 +77,7 @@ def network_namespaces(proc: Path = Path("/proc")) -> dict[str, Path]:
         with contextlib.suppress(OSError):  # ended meanwhile, or another user's
             found.setdefault(str(link.readlink()), link)
     with contextlib.suppress(OSError):
-        for line in (proc / "self/mountinfo").read_text(errors="replace").splitlines():
-            words = line.split()
+        for words in read_mounts(proc / "self/mountinfo"):
             if len(words) > 4 and words[3].startswith("net:["):
                 found.setdefault(words[3], Path(words[4]))
     return found
@@ -315,11 +314,22 @@ def is_ending(pid: int) -> bool:
 
 def _proc_stat(pid: int) -> list[str] | None:
     try:
-        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+        text = read_file(PROC / str(pid) / "stat")
     except OSError:
         return None
     # The command name is in parentheses and may itself hold spaces and parentheses.
-    return text.rpartition(")")[2].split()
+    fields = text.rpartition(")")[2].split()
+    # A process that ends while it is read, and what is no such file, have less.
+    whole = len(fields) > _LAST_FIELD and all(map(_is_number, fields[1 : _LAST_FIELD + 1]))
+    return fields if whole else None
+
+
+#: The last field that is looked at here, counted from the state.
+_LAST_FIELD = 28
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
 
 
 #: Unit of the times of processes, proc(5).
@@ -346,16 +356,74 @@ def process_times() -> dict[int, ProcessTimes]:
     return found
 
 
+#: Most octets that are read of one file; the longest of the kernel's texts, kallsyms, has 15 MB.
+MOST_OCTETS = 64 << 20
+#: At once, since the kernel has memory for as much as is asked for, with a setting of 8 octets too.
+_PIECE_OCTETS = 1 << 16
+
+
+def read_file(path: Path, *, errors: str = "replace") -> str:
+    """Content of a file of the kernel's or of somebody else's, whatever its octets are.
+
+    All text that is not vnetperf's own is read here. A FIFO in a file's place is not waited for.
+    With `errors` "strict", for what a user has written, octets that are no UTF-8 are refused.
+
+    Raises:
+        OSError: It cannot be read, or is longer than `MOST_OCTETS`.
+    """
+    return read_octets(path).decode(errors=errors)
+
+
+def read_octets(path: Path) -> bytes:
+    """What `read_file` reads, before it is taken for text."""
+    octets = bytearray()
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        while piece := os.read(fd, _PIECE_OCTETS):
+            octets += piece
+            if len(octets) > MOST_OCTETS:
+                raise OSError(errno.EFBIG, f"longer than {MOST_OCTETS >> 20} MiB", str(path))
+    finally:
+        os.close(fd)
+    return bytes(octets)
+
+
+#: Longest number that is one: a counter of 64 bits has 20 digits.
+_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
+
+
+def parse_number(text: str) -> int | None:
+    """A whole decimal number; None where a text is none.
+
+    `int` takes "1_0" too, and raises an error of its own for thousands of digits.
+    """
+    stripped = text.strip()
+    return int(stripped) if _NUMBER.fullmatch(stripped) else None
+
+
+def numbered_entries(folder: Path, prefix: str = "") -> dict[int, Path]:
+    """What a directory has with names of a prefix and a number (cpu0, node1, 27), by number.
+
+    Nothing where it is not there or may not be read.
+    """
+    found = {
+        number: path
+        for path in folder.glob(f"{prefix}[0-9]*")
+        if (number := parse_number(path.name.removeprefix(prefix))) is not None
+    }
+    return dict(sorted(found.items()))
+
+
 def boot_id() -> str:
     """Identity of this boot of the kernel."""
-    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+    return read_file(PROC / "sys/kernel/random/boot_id").strip()
 
 
 def machine_id() -> str:
     """Identity of this machine, for what outlives a boot: machine-id(5), else its host name."""
     for path in MACHINE_ID:
         with contextlib.suppress(OSError):
-            if text := path.read_text().strip():
+            if text := read_file(path).strip():
                 return text
     return f"host {os.uname().nodename}"
 
@@ -367,7 +435,7 @@ def read_mounts(table: Path = PROC_MOUNTS) -> list[list[str]]:
     backslash and "#" of it: the rest may be no UTF-8, or what Python takes for a blank or an end
     of a line.
     """
-    lines = os.fsdecode(table.read_bytes()).split("\n")
+    lines = os.fsdecode(read_octets(table)).split("\n")
     return [
         [_ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), word) for word in line.split(" ")]
         for line in lines
@@ -383,6 +451,83 @@ def cgroup_root(mounts: Path = PROC_MOUNTS) -> Path | None:
     return next(
         (Path(where) for _, where, kind, *_ in read_mounts(mounts) if kind == "cgroup2"), None
     )
+
+
+def cgroup_folders(controller: str, *, sys: Path, proc: Path) -> Iterator[Path]:
+    """Folders of this process's group of a controller and of those above it, where mounted.
+
+    Of both versions of control groups: of version 2 the one for all controllers, wherever it is.
+    """
+    root = sys / "fs/cgroup"
+    try:
+        lines = os.fsdecode(read_octets(proc / "self/cgroup")).split("\n")
+    except OSError:
+        return
+    for line in lines:
+        controllers, _, group = line.partition(":")[2].partition(":")
+        if "\0" in group:  # no path has it
+            continue
+        if controller in controllers.split(","):
+            bases = [root / controller, root / controllers]
+        elif not controllers and group:
+            bases = [root, root / "unified"]
+        else:
+            continue
+        own = Path(group.lstrip("/"))
+        for base in dict.fromkeys(bases):
+            yield from (base / part for part in (own, *own.parents) if ".." not in part.parts)
+
+
+#: Capabilities by their numbers (linux/capability.h).
+CAPABILITIES = (
+    *("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"),
+    *("SETPCAP", "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW"),
+    *("IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT"),
+    *("SYS_ADMIN", "SYS_BOOT", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD"),
+    *("LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG"),
+    *("WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF", "CHECKPOINT_RESTORE"),
+)
+#: Those without which no run can change the machine: links and namespaces, frames, mounts.
+_RUN_NEEDS = ("NET_ADMIN", "NET_RAW", "SYS_ADMIN")
+
+
+def held_capabilities(*, proc: Path = PROC) -> frozenset[str] | None:
+    """Capabilities of this process and of programs that it starts; None where they are not known.
+
+    A program that root starts has what its bounding set leaves it, one that another user starts
+    only the ambient ones (capabilities(7)).
+    """
+    try:
+        lines = read_file(proc / "self/status").splitlines()
+    except OSError:
+        return None
+    fields = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    passed_on = fields.get("CapAmb" if os.geteuid() else "CapBnd", "")
+    try:
+        bits = int(fields.get("CapEff", ""), 16) & int(passed_on, 16)
+    except ValueError:
+        return None
+    return frozenset(name for number, name in enumerate(CAPABILITIES) if bits >> number & 1)
+
+
+def missing_capabilities(*, proc: Path = PROC) -> tuple[str, ...]:
+    """Capabilities that a run needs and this process lacks: "CAP_NET_ADMIN".
+
+    Root of a container or of systemd-nspawn may lack some. Where they are not known, the user's
+    number counts.
+    """
+    held = held_capabilities(proc=proc)
+    if held is None:
+        held = frozenset(() if os.geteuid() else _RUN_NEEDS)
+    return tuple(f"CAP_{name}" for name in _RUN_NEEDS if name not in held)
+
+
+def is_root() -> bool:
+    """Whether this process can change the machine as a run has to.
+
+    It is user 0, whom the files of a run's state belong to, and has the capabilities.
+    """
+    return os.geteuid() == 0 and not missing_capabilities()
 
 
 #: Variable with the uid of the user who started the launcher.
@@ -420,7 +565,7 @@ def check_run_id(run_id: str) -> str:
 def belongs_to_run(pid: int, run_id: str) -> bool:
     """Whether a living process was started for this run."""
     try:
-        environment = (PROC / str(pid) / "environ").read_bytes()
+        environment = read_octets(PROC / str(pid) / "environ")
     except OSError:
         return False
     return f"{RUN_ID_VARIABLE}={run_id}".encode() in environment.split(b"\0")

@@ -347,6 +347,7 @@ class Machine:
                 env=environment,
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=patient(timeout),
                 check=False,
             )

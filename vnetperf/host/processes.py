@@ -33,6 +33,8 @@ from vnetperf.host.linux import (
     cgroup_root,
     is_ending,
     is_stopped,
+    parse_number,
+    read_file,
     set_namespace,
 )
 from vnetperf.host.paths import cache_directory
@@ -106,8 +108,10 @@ def _pids_in(scope: Path | None) -> set[int]:
     found: set[int] = set()
     for group in _groups(scope):
         with contextlib.suppress(OSError):  # removed meanwhile
-            found |= {int(pid) for pid in (group / "cgroup.procs").read_text().split()}
-    return found - {0, os.getpid()}  # 0 is a process of a pid namespace that is not ours
+            numbers = map(parse_number, read_file(group / "cgroup.procs").split())
+            # 0 is a process of a pid namespace that is not ours.
+            found |= {pid for pid in numbers if pid is not None and pid > 0}
+    return found - {os.getpid()}
 
 
 def _scope_of(run_id: str, mounts: Path, proc: Path) -> Path | None:
@@ -117,7 +121,7 @@ def _scope_of(run_id: str, mounts: Path, proc: Path) -> Path | None:
     """
     top = cgroup_root(mounts)
     with contextlib.suppress(OSError):
-        for line in (proc / "self/cgroup").read_text().splitlines():
+        for line in read_file(proc / "self/cgroup").splitlines():
             if top is not None and line.startswith("0::"):
                 here = top / line.removeprefix("0::").lstrip("/")
                 return here / f"vnetperf-{run_id}" if os.access(here, os.W_OK) else None
@@ -334,7 +338,7 @@ class ManagedProcess:
     def log_text(self) -> str:
         """All that it has written so far."""
         try:
-            return self.log.read_text(errors="replace")
+            return read_file(self.log)
         except OSError as error:
             return f"(no log: {error})"
 
@@ -535,7 +539,7 @@ def _made(scope: Path | None) -> Path | None:
     try:
         if scope is not None:
             scope.mkdir()
-            if (scope / "cgroup.type").read_text().strip() == "domain":
+            if read_file(scope / "cgroup.type").strip() == "domain":
                 return scope
             scope.rmdir()
     except OSError as error:

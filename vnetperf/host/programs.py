@@ -8,8 +8,10 @@ import os
 import platform
 import re
 import shutil
+import signal
 import struct
 import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from vnetperf.host.facts import is_unknown, unknown
+from vnetperf.host.linux import read_file
 from vnetperf.host.trust import why_untrusted
 from vnetperf.model.testbed import Program
 
@@ -185,17 +188,51 @@ def _version(program: Program, path: str) -> str:
     if not program.version_args:
         return ""
     try:
-        done = subprocess.run(
-            [path, *program.version_args], capture_output=True, text=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        status, printed, warned = _run_briefly([path, *program.version_args])
+    except (OSError, subprocess.SubprocessError) as error:
         return f"unknown: {error}"
     # What else it warns of is no version, and may differ each time: mpirun does, by its pid.
-    text = done.stdout if done.stdout.strip() else done.stderr
-    lines = [line for line in text.splitlines() if line.strip()]
-    if done.returncode and not done.stdout.strip() and lines:  # a reason, as ipvsadm's has one
+    text = printed if printed.strip() else warned
+    lines = [line for line in map(_printable, text.splitlines()) if line]
+    if status and not printed.strip() and lines:  # a reason, as ipvsadm's has one
         return f"unknown: {lines[0]}"
     return "\n".join(lines[:3]) or f"unknown: {Path(path).name} printed nothing"
+
+
+#: Longest that a program may take to print its version, seconds, and the most that it may print.
+VERSION_S, _MOST_PRINTED = 20.0, 1 << 20
+#: Longest line of a version that is kept, in characters.
+_VERSION_LINE = 300
+
+
+def _run_briefly(argv: Sequence[str]) -> tuple[int, str, str]:
+    """Exit status of a program, what it prints and what it warns of.
+
+    It has no input to wait for, cannot fill the memory by what it prints, and a daemon that it
+    leaves behind is not waited for.
+    """
+    # The limit is there before the program begins, for whatever it starts too.
+    limited = ["/bin/sh", "-c", f'ulimit -f {_MOST_PRINTED // 512}; exec "$@"', "sh", *argv]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            limited, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+        )
+        try:
+            status = process.wait(VERSION_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read(_MOST_PRINTED).decode(errors="replace"))
+    return status, texts[0], texts[1]
+
+
+def _printable(line: str) -> str:
+    """A line without what a terminal would obey."""
+    return "".join(c if c.isprintable() else " " for c in line[:_VERSION_LINE]).strip()
 
 
 def _linked_version(pattern: str, path: Path) -> str:
@@ -205,7 +242,7 @@ def _linked_version(pattern: str, path: Path) -> str:
         return f"unknown: {error}"
     if match is None:
         return f"unknown: {path.name} is not linked with a library that has its version"
-    return f"{path.name} {match[1].decode()}"
+    return f"{path.name} {_printable(match[1].decode(errors='replace'))}"
 
 
 DPKG_STATUS = Path("/var/lib/dpkg/status")
@@ -255,7 +292,7 @@ def owning_packages(
     owners: dict[str, str] = {}
     for file in info.glob("*.list"):
         with contextlib.suppress(OSError):
-            for line in wanted.keys() & set(file.read_text(errors="replace").splitlines()):
+            for line in wanted.keys() & set(read_file(file).splitlines()):
                 owners |= dict.fromkeys(wanted[line], file.stem.partition(":")[0])
     versions = _debian_packages(status, set(owners.values()))
     return {path: f"{owner} {versions.get(owner, '')}".strip() for path, owner in owners.items()}
@@ -295,21 +332,28 @@ def kvm_facts(*, dev: Path = Path("/dev")) -> dict[str, str]:
     return {"present": "yes", "usable": "not proved: nothing was booted with it"}
 
 
+#: Third words of dpkg's status by which a package's files are there. The first one is what was
+#: asked for ("hold" of a package that is kept at its version), the second whether it is whole.
+_INSTALLED: Final = ("installed", "triggers-awaited", "triggers-pending")
+
+
 def _debian_packages(status: Path, wanted: Iterable[str]) -> dict[str, str]:
-    """Installed packages of interest with version, read from dpkg's own list (it is fast)."""
+    """Installed packages of interest with version, read from dpkg's own list (it is fast).
+
+    A package of several architectures has an entry for each; the first that is installed counts.
+    """
     found: dict[str, str] = {}
+    names = set(wanted)
     try:
-        text = status.read_text(errors="replace")
+        entries = read_file(status).split("\n\n")
     except OSError:
         return found
-    for package in wanted:
-        start = (
-            0 if text.startswith(f"Package: {package}\n") else text.find(f"\nPackage: {package}\n")
-        )
-        if start < 0:
+    for entry in entries:
+        name = entry.lstrip("\n").partition("\n")[0].removeprefix("Package:").strip()
+        if name not in names or name in found:
             continue
-        entry = text[start : text.find("\n\n", start + 1)]
-        fields = dict(line.partition(": ")[::2] for line in entry.splitlines() if ": " in line)
-        if fields.get("Status") == "install ok installed" and "Version" in fields:
-            found[package] = fields["Version"]
+        fields = dict(line.partition(":")[::2] for line in entry.splitlines() if ":" in line)
+        words, version = fields.get("Status", "").split(), fields.get("Version", "").strip()
+        if words[2:] and words[2] in _INSTALLED and version:
+            found[name] = version
     return found

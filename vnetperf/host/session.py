@@ -442,8 +442,3 @@ class HostRun:
 def new_run_id() -> str:
     """A run id that is unique and sorts by time, e.g. ``20250131-120501-a3f9``."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-
-
-def is_root() -> bool:
-    """Whether this process may change the machine."""
-    return os.geteuid() == 0

@@ -18,7 +18,7 @@ from typing import Any
 
 from vnetperf.host import hugepages, linux
 from vnetperf.host.journal import Journal, UndoReport
-from vnetperf.host.linux import PROC, ProcessId, boot_id, machine_id, read_mounts
+from vnetperf.host.linux import PROC, ProcessId, boot_id, machine_id, read_file, read_mounts
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
@@ -243,7 +243,7 @@ def read_last(roots: HostRoots) -> dict[str, Any]:
     ``unknown`` alone, with the reason, when it is not this machine's or cannot be read.
     """
     try:
-        found = json.loads(roots.last.read_text())
+        found = json.loads(read_file(roots.last))
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -263,7 +263,7 @@ def _taken(readers: Mapping[str, Callable[[], dict[str, str]]]) -> Snapshot:
     for area, reader in readers.items():
         try:
             areas[area] = reader()
-        except (OSError, HostError, ValueError) as error:
+        except (OSError, HostError, LookupError, ValueError) as error:
             areas[area] = {"(unreadable)": str(error)}
     return Snapshot(areas)
 
@@ -402,7 +402,7 @@ def _size(path: Path) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(errors="surrogateescape").strip()
+        return read_file(path, errors="surrogateescape").strip()
     except OSError:
         return ""
 

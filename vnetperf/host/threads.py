@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host.linux import PROC, call_in_thread, raw_syscall
+from vnetperf.host.linux import PROC, call_in_thread, raw_syscall, read_file
 from vnetperf.model.errors import HostError
 
 MAX_ROUNDS = 20
@@ -34,7 +34,7 @@ def list_threads(pid: int) -> tuple[Thread, ...]:
     threads = []
     for tid in thread_ids(pid):
         with contextlib.suppress(OSError):  # a thread may end while we look
-            name = (PROC / f"{pid}/task/{tid}/comm").read_text(errors="replace").strip()
+            name = read_file(PROC / f"{pid}/task/{tid}/comm").strip()
             threads.append(Thread(tid, name, frozenset(os.sched_getaffinity(tid))))
     return tuple(threads)
 
@@ -143,7 +143,7 @@ def set_autogroup_nice(pid: int, nice: int) -> str:
         if os.getsid(pid) == os.getsid(0):
             return "left as it is: it is the session of this program too"
         path.write_text(f"{nice}\n")
-        return path.read_text().strip()
+        return read_file(path).strip()
     except FileNotFoundError:
         return "the kernel does not group by session"
     except OSError as error:

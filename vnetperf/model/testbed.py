@@ -498,6 +498,7 @@ class CpuFacts(Frozen):
         core: Identity of its physical core; SMT siblings share it.
         isolated: True when the kernel keeps other work away from it (isolcpus).
         governors: Frequency governors that can be chosen; empty where none can.
+        kind: Kind of its core among those of the machine (big and little ones); 0 is the fastest.
     """
 
     cpu: int
@@ -505,6 +506,7 @@ class CpuFacts(Frozen):
     node: int
     isolated: bool = False
     governors: tuple[str, ...] = ()
+    kind: int = 0
 
 
 class HugepageFacts(Frozen):
@@ -627,7 +629,9 @@ class MachineFacts(Frozen):
         boot: Identity of the boot of its kernel: hosts with the same one have one clock; "": not
             known.
         clock: What its service states of its clock; None: not looked at.
-        is_root: True when the agent may change the machine.
+        is_root: True when the agent may change the machine: it has the capabilities for it.
+        lacks: Those that it does not have although it is user 0, "CAP_NET_ADMIN", as root of a
+            container.
         slices: "" when EEVDF slices can be set, otherwise why not.
         confinement: "" when QEMU can be kept from the machine's files, otherwise why not.
         bpf: "" when BPF programs can be loaded and watched, otherwise why not.
@@ -653,6 +657,7 @@ class MachineFacts(Frozen):
     boot: str = ""
     clock: ClockSync | None = None
     is_root: bool = False
+    lacks: tuple[str, ...] = ()
     slices: str = ""
     confinement: str = ""
     bpf: str = ""
@@ -673,6 +678,15 @@ class MachineFacts(Frozen):
     def nodes(self) -> tuple[int, ...]:
         """NUMA nodes with processors, in order."""
         return tuple(sorted({cpu.node for cpu in self.cpus}))
+
+    @property
+    def root_cure(self) -> str:
+        """How the agent becomes one that may change the machine; "" when it may."""
+        if self.is_root:
+            return ""
+        if self.lacks:
+            return f"its root lacks {', '.join(self.lacks)}: give them to its container"
+        return "run with sudo"
 
     def missing_program(self, program: Program | str, package: str = "") -> str:
         """What keeps a program from being started.

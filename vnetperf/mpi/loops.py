@@ -56,7 +56,12 @@ def built(compiler: str) -> Path:
     """The executable of the loops; another MPI that the compiler builds against is another one."""
     try:
         shown = subprocess.run(
-            [compiler, "-show"], capture_output=True, text=True, check=False, timeout=SHOW_S
+            [compiler, "-show"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=SHOW_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"{compiler} -show: {error}", where="programs of MPI") from error

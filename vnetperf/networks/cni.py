@@ -27,6 +27,7 @@ from vnetperf.host.linux import (
     RUN_ID_VARIABLE,
     call_in_thread,
     keep_changes_in,
+    read_file,
     run_in,
     set_namespace,
 )
@@ -465,7 +466,7 @@ class CniRuntime:
         return self._cache / f"{at.container}-{at.interface}.json"
 
     def _cached(self, at: CniAttachment) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._cache_file(at).read_text())
+        found: dict[str, Any] = json.loads(read_file(self._cache_file(at)))
         return found
 
     def _call(
@@ -498,6 +499,7 @@ class CniRuntime:
                 cwd="/",
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=patient(PLUGIN_S),
                 check=False,
             )

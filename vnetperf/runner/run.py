@@ -201,7 +201,9 @@ def _git_commit() -> str:
         return "unknown: vnetperf is installed, not run from a checkout"
     argv = ["git", "-C", str(top), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=5, check=False)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", timeout=5, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"unknown: {error}"
     return done.stdout.strip() or f"unknown: {done.stderr.strip()[:80]}"

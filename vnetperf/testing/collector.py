@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from vnetperf import registry
 from vnetperf.collectors import Collector
+from vnetperf.host.linux import read_file
 from vnetperf.host.wait import wait_for
 from vnetperf.model.machine_load import EnergyUse, ThreadEvents, ThreadLoad
 from vnetperf.model.scenario import Pollers
@@ -36,8 +37,8 @@ def busy_process() -> Iterator[Pollers]:
     with subprocess.Popen([sys.executable, "-S", "-c", _BUSY]) as process:
         try:
             comm = Path(f"/proc/{process.pid}/comm")
-            wait_for(lambda: comm.read_text().startswith("python"), 10.0, "the busy process")
-            yield Pollers(role=ROLE, pid=process.pid, thread_prefix=comm.read_text().strip())
+            wait_for(lambda: read_file(comm).startswith("python"), 10.0, "the busy process")
+            yield Pollers(role=ROLE, pid=process.pid, thread_prefix=read_file(comm).strip())
         finally:
             process.kill()
 
@@ -127,4 +128,4 @@ def _files() -> int:
 
 
 def _children() -> list[str]:
-    return sorted(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+    return sorted(read_file(Path(f"/proc/self/task/{os.getpid()}/children")).split())

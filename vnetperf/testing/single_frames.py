@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.host.linux import read_file
 from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import dut_mac, port_mac
 from vnetperf.model.scenario import Scenario
@@ -273,7 +274,7 @@ def _tasks(pid: int) -> list[Path]:
 
 
 def _state(task: Path) -> str:
-    return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    return read_file(task / "stat").rpartition(")")[2].split()[0]
 
 
 def both(

@@ -18,7 +18,7 @@ from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import MACHINE_LOCK, LiveDeployment
 from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.host import snapshot
-from vnetperf.host.linux import RUN_ID_VARIABLE
+from vnetperf.host.linux import RUN_ID_VARIABLE, read_file
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
@@ -454,7 +454,7 @@ def of_other_tests(entry: Path) -> bool:
         # A word of its own: arguments have names of tests' folders.
         words = _command(entry).split()
         by_pytest = by_pytest or any(word.rpartition("/")[2] == "pytest" for word in words)
-        entry = entry.with_name((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        entry = entry.with_name(read_file(entry / "stat").rpartition(")")[2].split()[1])
     if pid == str(os.getpid()):
         return False
     worker = _worker_marks((first / "environ").read_bytes().split(b"\0"))

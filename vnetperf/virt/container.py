@@ -16,6 +16,7 @@ from typing import Any
 
 from vnetperf.host import cpu, links
 from vnetperf.host.cpu import format_cpus
+from vnetperf.host.linux import read_file
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_at_most
@@ -181,7 +182,7 @@ class ContainerProgram(endpoint.EndpointProgram):
 
     def read_stat(self) -> str:
         """The text of its stat file."""
-        return Path(f"/proc/{self._process.pid}/stat").read_text()
+        return read_file(Path(f"/proc/{self._process.pid}/stat"))
 
     def output(self) -> str:
         """What it has written."""

@@ -19,7 +19,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from vnetperf.host.cpu import format_cpus
-from vnetperf.host.linux import PROC, UNSHARE, ProcessId, is_stopped, python_argv
+from vnetperf.host.linux import PROC, UNSHARE, ProcessId, is_stopped, python_argv, read_file
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import read_end
 from vnetperf.host.processes import ManagedProcess
@@ -150,7 +150,7 @@ def vhost_threads(pid: int) -> tuple[Thread, ...]:
 
 def _comm(path: Path) -> str:
     try:
-        return path.read_text(errors="replace").strip()
+        return read_file(path).strip()
     except OSError:
         return ""
 
@@ -377,7 +377,7 @@ class Guest:
 
     def _memory(self) -> dict[str, int]:
         """Its memory by node of the host; the kernel counts pages of each mapping."""
-        return memory_by_node((PROC / f"{self.pid}/numa_maps").read_text(), self.domain.memory_mib)
+        return memory_by_node(read_file(PROC / f"{self.pid}/numa_maps"), self.domain.memory_mib)
 
     def check_pins(self) -> None:
         """Compare the requested pins with those of the threads."""

@@ -301,7 +301,12 @@ def _applets(root: Path) -> None:
     """Links for busybox's programs, where there is no better one of that name."""
     busybox = root / "usr/bin/busybox"
     names = subprocess.run(
-        [str(busybox), "--list"], capture_output=True, text=True, timeout=60, check=True
+        [str(busybox), "--list"],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=60,
+        check=True,
     ).stdout.split()
     for name in names:
         if not any((root / "usr" / folder / name).exists() for folder in ("bin", "sbin")):

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vnetperf.host.linux import read_file
 from vnetperf.host.paths import cache_directory, make_cache
 from vnetperf.model.errors import HostError
 from vnetperf.virt.tools import (
@@ -153,11 +154,11 @@ class Modules:
         self._folder = modules
         self._needs: dict[str, list[str]] = {}
         self._paths: dict[str, str] = {}
-        for line in (modules / "modules.dep").read_text().splitlines():
+        for line in read_file(modules / "modules.dep").splitlines():
             path, _, others = line.partition(":")
             self._paths[module_name(path)] = path
             self._needs[path] = others.split()
-        builtin = (modules / "modules.builtin").read_text().split()
+        builtin = read_file(modules / "modules.builtin").split()
         self._builtin = {module_name(path) for path in builtin}
 
     def closure(self, names: Iterable[str]) -> list[str]:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vnetperf.host.facts.system import has_flag
-from vnetperf.host.linux import boot_id
+from vnetperf.host.linux import boot_id, read_file
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import cache_directory, make_cache
 from vnetperf.host.programs import kvm_facts
@@ -74,7 +74,7 @@ def kvm_proof(qemu: str, kernel: Path | None) -> KvmProof:
         return KvmProof(False, "there is no kernel to prove it with")
     file = _proof_file(qemu, kernel)
     with contextlib.suppress(OSError, ValueError, TypeError):
-        return KvmProof(**json.loads(file.read_text()))
+        return KvmProof(**json.loads(read_file(file)))
     log.info("booting %s with KVM, to see whether it works", kernel)
     proof = _boot_with_kvm(qemu, kernel)
     log.info("KVM %s: %s", "works" if proof.works else "does not work", proof.why)
@@ -126,10 +126,10 @@ def _boot_with_kvm(qemu: str, kernel: Path) -> KvmProof:
 def _outcome(process: subprocess.Popen[bytes], console: Path, output: Path) -> KvmProof | None:
     """The outcome; None while the kernel boots."""
     status = process.poll()  # before its console is read for the last time
-    if LAST_MESSAGE in console.read_text(errors="replace"):
+    if LAST_MESSAGE in read_file(console):
         return KvmProof(True, "a kernel booted with it")
     if status is None:
         return None
     ending = f"signal {-status}" if status < 0 else f"status {status}"
-    last = output.read_text(errors="replace").strip().splitlines()[-1:]
+    last = read_file(output).strip().splitlines()[-1:]
     return KvmProof(False, ": ".join([f"QEMU ended with {ending}", *last]), passing=True)

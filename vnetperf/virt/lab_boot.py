@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from vnetperf.host.linux import read_file
 from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.host.wait import LAB_GUESTS_MARK, LAB_MARK
 from vnetperf.model.errors import ConfigError, HostError
@@ -217,10 +218,10 @@ def _render(argv: list[str], rundir: Path) -> list[str]:
             where=shlex.join(argv[:4]),
             cure="try again when the machine is less busy, or see `vnetperf lab doctor`",
         ) from error
-    output = (rundir / "virtme.out").read_text()
+    output = read_file(rundir / "virtme.out")
     line = next((line for line in output.splitlines() if "qemu-system" in line), None)
     if done.returncode or line is None:
-        why = (rundir / "virtme.err").read_text().strip().splitlines()
+        why = read_file(rundir / "virtme.err").strip().splitlines()
         raise HostError(
             f"virtme-ng does not start: {why[-1] if why else 'it printed nothing'}",
             where=shlex.join(argv[:4]),

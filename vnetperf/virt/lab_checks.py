@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from vnetperf.host.linux import read_file
 from vnetperf.model.errors import VnetperfError
 from vnetperf.virt import kernel, kvm, tools
 from vnetperf.virt.kernel import lab_dir
@@ -120,7 +121,7 @@ def _accelerator(accel: str) -> Check:
 
 
 def _memory(wanted_mib: int) -> Check:
-    for line in MEMINFO.read_text().splitlines():
+    for line in read_file(MEMINFO).splitlines():
         if line.startswith("MemAvailable:"):
             free = int(line.split()[1]) // 1024
             if free < wanted_mib:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
+from vnetperf.host.linux import read_file
 from vnetperf.model.errors import HostError
 from vnetperf.virt import lab_boot
 from vnetperf.virt.kernel import Kernel, make_lab_dir
@@ -380,7 +381,7 @@ def _hung(limit: str, directory: Path) -> CrashedError:
 def _cpu_seconds(pid: int) -> float:
     """Processor time that a process has taken, seconds; 0 for one that is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = read_file(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -452,7 +453,7 @@ def terminal_size() -> tuple[int, int]:
 
 def _tail(path: Path, lines: int = 12) -> str:
     try:
-        text = path.read_text(errors="replace").strip()
+        text = read_file(path).strip()
     except OSError:
         return ""
     return "\n".join(text.splitlines()[-lines:])

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from vnetperf.host.linux import read_file
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.virt import lab_guest
@@ -205,7 +206,7 @@ def _write_keys(directory: Path, lab: Mapping[str, LabMachine]) -> Path:
         subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, timeout=60)
     for name in lab:
         host = directory / name
-        known.append(f"{name} {(host / 'host.pub').read_text()}")
+        known.append(f"{name} {read_file(host / 'host.pub')}")
         config = host / "sshd_config"
         config.write_text(_SSHD_CONFIG.format(directory=directory, name=name, cache=cache))
         serve = _SERVE.format(name=name, sshd=shlex.quote(sshd), config=shlex.quote(str(config)))
@@ -302,7 +303,7 @@ def _master(name: str, ssh_config: Path, directory: Path) -> Iterator[None]:
         )
 
     def fail() -> HostError:
-        said = log.read_text(errors="replace").strip() or "it printed nothing"
+        said = read_file(log).strip() or "it printed nothing"
         return HostError(f"ssh does not connect: {said}", where=f"vnetperf lab, {name}")
 
     def check() -> None:

@@ -23,6 +23,7 @@ from vnetperf.host.linux import (
     RUN_ID_VARIABLE,
     UNSHARE,
     ProcessId,
+    read_file,
     read_mounts,
     why_mounts_stay_writable,
 )
@@ -229,7 +230,7 @@ class EnginePod(OciPod):
         """The first process in the engine's namespaces, by its number outside of them."""
         pid = self._first.pid if self._first else 0
         try:
-            (inner,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            (inner,) = read_file(Path(f"/proc/{pid}/task/{pid}/children")).split()
         except (OSError, ValueError) as error:
             raise HostError(
                 f"{self.engine.name} has ended, and the pod {self.name} with it",
@@ -292,7 +293,7 @@ class PodmanPod(EnginePod):
     @property
     def _container(self) -> str:
         """The identity that podman has given it."""
-        return (self._state / "id").read_text().strip()
+        return read_file(self._state / "id").strip()
 
 
 class _OciProgram(ContainerProgram):
@@ -318,12 +319,12 @@ class _OciProgram(ContainerProgram):
                 self._identity = ProcessId.of(self._number())
 
     def _number(self) -> int:
-        number = int(self._pid_file.read_text())
+        number = int(read_file(self._pid_file))
         return _outer(self._process.pid, number) if self._nested else number
 
     def read_stat(self) -> str:
         number = self._identity.pid if self._identity else self._number()
-        return Path(f"/proc/{number}/stat").read_text()
+        return read_file(Path(f"/proc/{number}/stat"))
 
     def end(self, by: signal.Signals) -> None:
         """End it; runc cannot pass SIGKILL on."""
@@ -340,12 +341,12 @@ def _outer(ancestor: int, number: int) -> int:
     left = [ancestor]
     while left:
         pid = left.pop()
-        status = Path(f"/proc/{pid}/status").read_text()
+        status = read_file(Path(f"/proc/{pid}/status"))
         numbers = status.partition("NSpid:")[2].partition("\n")[0].split()
         if pid != ancestor and len(numbers) > 1 and int(numbers[1]) == number:
             return pid
         for thread in Path(f"/proc/{pid}/task").iterdir():  # each has children of its own
-            left += map(int, (thread / "children").read_text().split())
+            left += map(int, read_file(thread / "children").split())
     raise ValueError(f"process {number} is none of those below {ancestor}")
 
 

@@ -51,7 +51,9 @@ class Recipe:
             "method": METHOD,
             "architecture": architecture,
             "recipe": dataclasses.asdict(self),
-            "scripts": {path.name: path.read_text() for path in sorted(SCRIPTS.iterdir())},
+            "scripts": {
+                path.name: path.read_text(encoding="utf-8") for path in sorted(SCRIPTS.iterdir())
+            },
             "packages": sorted(
                 (package.name, package.version, package.sha256) for package in packages
             ),

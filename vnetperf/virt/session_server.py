@@ -35,6 +35,7 @@ from vnetperf.host.linux import (
     bind_mount,
     change_mount,
     drop_from_bounds,
+    read_file,
     read_mounts,
 )
 from vnetperf.host.paths import make_cache
@@ -159,7 +160,7 @@ def confine(directory: Path) -> PrivateDevices:
         change_mount(place, clear=READ_ONLY)
     devices.give(COMMON_DEVICES)
     os.environ["TMPDIR"] = str(directory)
-    last = int((PROC / "sys/kernel/cap_last_cap").read_text())
+    last = int(read_file(PROC / "sys/kernel/cap_last_cap"))
     for number in set(range(last + 1)) - KEPT_CAPABILITIES:
         drop_from_bounds(number)
     return devices
@@ -329,7 +330,7 @@ def _prepare(directory: Path) -> None:
             ("group", f"{QEMU_USER}:x:64055:\n"),
         ):
             mine = directory / name
-            mine.write_text(Path("/etc", name).read_text() + line)
+            mine.write_text(read_file(Path("/etc", name)) + line)
             mine.chmod(0o644)
             _mount("--bind", str(mine), f"/etc/{name}")
 
@@ -345,7 +346,7 @@ def _reap() -> None:
     while True:
         for path in PROC.glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
-                fields = path.read_text(errors="replace").rpartition(")")[2].split()
+                fields = read_file(path).rpartition(")")[2].split()
                 pid, session = int(path.parent.name), int(fields[3])
                 ours = fields[0] == "Z" and int(fields[1]) == os.getpid()
                 if ours and session not in (mine, pid):

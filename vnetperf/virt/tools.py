@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from filelock import FileLock, Timeout
 
+from vnetperf.host.linux import read_file
 from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.model.errors import HostError
 
@@ -64,11 +65,16 @@ def qemu_version(path: str) -> tuple[int, ...]:
     """Version of a QEMU."""
     try:
         done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=20, check=False
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=20,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"does not run: {error}", where=path, cure=INSTALL_CURE) from error
-    found = re.search(r"version (\d+(?:\.\d+)*)", done.stdout)
+    found = re.search(r"version ([0-9]{1,6}(?:\.[0-9]{1,6})*)", done.stdout)
     if found is None:
         raise HostError("reports no version", where=path, cure=INSTALL_CURE)
     return tuple(int(part) for part in found[1].split("."))
@@ -300,7 +306,7 @@ def _trusted_blindly(uri: str) -> bool:
     files = [APT_SOURCES / "sources.list", *APT_SOURCES.glob("sources.list.d/*")]
     for file in files:
         with suppress(OSError):
-            text = re.sub(r"(?m)^\s*#.*\n?", "", file.read_text(errors="replace"))
+            text = re.sub(r"(?m)^\s*#.*\n?", "", read_file(file))
             separator = "\n" if file.suffix == ".list" else "\n\n"
             for entry in text.split(separator):
                 if uri.rstrip("/") in entry and re.search(r"(?i)\btrusted\s*[=:]\s*yes", entry):

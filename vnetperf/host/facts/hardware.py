@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, Final
 
 from vnetperf.host import ethtool, hugepages
 from vnetperf.host.cpu import cpus_of_mask, device_irqs, format_cpus
-from vnetperf.host.facts import attempt, file_number, file_text, is_unknown, unknown
+from vnetperf.host.facts import (
+    SHOWN,
+    attempt,
+    file_number,
+    file_text,
+    is_placeholder,
+    is_unknown,
+    unknown,
+)
+from vnetperf.host.facts.security import read_filter_hooks, security_facts
 from vnetperf.host.facts.system import (
     cpu_facts,
     firmware_facts,
@@ -22,6 +32,7 @@ from vnetperf.host.facts.system import (
     uptime,
     virtualisation,
 )
+from vnetperf.host.linux import numbered_entries, read_file, read_octets
 from vnetperf.host.nic import pci
 from vnetperf.host.programs import kvm_facts
 from vnetperf.host.wait import virtual_lab
@@ -55,7 +66,6 @@ _CORRECTIONS: Final[Mapping[int, str]] = {
     6: "multi-bit ECC",
     7: "CRC",
 }
-_UNSPECIFIED = ("", "not specified", "unknown", "none", "no dimm", "to be filled by o.e.m.", "n/a")
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,7 @@ class SmbiosStructure:
         """A string; "" when there is none, or one without information."""
         index = self.number(offset, 1) or 0
         found = self.strings[index - 1].strip() if 0 < index <= len(self.strings) else ""
-        return "" if found.lower() in _UNSPECIFIED else found
+        return "" if is_placeholder(found) else found
 
 
 def smbios_structures(table: bytes) -> Iterator[SmbiosStructure]:
@@ -94,7 +104,7 @@ def smbios_structures(table: bytes) -> Iterator[SmbiosStructure]:
 
 def read_smbios(*, sys: Path) -> tuple[SmbiosStructure, ...]:
     """The tables of this machine."""
-    return tuple(smbios_structures((sys / SMBIOS_TABLE).read_bytes()))
+    return tuple(smbios_structures(read_octets(sys / SMBIOS_TABLE)))
 
 
 def memory_device(structure: SmbiosStructure) -> dict[str, Any]:
@@ -110,7 +120,7 @@ def memory_device(structure: SmbiosStructure) -> dict[str, Any]:
     found: dict[str, Any] = {
         "locator": structure.text(0x10),
         "bank": structure.text(0x11),
-        "size_mib": mib,
+        "size_mib": unknown("the firmware does not know it") if mib < 0 else mib,
     }
     if mib:
         found |= {
@@ -127,7 +137,10 @@ def memory_device(structure: SmbiosStructure) -> dict[str, Any]:
 def _memory_speed(structure: SmbiosStructure, offset: int, longer: int) -> int:
     """Transfers/s in millions; 0 when the firmware does not state it."""
     speed = structure.number(offset, 2) or 0
-    return (structure.number(longer, 4) or 0) if speed == 0xFFFF else speed
+    if speed != 0xFFFF:
+        return speed
+    wide = structure.number(longer, 4) or 0
+    return 0 if wide >= 0x7FFFFFFF else wide  # 31 bits; all ones of 32: not known
 
 
 def error_correction(found: tuple[SmbiosStructure, ...]) -> str:
@@ -158,10 +171,11 @@ def smbios_slots(found: tuple[SmbiosStructure, ...]) -> dict[str, str]:
 
 def interrupt_facts(*, proc: Path) -> dict[str, Any]:
     """Where interrupts go by default, where they may go now, and whether irqbalance moves them."""
-    numbers = sorted(int(path.name) for path in (proc / "irq").glob("[0-9]*"))
+    numbers = list(numbered_entries(proc / "irq"))
     default = file_text(proc / "irq/default_smp_affinity")
+    no_mask = default if is_unknown(default) else unknown(f"{default[:SHOWN]!r} is no mask of CPUs")
     return {
-        "default_affinity": default if is_unknown(default) else format_cpus(cpus_of_mask(default)),
+        "default_affinity": format_cpus(cpus_of_mask(default)) or no_mask,
         "affinity": _by_cpus(proc, numbers)
         if numbers
         else unknown(f"{proc / 'irq'} shows no interrupts"),
@@ -240,18 +254,19 @@ def _why_no_smbios(text: str) -> str:
 
 
 def _hugepage_facts(sys: Path) -> Any:
-    found = [asdict(pool) for pool in hugepages.pools(sys=sys)]
-    return found or unknown("the kernel shows no hugepages")
+    troubles: list[str] = []
+    found: list[Any] = [asdict(pool) for pool in hugepages.pools(sys=sys, troubles=troubles)]
+    return [*found, *map(unknown, troubles)] or unknown("the kernel shows no hugepages")
 
 
 def _node_facts(sys: Path) -> Any:
     """Memory and distances of NUMA nodes, those without processors too."""
     found = []
-    for path in sorted((sys / "devices/system/node").glob("node[0-9]*")):
+    for node, path in numbered_entries(sys / "devices/system/node", "node").items():
         info = file_text(path / "meminfo")
         found.append(
             {
-                "node": int(path.name.removeprefix("node")),
+                "node": node,
                 "total_kb": _meminfo_kb(info, "MemTotal"),
                 "distances": file_text(path / "distance"),
             }
@@ -320,7 +335,7 @@ def _channel_of(device: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _meminfo_kb(info: str, name: str) -> int | str:
-    match = re.search(rf"\b{name}:\s*(\d+)", info)
+    match = re.search(rf"\b{name}:\s*([0-9]{{1,18}})\b", info)
     if match:
         return int(match[1])
     return info if is_unknown(info) else unknown(f"meminfo has no {name}")
@@ -342,13 +357,20 @@ def nic_facts(*, sys: Path, proc: Path) -> list[dict[str, Any]]:
     Speed is in Mbit/s.
     """
     slots = _slot_names(sys)
-    found = [_pci_entry(nic, slots, sys, proc) for nic in pci.nics(sys=sys)]
-    named = {name for entry in found for name in entry["interfaces"]}
+    nics = pci.nics(sys=sys)
+    found = [_entry_or_why(nic.address, partial(_pci_entry, nic, slots, sys, proc)) for nic in nics]
+    named = {name for nic in nics for name in nic.interfaces}
     for path in sorted((sys / "class/net").glob("*")):
         # Links without a device (bridges, veth) are not hardware.
         if path.name not in named and (path / "device").exists():
-            found.append(_other_entry(path))
+            found.append(_entry_or_why(path.name, partial(_other_entry, path)))
     return found
+
+
+def _entry_or_why(name: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """A device's entry, or one that says why it cannot be read."""
+    entry = attempt(read)
+    return entry if isinstance(entry, dict) else dict.fromkeys(_NIC_FACTS, entry) | {"pci": name}
 
 
 def _pci_entry(nic: pci.PciNic, slots: dict[str, str], sys: Path, proc: Path) -> dict[str, Any]:
@@ -363,9 +385,9 @@ def _pci_entry(nic: pci.PciNic, slots: dict[str, str], sys: Path, proc: Path) ->
         "driver_version": _driver_version(sys, nic.driver),
         "interfaces": list(nic.interfaces),
         "node": nic.node if nic.node >= 0 else unknown("the firmware does not state it"),
-        "link_width": file_text(device / "current_link_width"),
+        "link_width": _lanes(device / "current_link_width"),
         "link_speed": file_text(device / "current_link_speed"),
-        "max_link_width": file_text(device / "max_link_width"),
+        "max_link_width": _lanes(device / "max_link_width"),
         "max_link_speed": file_text(device / "max_link_speed"),
         **(
             _interface_facts(interface)
@@ -373,12 +395,16 @@ def _pci_entry(nic: pci.PciNic, slots: dict[str, str], sys: Path, proc: Path) ->
             else dict.fromkeys(("speed_mbps", "mtu", "mac"), no_interface)
         ),
         "irqs": attempt(lambda: device_interrupts(nic.address, sys=sys, proc=proc)),
-        "firmware": attempt(lambda: ethtool.firmware_version(interface.name) or UNREPORTED)
-        if interface
-        else no_interface,
+        "firmware": attempt(lambda: _firmware(interface.name)) if interface else no_interface,
         "vfs": nic.vfs,
         "max_vfs": nic.max_vfs,
     }
+
+
+def _firmware(interface: str) -> str:
+    """Version of an interface's firmware; drivers without one say "N/A", or nothing."""
+    version = ethtool.firmware_version(interface)
+    return UNREPORTED if is_placeholder(version) else version
 
 
 def _other_entry(path: Path) -> dict[str, Any]:
@@ -431,11 +457,25 @@ def _driver_version(sys: Path, driver: str) -> str:
     return "the kernel's own"
 
 
+#: Numbers of Mbit/s by which drivers say that they do not know: SPEED_UNKNOWN (-1, linux/ethtool.h)
+#: in 32 bits or 16 and with either sign, and none.
+_NO_SPEED: Final = (-1, 0, 0xFFFF, 0xFFFFFFFF)
+
+
 def _link_speed(interface: Path) -> int | str:
     speed = file_number(interface / "speed")
-    if isinstance(speed, int) and speed < 0:
+    if isinstance(speed, int) and (speed < 0 or speed in _NO_SPEED):
         return unknown("the driver does not report it, or the link is down")
     return speed
+
+
+#: Lanes of a PCIe link that is not there: none, and all ones of a device that does not answer.
+_NO_LANES: Final = ("0", "63", "255")
+
+
+def _lanes(file: Path) -> str:
+    text = file_text(file)
+    return unknown("the device reports no link") if text in _NO_LANES else text
 
 
 def _model(nic: pci.PciNic) -> str:
@@ -450,14 +490,17 @@ def _model(nic: pci.PciNic) -> str:
 
 def _pci_id_name(path: Path, vendor: str, device: str) -> str:
     maker = ""
-    with path.open(errors="replace") as lines:
-        for line in lines:
-            if line.startswith(f"{vendor}  "):
-                maker = line.split("  ", 1)[1].strip()
-            elif maker and line.startswith(f"\t{device}  "):
-                return f"{maker} {line.split('  ', 1)[1].strip()}"
-            elif maker and not line.startswith(("\t", "#")):
-                break
+    try:
+        lines = read_file(path).splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        if line.startswith(f"{vendor}  "):
+            maker = line.split("  ", 1)[1].strip()
+        elif maker and line.startswith(f"\t{device}  "):
+            return f"{maker} {line.split('  ', 1)[1].strip()}"
+        elif maker and not line.startswith(("\t", "#")):
+            break
     return maker
 
 
@@ -475,6 +518,7 @@ def _os_release(root: Path) -> str:
 def collect(root: Path = Path("/")) -> dict[str, Any]:
     """Collect the facts of this machine; takes some ten milliseconds and starts no program."""
     sys, proc = root / "sys", root / "proc"
+    read_hooks = read_filter_hooks if root == Path("/") else None
     return {
         "collected": datetime.now(UTC).isoformat(timespec="seconds"),
         "hostname": attempt(hostname),
@@ -486,6 +530,7 @@ def collect(root: Path = Path("/")) -> dict[str, Any]:
         "kernel": attempt(lambda: kernel_facts(sys=sys, proc=proc)),
         "distribution": attempt(lambda: release_of(_os_release(root))),
         "interrupts": attempt(lambda: interrupt_facts(proc=proc)),
+        "security": attempt(lambda: security_facts(sys=sys, proc=proc, read_hooks=read_hooks)),
         "firmware": attempt(lambda: firmware_facts(sys=sys)),
         "virtualisation": attempt(lambda: virtualisation(sys=sys, proc=proc, vm_bit=_vm_bit(sys))),
         "kvm": attempt(lambda: kvm_facts(dev=root / "dev")),

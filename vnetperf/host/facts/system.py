@@ -4,30 +4,42 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from vnetperf.host import kernel
-from vnetperf.host.cpu import CpuTopology, format_cpus, read_topology
-from vnetperf.host.facts import attempt, file_text, is_unknown, unknown
+from vnetperf.host.cpu import (
+    CpuTopology,
+    cpu_flags,
+    format_cpus,
+    model_of,
+    read_cpuinfo,
+    read_topology,
+)
+from vnetperf.host.facts import SHOWN, attempt, file_text, is_placeholder, is_unknown, unknown
+from vnetperf.host.linux import numbered_entries, parse_number, read_octets
 
 # What decides the speed of data planes: vector units, sleeping, timers, address translation.
 FLAGS_OF_INTEREST = (
     *("sse4_2", "avx2", "avx512f", "avx512bw", "avx512_vbmi2", "vaes", "vpclmulqdq", "gfni"),
     *("asimd", "sve", "sve2", "pdpe1gb", "constant_tsc", "nonstop_tsc", "rdtscp", "waitpkg"),
     *("movdir64b", "cldemote", "hypervisor", "vmx", "svm"),
+    # Vector units of POWER, s390x, LoongArch and RISC-V.
+    *("altivec", "vx", "vxe", "vxe2", "lsx", "lasx", "v", "zvbb", "zba", "zbb", "zicbom"),
 )
 
 
 def cpu_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
     """Facts about the CPUs as plain values; frequencies in kHz."""
-    info = _cpuinfo(proc)
     cpu = sys / "devices/system/cpu"
-    flags = (info.get("flags") or info.get("Features") or "").split()
+    processors, machine = read_cpuinfo(proc=proc)
+    models = {number: model_of(entries) for number, entries in processors.items()}
+    microcodes = {number: entries.get("microcode", "") for number, entries in processors.items()}
+    flags = cpu_flags(proc=proc)
     facts: dict[str, Any] = {
-        "model": info.get("model name") or _arm_model(info),
-        "microcode": info.get("microcode") or unknown("/proc/cpuinfo does not state it"),
+        "model": _of_each(models) or model_of(machine) or unknown("/proc/cpuinfo names no model"),
+        "microcode": _of_each(microcodes) or unknown("/proc/cpuinfo does not state it"),
         "flags": [flag for flag in FLAGS_OF_INTEREST if flag in flags]
         if flags
         else unknown("/proc/cpuinfo lists no flags"),
@@ -35,9 +47,9 @@ def cpu_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
         "topology": attempt(lambda: _topology_facts(read_topology(sys=sys, proc=proc))),
         "governors": _per_cpu(cpu, "cpufreq/scaling_governor"),
         "frequency_driver": _per_cpu(cpu, "cpufreq/scaling_driver"),
-        "max_khz": _per_cpu(cpu, "cpufreq/cpuinfo_max_freq"),
-        "allowed_min_khz": _per_cpu(cpu, "cpufreq/scaling_min_freq"),
-        "allowed_max_khz": _per_cpu(cpu, "cpufreq/scaling_max_freq"),
+        "max_khz": _khz(cpu, "cpufreq/cpuinfo_max_freq"),
+        "allowed_min_khz": _khz(cpu, "cpufreq/scaling_min_freq"),
+        "allowed_max_khz": _khz(cpu, "cpufreq/scaling_max_freq"),
         "energy_preference": _per_cpu(cpu, "cpufreq/energy_performance_preference"),
         "turbo": _turbo(cpu),
         "idle_driver": file_text(cpu / "cpuidle/current_driver"),
@@ -49,7 +61,17 @@ def cpu_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
 
 def has_flag(flag: str, *, proc: Path = Path("/proc")) -> bool:
     """Whether the CPU has a feature: "svm", "vmx"."""
-    return flag in _cpuinfo(proc).get("flags", "").split()
+    return flag in cpu_flags(proc=proc)
+
+
+def _of_each(values: Mapping[int, str]) -> str:
+    """What all processors are, or the processors of each value; "" where nothing is known."""
+    named: dict[str, list[int]] = {}
+    for cpu, value in values.items():
+        named.setdefault(value, []).append(cpu)
+    if len(named) == 1:
+        return next(iter(named))
+    return "; ".join(f"{value or 'unknown'} ({format_cpus(cpus)})" for value, cpus in named.items())
 
 
 def _topology_facts(topology: CpuTopology) -> dict[str, Any]:
@@ -61,11 +83,22 @@ def _topology_facts(topology: CpuTopology) -> dict[str, Any]:
         "cores": len({cpu.siblings for cpu in topology.cpus}),
         "smt": topology.smt,
         **({"siblings": _siblings(topology)} if topology.smt else {}),
+        **({"kinds": kinds} if len(kinds := _kinds(topology)) > 1 else {}),
+        **({"unreadable": list(topology.troubles)} if topology.troubles else {}),
         "numa": {
             f"node{node}": format_cpus(cpu.number for cpu in topology.cpus if cpu.node == node)
             for node in topology.nodes
         },
     }
+
+
+def _kinds(topology: CpuTopology) -> list[str]:
+    """Processors of each kind of core, the fastest first."""
+    kinds: dict[int, list[int]] = {}
+    for cpu in topology.cpus:
+        kinds.setdefault(cpu.kind, []).append(cpu.number)
+    models = {cpu.kind: cpu.model for cpu in topology.cpus}
+    return [f"{format_cpus(cpus)}: {models[kind]}" for kind, cpus in sorted(kinds.items())]
 
 
 def _siblings(topology: CpuTopology) -> list[str]:
@@ -74,31 +107,12 @@ def _siblings(topology: CpuTopology) -> list[str]:
     return [format_cpus(group) for group in groups]
 
 
-def _cpuinfo(proc: Path) -> dict[str, str]:
-    """The first processor's entries; the others are of the same kind."""
-    try:
-        text = (proc / "cpuinfo").read_text(errors="replace")
-    except OSError:
-        return {}
-    entries = {}
-    for line in text.split("\n\n", maxsplit=1)[0].splitlines():
-        name, _, value = line.partition(":")
-        entries[name.strip()] = value.strip()
-    return entries
-
-
-def _arm_model(info: dict[str, str]) -> str:
-    if "CPU implementer" in info:
-        return f"implementer {info['CPU implementer']} part {info.get('CPU part', '?')}"
-    return unknown("/proc/cpuinfo names no model")
-
-
 def _per_cpu(cpu: Path, name: str) -> Any:
     """One value when all CPUs agree, else the CPUs of each value."""
     values: dict[str, list[int]] = {}
-    for path in cpu.glob(f"cpu[0-9]*/{name}"):
-        number = int(path.relative_to(cpu).parts[0].removeprefix("cpu"))
-        values.setdefault(file_text(path), []).append(number)
+    for number, folder in numbered_entries(cpu, "cpu").items():
+        if (folder / name).exists():
+            values.setdefault(file_text(folder / name), []).append(number)
     if not values:
         return unknown(f"no {name}: the firmware or the hypervisor decides")
     if len(values) == 1:
@@ -106,21 +120,79 @@ def _per_cpu(cpu: Path, name: str) -> Any:
     return {value: format_cpus(numbers) for value, numbers in values.items()}
 
 
+#: Frequencies in kHz by which the kernel says that it does not know one.
+_NO_FREQUENCY = ("0", "4294967295")
+
+
+def _khz(cpu: Path, name: str) -> Any:
+    """A frequency of each CPU, as `_per_cpu` has it."""
+    found = _per_cpu(cpu, name)
+    none = unknown(f"{name} is no frequency: the driver does not know it")
+    if isinstance(found, str):
+        return none if found in _NO_FREQUENCY else found
+    return {none if value in _NO_FREQUENCY else value: cpus for value, cpus in found.items()}
+
+
+_ON_OFF = {"1": "on", "0": "off"}
+
+
 def _turbo(cpu: Path) -> str:
-    for path, on in ((cpu / "intel_pstate/no_turbo", "0"), (cpu / "cpufreq/boost", "1")):
-        text = file_text(path)
-        if not is_unknown(text):
-            return "on" if text == on else "off"
+    """Whether processors may run faster than guaranteed.
+
+    `intel_pstate/no_turbo` and `cpufreq/boost` are of all at once. Where each has a `boost` of its
+    own (Linux 6.11), that decides, unless the one of all is off.
+    """
+    whole = file_text(cpu / "cpufreq/boost")
+    no_turbo = file_text(cpu / "intel_pstate/no_turbo")
+    if no_turbo in _ON_OFF:
+        return _ON_OFF[str(1 - int(no_turbo))]
+    each = {
+        number: _ON_OFF.get(file_text(folder / "cpufreq/boost"), "unknown")
+        for number, folder in numbered_entries(cpu, "cpu").items()
+        if (folder / "cpufreq/boost").exists()
+    }
+    for number, policy in numbered_entries(cpu / "cpufreq", "policy").items():
+        if (policy / "boost").exists():
+            state = _ON_OFF.get(file_text(policy / "boost"), "unknown")
+            for one in _affected(policy) or (number,):
+                each.setdefault(one, state)
+    if whole == "0" or not set(each.values()) - {"unknown"}:
+        return _ON_OFF.get(whole) or _why_no_turbo(whole, no_turbo)
+    return _of_each(each)
+
+
+def _affected(policy: Path) -> tuple[int, ...]:
+    """CPUs of a frequency policy: `affected_cpus` has them with blanks between."""
+    numbers = map(parse_number, file_text(policy / "affected_cpus").split())
+    return tuple(number for number in numbers if number is not None)
+
+
+def _why_no_turbo(*texts: str) -> str:
+    odd = [text for text in texts if not is_unknown(text)]
+    if odd:
+        return unknown(f"{odd[0][:SHOWN]!r} is neither 0 nor 1")
     return unknown("neither intel_pstate nor cpufreq/boost is there")
 
 
 def _idle_states(cpu: Path) -> Any:
-    states = {}
-    for path in sorted(cpu.glob("cpu0/cpuidle/state[0-9]*")):
-        disabled = file_text(path / "disable") != "0"
-        latency = file_text(path / "latency")
-        states[file_text(path / "name")] = "disabled" if disabled else f"exit latency {latency} us"
-    return states or unknown("no cpuidle states of cpu0")
+    """What each sleep state is, and on which CPUs it is disabled where they differ."""
+    states: dict[str, dict[int, str]] = {}
+    folders = numbered_entries(cpu, "cpu")
+    for number, folder in folders.items():
+        for state in numbered_entries(folder / "cpuidle", "state").values():
+            disabled = file_text(state / "disable")
+            latency = f"exit latency {file_text(state / 'latency')} us"
+            word = latency if disabled == "0" else "disabled"
+            if parse_number(disabled) is None:
+                word = f"{latency}, not known whether disabled"
+            states.setdefault(file_text(state / "name"), {})[number] = word
+    if not states:
+        return unknown("no cpuidle states")
+    having = {number for words in states.values() for number in words}
+    return {
+        name: _of_each({n: words.get(n, "not there") for n in sorted(having)})
+        for name, words in states.items()
+    }
 
 
 # What firmware calls itself, in the order in which systemd-detect-virt looks too. These names are
@@ -205,9 +277,14 @@ def firmware_facts(*, sys: Path) -> dict[str, Any]:
     }
     there = dmi.is_dir()
     why = unknown("the firmware gives no DMI tables")
-    facts = {name: file_text(dmi / file) if there else why for name, file in names.items()}
+    facts = {name: _dmi_text(dmi / file) if there else why for name, file in names.items()}
     changed = unknown("no file has the settings of the firmware: put changed ones into the notes")
     return facts | {"bios_changes": changed}
+
+
+def _dmi_text(file: Path) -> str:
+    text = file_text(file)
+    return unknown(f"the firmware has {text!r} for it") if is_placeholder(text) else text
 
 
 def virtualisation(*, sys: Path, proc: Path, vm_bit: bool | None = None) -> str:
@@ -226,7 +303,7 @@ def virtualisation(*, sys: Path, proc: Path, vm_bit: bool | None = None) -> str:
         return file_text(sys / "hypervisor/type")
     if is_guest:
         return UNNAMED_HYPERVISOR
-    if not _cpuinfo(proc):
+    if not any(read_cpuinfo(proc=proc)):
         return unknown("no hypervisor is named, and /proc/cpuinfo cannot be read")
     return "none"
 
@@ -257,8 +334,10 @@ def _firmware(sys: Path, is_guest: bool | None, vm_bit: bool | None) -> str:
 
 def _is_guest(proc: Path) -> bool | None:
     """Whether the processor says that a hypervisor runs it; None on those that do not tell."""
-    flags = _cpuinfo(proc).get("flags", "").split()  # x86 alone has a flag for it
-    return "hypervisor" in flags if flags else None
+    processors, machine = read_cpuinfo(proc=proc)
+    every = (entries.get("flags", "").split() for entries in (*processors.values(), machine))
+    told = ["hypervisor" in flags for flags in every if flags]  # x86 alone has a flag for it
+    return any(told) if told else None
 
 
 def _named(text: str, marks: Iterable[tuple[str, str]]) -> str:
@@ -281,7 +360,7 @@ def _tree_hypervisor(sys: Path) -> str:
 def _container_name(proc: Path) -> str:
     """Name of the container engine when the environment of process 1 names one."""
     try:
-        environment = (proc / "1/environ").read_bytes().split(b"\0")
+        environment = read_octets(proc / "1/environ").split(b"\0")
     except OSError:
         return ""
     for entry in environment:
@@ -300,8 +379,35 @@ def _compiler(version: str) -> str:
     """What built the kernel; who did, and on which machine, is nobody's business."""
     if is_unknown(version):
         return version
-    found = re.search(r"\(((?:[\w-]*gcc|clang)[^(),]*(?:\([^()]*\))?[^(),]*)", version)
-    return found[1].strip() if found else unknown("/proc/version does not state it")
+    for group in _outer_groups(version):
+        if not _BUILDER.fullmatch(group) and _COMPILER.search(group):
+            compiler, depth = "", 0
+            for character in group:  # the linker comes after a comma that is in no parentheses
+                depth += (character == "(") - (character == ")")
+                if character == "," and not depth:
+                    break
+                compiler += character
+            return compiler.strip()
+    return unknown("/proc/version does not state it")
+
+
+#: Who built a kernel, and on which machine; and a compiler's name, with a vendor before it or not.
+_BUILDER = re.compile(r"\S*@.*")
+_COMPILER = re.compile(r"(?<![a-z])(?:gcc|clang|icc|icx)(?![a-z])", re.IGNORECASE)
+
+
+def _outer_groups(text: str) -> list[str]:
+    """What is in parentheses that are in no others."""
+    groups, depth, begin = [], 0, 0
+    for at, character in enumerate(text):
+        if character == "(":
+            depth += 1
+            begin = at + 1 if depth == 1 else begin
+        elif character == ")" and depth:
+            depth -= 1
+            if not depth:
+                groups.append(text[begin:at])
+    return groups
 
 
 def _preempt(sys: Path, proc: Path) -> str:
@@ -321,4 +427,7 @@ def hostname() -> str:
 def uptime(*, proc: Path) -> float | str:
     """Seconds since the machine was started."""
     text = file_text(proc / "uptime")
-    return text if is_unknown(text) else round(float(text.split()[0]), 1)
+    first = text.split()[0]
+    if re.fullmatch(r"[0-9]{1,15}(?:\.[0-9]+)?", first):
+        return round(float(first), 1)
+    return text if is_unknown(text) else unknown(f"{proc / 'uptime'} has {text[:SHOWN]!r}")

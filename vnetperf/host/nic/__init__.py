@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
+from functools import partial
 from pathlib import Path
 
 from vnetperf.host import kernel
+from vnetperf.host.facts import attempt
 from vnetperf.host.journal import Journal
 from vnetperf.host.nic import netdev, pci, usage, vfs
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import NicFacts
 
 
-def inventory() -> tuple[NicFacts, ...]:
-    """All PCI network devices; nothing is changed."""
-    uses = usage.interface_uses()
-    return tuple(_nic_facts(nic, uses) for nic in pci.nics())
+def inventory(troubles: MutableMapping[str, str] | None = None) -> tuple[NicFacts, ...]:
+    """All PCI network devices; nothing is changed.
+
+    Nothing takes one of which it is not known who uses it; `troubles` gets the reason.
+    """
+    whys: dict[str, str] = {}
+    uses = attempt(usage.interface_uses)
+    found = []
+    for nic in pci.nics():
+        facts = attempt(partial(_nic_facts, nic, uses)) if not isinstance(uses, str) else uses
+        if isinstance(facts, str):
+            whys[f"NIC {nic.address}"] = facts
+            facts = NicFacts(
+                address=nic.address,
+                driver=nic.driver,
+                interfaces=nic.interfaces,
+                node=nic.node,
+                physical=nic.physical,
+                in_use=f"who uses it is {facts}",
+                never=True,
+            )
+        found.append(facts)
+    if troubles is not None:
+        troubles.update(whys)
+    return tuple(found)
 
 
 def _nic_facts(nic: pci.PciNic, uses: dict[str, usage.InterfaceUse]) -> NicFacts:

@@ -8,7 +8,7 @@ from typing import Any
 
 from vnetperf.host import links
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.linux import netlink, run_in
+from vnetperf.host.linux import netlink, read_file, run_in
 from vnetperf.host.nic import pci
 from vnetperf.host.nic.netdev import PROMISCUOUS, UP, request_link
 from vnetperf.model.errors import HostError
@@ -229,7 +229,7 @@ def _disable_ipv6(name: str, wanted: str = "") -> str | None:
         return None
     if wanted:
         path.write_text(f"{wanted}\n")
-    return path.read_text().strip()
+    return read_file(path).strip()
 
 
 def _ingress_qdisc(command: str, index: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from vnetperf.host import ethtool, links
 from vnetperf.host.journal import Journal, UndoData
-from vnetperf.host.linux import netlink, run_in
+from vnetperf.host.linux import netlink, read_file, run_in
 from vnetperf.host.nic import pci
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import HostError
@@ -103,7 +103,7 @@ def _sysctl(name: str) -> dict[str, str]:
         with contextlib.suppress(OSError):  # a secret that there is none of
             # The MTU of IPv6 is the link's again whenever it comes up.
             if file.stat().st_mode & 0o200 and file.name != "mtu":
-                found[str(file.relative_to(NET))] = file.read_text().strip()
+                found[str(file.relative_to(NET))] = read_file(file).strip()
     return found
 
 
@@ -114,7 +114,7 @@ def _put_sysctl_back(wanted: Mapping[str, str]) -> tuple[bool, list[str]]:
     for path in sorted(wanted, key=lambda path: (not path.endswith(_FIRST), path)):
         file = NET / path
         try:
-            if not file.exists() or file.read_text().strip() == wanted[path]:
+            if not file.exists() or read_file(file).strip() == wanted[path]:
                 continue
         except OSError:  # no secret yet
             pass

@@ -9,13 +9,16 @@ from functools import cache
 from pathlib import Path
 
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.kernel import MODULES, read_text, write_value
+from vnetperf.host.kernel import MODULES, read_number, read_text, write_value
+from vnetperf.host.linux import parse_number, read_file
 from vnetperf.host.nic import usage
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
 
 SYS = Path("/sys")
 NETWORK_CLASS = "0x02"
+#: Virtual functions that a device can have: TotalVFs is a number of 16 bits.
+MOST_VFS = 0xFFFF
 #: Longest wait until a program that was ended has let go of its device, seconds.
 LET_GO_S = 2.0
 
@@ -188,13 +191,13 @@ def _read_nic(path: Path) -> PciNic:
         vendor=read_text(path / "vendor"),
         device=read_text(path / "device"),
         driver=_bound_driver(path),
-        node=int(read_text(path / "numa_node", "-1")),
+        node=read_number(path / "numa_node", -1),
         # A virtio device hangs one level below its PCI function.
         interfaces=tuple(
             sorted(entry.name for at in ("net/*", "virtio*/net/*") for entry in path.glob(at))
         ),
-        vfs=int(read_text(path / "sriov_numvfs", "0")),
-        max_vfs=int(read_text(path / "sriov_totalvfs", "0")),
+        vfs=read_number(path / "sriov_numvfs", 0, most=MOST_VFS),
+        max_vfs=read_number(path / "sriov_totalvfs", 0, most=MOST_VFS),
         physical=(path / "physfn").resolve().name if (path / "physfn").exists() else "",
         iommu_group=_iommu_group(path),
         unprotected=read_text(path / "iommu_group/name") == NOIOMMU_GROUP,
@@ -220,7 +223,7 @@ def _interrupt_pin(device: Path) -> int:
 
 def _iommu_group(path: Path) -> int | None:
     link = path / "iommu_group"
-    return int(link.resolve().name) if link.exists() else None
+    return parse_number(link.resolve().name) if link.exists() else None
 
 
 def _device_directory(address: str, sys: Path) -> Path:
@@ -264,7 +267,7 @@ def kernel_driver(address: str, *, sys: Path = SYS) -> str:
     now = nic(address, sys=sys).driver
     if now and now not in USER_DRIVERS:
         return now
-    alias = (sys / "bus/pci/devices" / address / "modalias").read_text().strip()
+    alias = read_text(sys / "bus/pci/devices" / address / "modalias")
     return next((m for pattern, m in _aliases() if fnmatchcase(alias, pattern)), "")
 
 
@@ -283,7 +286,7 @@ def group_mates(address: str, *, sys: Path = SYS) -> dict[str, str]:
     for path in sorted((sys / "bus/pci/devices" / address / "iommu_group/devices").glob("*")):
         driver = path / "driver"
         name = driver.resolve().name if driver.exists() else ""
-        bridge = (path / "class").read_text().startswith(BRIDGE_CLASS)
+        bridge = read_text(path / "class").startswith(BRIDGE_CLASS)
         if path.name != address and name and name not in USER_DRIVERS and not bridge:
             found[path.name] = name
     return found
@@ -294,7 +297,7 @@ def _aliases() -> tuple[tuple[str, str], ...]:
     """Patterns of PCI devices and their modules, of the running kernel."""
     file = MODULES / os.uname().release / "modules.alias"
     try:
-        lines = file.read_text().splitlines()
+        lines = read_file(file).splitlines()
     except OSError:
         return ()
     return tuple((w[1], w[2]) for w in map(str.split, lines) if len(w) == 3 and w[1][:4] == "pci:")

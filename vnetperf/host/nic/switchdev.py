@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from vnetperf.host import links, tc_redirect
+from vnetperf.host.linux import read_file
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import eswitch
 from vnetperf.host.nic.pci import SYS
@@ -153,7 +154,7 @@ def wait_for_representors(address: str, count: int, *, sys: Path = SYS) -> tuple
 
 def _net_attribute(sys: Path, name: str, what: str) -> str:
     try:
-        return (sys / "class/net" / name / what).read_text().strip()
+        return read_file(sys / "class/net" / name / what).strip()
     except OSError:  # the driver has no such thing, or the interface is just renamed
         return ""
 

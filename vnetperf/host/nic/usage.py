@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.linux import PROC, netlink, read_mounts, run_in
+from vnetperf.host.linux import PROC, netlink, read_file, read_mounts, read_octets, run_in
 from vnetperf.host.nic.users import (
     DUMP,
     OtherUse,
@@ -339,12 +339,13 @@ def ssh_addresses() -> set[str]:
         words = text.split()
         # Client, its port, server, its port.
         if len(words) == 4 and words[2] != _NO_NETWORK:
-            found.add(_plain_address(words[2]))
-            ports.add(int(words[3]))
+            with contextlib.suppress(ValueError):  # a variable can hold anything
+                found.add(_plain_address(words[2]))
+                ports.add(int(words[3]))
     sockets = _sockets_of(_LOGIN_SERVERS)
     for table in ("tcp", "tcp6"):
         try:
-            text = (PROC / "net" / table).read_text()
+            text = read_file(PROC / "net" / table)
         except OSError:
             continue
         found |= established_addresses(text, ports, sockets)
@@ -356,12 +357,12 @@ def _ancestors_connections() -> Iterator[str]:
     pid = os.getppid()
     while pid > 1:
         try:
-            for variable in (PROC / str(pid) / "environ").read_bytes().split(b"\0"):
+            for variable in read_octets(PROC / str(pid) / "environ").split(b"\0"):
                 if variable.startswith(b"SSH_CONNECTION="):
                     yield variable.partition(b"=")[2].decode(errors="replace")
-            stat = (PROC / str(pid) / "stat").read_text(errors="replace")
+            stat = read_file(PROC / str(pid) / "stat")
             pid = int(stat.rpartition(")")[2].split()[1])
-        except OSError:
+        except (OSError, ValueError, IndexError):
             return
 
 
@@ -370,7 +371,7 @@ def _sockets_of(programs: Iterable[str]) -> set[str]:
     found = set()
     for process in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
-            if (process / "comm").read_text(errors="replace").strip() in programs:
+            if read_file(process / "comm").strip() in programs:
                 for link in (process / "fd").iterdir():
                     target = _target(link)
                     if target.startswith("socket:["):
@@ -427,7 +428,7 @@ def holder_of(files: Iterable[str]) -> str:
     for process in PROC.glob("[0-9]*") if wanted else ():
         with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
             if any(_target(link) in wanted for link in (process / "fd").iterdir()):
-                name = (process / "comm").read_text(errors="replace").strip()
+                name = read_file(process / "comm").strip()
                 return f"process {process.name} ({name})"
     return ""
 

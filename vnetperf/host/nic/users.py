@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.linux import PROC, raw_syscall
+from vnetperf.host.linux import PROC, raw_syscall, read_file
 
 #: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h, linux/xdp_diag.h.
 _NLMSG_ERROR, _NLMSG_DONE, _REQUEST, DUMP = 2, 3, 0x1, 0x300
@@ -111,7 +111,7 @@ def _from_proc(net: Path) -> Iterator[tuple[str, OtherUse]]:
 def _rows(file: Path, columns: int) -> Iterator[list[str]]:
     """The rows of a table that have at least so many columns; none of one that is not there."""
     with contextlib.suppress(OSError):
-        for line in file.read_text(errors="replace").splitlines():
+        for line in read_file(file).splitlines():
             if len(words := line.split()) >= columns:
                 yield words
 
@@ -176,7 +176,7 @@ def owners_of_sockets(inodes: Iterable[int]) -> Mapping[int, str]:
                 with contextlib.suppress(OSError):
                     inode = wanted.get(os.readlink(link.path))  # noqa: PTH115 - thousands of them
                     if inode is not None and inode not in found:
-                        name = (process / "comm").read_text(errors="replace").strip()
+                        name = read_file(process / "comm").strip()
                         found[inode] = f"process {process.name} ({name})"
     return found
 

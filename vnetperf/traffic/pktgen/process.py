@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf.host import threads
-from vnetperf.host.linux import python_argv
+from vnetperf.host.linux import python_argv, read_file
 from vnetperf.host.machine import Machine
 from vnetperf.host.threads import list_threads
 from vnetperf.host.wait import wait_at_most, wait_for
@@ -279,7 +279,7 @@ class PktgenProcess:
         """Process id of Pktgen itself, 0 when it has ended."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             here = self._process.pid
-            children = Path(f"/proc/{here}/task/{here}/children").read_text().split()
+            children = read_file(Path(f"/proc/{here}/task/{here}/children")).split()
             return int(children[0])
         return 0
 

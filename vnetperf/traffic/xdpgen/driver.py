@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from vnetperf.backend import IS_STOPPED
 from vnetperf.host import xdp
-from vnetperf.host.linux import python_argv
+from vnetperf.host.linux import python_argv, read_file
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_for
@@ -166,7 +166,7 @@ class Xdpgen(TrafficGenerator):
         process = self.started(self._process)
 
         def answered() -> str:
-            lines = process.log.read_text(errors="replace").splitlines(keepends=True)
+            lines = read_file(process.log).splitlines(keepends=True)
             return next((x for x in lines if x.startswith((f"{word}\n", f"{word}: "))), "")
 
         answer = wait_for(answered, seconds, "the worker's answer", check=self.check_alive).strip()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from vnetperf.host import threads
 from vnetperf.host.cpu import format_cpus
-from vnetperf.host.linux import run_in
+from vnetperf.host.linux import read_file, run_in
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import Attachment
@@ -63,7 +63,7 @@ class ContainerPrograms(MobileCorePrograms):
 
     def snmp(self) -> str:
         """The table of the container's namespace."""
-        return run_in(self.container.netns, SNMP.read_text)
+        return run_in(self.container.netns, lambda: read_file(SNMP))
 
 
 class Vepc(MobileCoreVnf[ContainerPrograms], ContainerVloop):

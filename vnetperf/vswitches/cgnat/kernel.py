@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host import kernel
-from vnetperf.host.linux import PROC, run_in
+from vnetperf.host.linux import PROC, read_file, run_in
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Port, dut_mac, port_mac
@@ -179,7 +179,7 @@ class KernelNat(KernelSwitch, NatSwitch):
         It is lowered, for a table that is to be full, only where nobody else has sessions: every
         namespace has that room.
         """
-        now = int(kernel.read_value(SETTINGS / MAX)) or inf  # 0 is no limit
+        now = kernel.need_number(SETTINGS / MAX) or inf  # 0 is no limit
         wanted = {MAX: sessions} if now < sessions else {}
         if self.options.max_sessions is not None and sessions < now:
             held = held_by_namespaces()
@@ -193,7 +193,7 @@ class KernelNat(KernelSwitch, NatSwitch):
                     "--set mode=rtc, whose table is its own",
                 )
             wanted = {MAX: sessions}
-        if int(kernel.read_value(SETTINGS / BUCKETS)) * 4 < sessions:
+        if kernel.need_number(SETTINGS / BUCKETS) * 4 < sessions:
             wanted[BUCKETS] = 1 << (sessions // 2 - 1).bit_length()
         fewer = "--lb flows=N" if self.plan.scenario.services else "--nat subscribers=N,ports=M"
         for name, value in wanted.items():
@@ -290,7 +290,7 @@ class KernelNat(KernelSwitch, NatSwitch):
 
     def sessions(self) -> int | None:
         """Entries of the table of connections."""
-        return int(self.machine.in_netns(lambda: kernel.read_value(SETTINGS / COUNT)))
+        return self.machine.in_netns(lambda: kernel.need_number(SETTINGS / COUNT))
 
     def end_sessions(self) -> None:
         """Empty the table of connections of the run's namespace."""
@@ -375,7 +375,7 @@ def held_by_namespaces() -> int | None:
         try:
             namespace = str((process / "ns/net").readlink())
             if namespace not in found:
-                lines = (process / "net/stat/nf_conntrack").read_text().splitlines()
+                lines = read_file(process / "net/stat/nf_conntrack").splitlines()
                 found[namespace] = int(lines[1].split()[0], 16)
         except (OSError, IndexError):
             continue  # it has ended, or is nobody's
@@ -383,7 +383,7 @@ def held_by_namespaces() -> int | None:
         return None
     named = NAMED.glob("*") if NAMED.is_dir() else ()
     try:
-        more = (run_in(path, lambda: int(kernel.read_value(SETTINGS / COUNT))) for path in named)
+        more = (run_in(path, lambda: kernel.need_number(SETTINGS / COUNT)) for path in named)
         return sum(found.values()) + sum(more)
     except HostError:
         return None

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from vnetperf.host.linux import read_file
 from vnetperf.host.machine import Machine
 from vnetperf.host.xdp import ATOMIC, CLANG, BpfObject, compile_program
 from vnetperf.model.deployment import Port, dut_mac, port_mac
@@ -63,7 +64,7 @@ def numbers(nat: Nat, options: NatOptions, room: int, macs: dict[str, str]) -> d
 @cache
 def counted_names() -> tuple[str, ...]:
     """What a port's program counts, in its order: frames taken, and drops by cause."""
-    text = (PROGRAMS.parent / "engine/types.h").read_text()
+    text = read_file(PROGRAMS.parent / "engine/types.h")
     _, *causes = re.findall(r'X\(\w+, "([^"]+)"\)', text)
     return ("taken", *causes, *OWN_CAUSES)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host import kernel
-from vnetperf.host.linux import PROC
+from vnetperf.host.linux import PROC, read_file
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.balancing import BACKEND_PORT, SERVICE_PORT, Services
 from vnetperf.model.errors import DutError
@@ -130,7 +130,7 @@ class IpvsBalancer(RuleBalancer):
     def facts(self) -> dict[str, Any]:
         """Besides: how connections are distributed, its settings, and room of their hash."""
         try:
-            hashed = Path("/sys/module/ip_vs/parameters/conn_tab_bits").read_text().strip()
+            hashed = read_file(Path("/sys/module/ip_vs/parameters/conn_tab_bits")).strip()
         except OSError:
             hashed = "not told"
         settings = self.machine.in_netns(
