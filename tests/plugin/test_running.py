@@ -188,6 +188,20 @@ def test_a_dut_that_carries_nothing_fails_the_case(
 
 
 @pytest.mark.slow
+def test_the_summary_has_the_message_of_a_case_that_failed_in_a_worker(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"fail_deploy": "port phy0: no such device"}))
+    result = site.run("-n", "2", "-k", "pvp_dpdk", "--frame-sizes", "64")
+    lines = result.stdout.lines
+    message = "DutError: pvp_dpdk: port phy0: no such device"
+    assert any(line.startswith(message) for line in lines)  # below the name of the case
+    (summary,) = (line for line in lines if line.startswith("FAILED "))
+    assert " - DutError: pvp_dpdk" in summary
+    assert "Traceback" not in result.stdout.str()
+
+
+@pytest.mark.slow
 def test_an_agent_that_cannot_be_started_is_told_in_each_case(site: Site) -> None:
     site.pytester.makeconftest(
         CONFTEST

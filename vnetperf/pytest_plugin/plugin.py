@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
-from _pytest._code.code import ReprFileLocation, TerminalRepr
+from _pytest._code.code import (
+    ReprEntryNative,
+    ReprExceptionInfo,
+    ReprFileLocation,
+    ReprTraceback,
+)
 
 from vnetperf.config.settings import add_options
 from vnetperf.model.errors import did_you_mean
@@ -393,19 +398,24 @@ def pytest_runtest_makereport(
     return report
 
 
-class _Message(TerminalRepr):
-    """An error as the message it is; pytest's summary, which is last, has its first line too."""
+class _Message(ReprExceptionInfo):
+    """An error as the message it is; pytest's summary, which is last, has its first line too.
+
+    It is of pytest's own kind, because a worker of pytest-xdist hands on nothing else but text,
+    which has no line for the summary.
+    """
 
     def __init__(self, text: str, path: str, line: int) -> None:
-        self.text = text
-        self.reprcrash = ReprFileLocation(path, line + 1, text.partition("\n")[0])
+        lines = [f"{one}\n" for one in text.splitlines()]
+        super().__init__(
+            reprtraceback=ReprTraceback([ReprEntryNative(lines)], extraline=None, style="native"),
+            reprcrash=ReprFileLocation(path, line + 1, text.partition("\n")[0]),
+        )
+        self.lines = lines
 
     def toterminal(self, tw: Any) -> None:
-        for line in self.text.splitlines():
-            tw.line(line, red=True)
-
-    def __str__(self) -> str:
-        return self.text
+        for line in self.lines:
+            tw.write(line, red=True)
 
 
 @pytest.hookimpl(optionalhook=True)
