@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,17 +178,7 @@ def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
             except Exception as error:  # noqa: BLE001 - a plugin's, on whatever its machine has
                 way = f"unknown: {' '.join(reason_of(error).split())}"
             ways.setdefault(vswitch, {})[name] = way
-    every = _alike_everywhere([*ways.values()])
-    together: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for vswitch, found in ways.items():
-        own = tuple((name, way) for name, way in found.items() if name not in every)
-        together.setdefault(own, []).append(vswitch)
-    for own, vswitches in together.items():
-        print(f"  {_named_together(vswitches)}")
-        _print_ways(dict(own))
-    if every:
-        print("  whatever the vSwitch")
-        _print_ways(every)
+    _print_groups(ways)
     print(f"{len(able)} of {count} scenarios can run here{_first_command(able, loaded)}")
     return len(able)
 
@@ -216,17 +208,85 @@ def _first_command(able: Sequence[str], loaded: Configuration) -> str:
     return f"; begin with: pytest {tests} -k {first} --preset smoke{more}"
 
 
-def _alike_everywhere(ways: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """What several vSwitches cannot, and all of them for the same reason."""
-    answers: dict[str, list[str]] = {}
-    for found in ways:
+def _print_groups(ways: Mapping[str, Mapping[str, str]]) -> None:
+    """What each vSwitch can and cannot; a cause that several have stands once, below them."""
+    # A network may have the name of a vSwitch.
+    said = {(_plain_name(v), way) for v, found in ways.items() for way in found.values()}
+    said_by = Counter(way for _, way in said)
+    lacking: dict[str, dict[str, list[str]]] = {}  # cause -> vSwitch -> deployments
+    causes: dict[str, dict[str, str]] = {}
+    for vswitch, found in ways.items():
         for name, way in found.items():
-            answers.setdefault(name, []).append(way)
-    return {
-        name: of[0]
-        for name, of in answers.items()
-        if of[0].startswith("no") and len(of) > 1 and len(set(of)) == 1
+            cause = way if said_by[way] > 1 else _without_name(way, vswitch)
+            causes.setdefault(vswitch, {})[name] = cause
+            lacking.setdefault(cause, {}).setdefault(vswitch, []).append(name)
+    own: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for vswitch, found in ways.items():
+        # Two with the very same answers are one line, which has each cause once already.
+        own.setdefault(tuple(found.items()), []).append(vswitch)
+    group_of = {vswitch: group for group, members in enumerate(own.values()) for vswitch in members}
+    shared = {
+        cause: where
+        for cause, where in lacking.items()
+        if cause.startswith("no") and len({group_of[vswitch] for vswitch in where}) > 1
     }
+    left: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for vswitch, found in ways.items():
+        own_causes = causes[vswitch]
+        kept = tuple((n, way) for n, way in found.items() if own_causes[n] not in shared)
+        left.setdefault(kept, []).append(vswitch)
+    for kept, vswitches in left.items():
+        if kept:
+            print(f"  {_named_together(vswitches)}")
+            _print_ways(dict(kept))
+    everywhere: list[str] = []
+    elsewhere: list[str] = []
+    for cause, where in shared.items():
+        text = cause.replace(_ITSELF, " / ".join(dict.fromkeys(map(_plain_name, where))))
+        parts = _where_it_lacks(where, ways)
+        whole = all(not of for _, of in parts)
+        of = "; ".join(f"{names} of {of}" if of else names for names, of in parts)
+        (everywhere if whole else elsewhere).append(f"    {of}: {text}")
+    for title, lines in (("whatever the vSwitch", everywhere), ("several alike", elsewhere)):
+        if lines:
+            print("\n".join((f"  {title}", *lines)))
+
+
+#: Stands for a vSwitch's own name in what it lacks, so that several can lack the same.
+_ITSELF = "\0"
+
+
+def _plain_name(vswitch: str) -> str:
+    return vswitch.removeprefix("network ")
+
+
+def _without_name(way: str, vswitch: str) -> str:
+    """What is lacking, without the name of the vSwitch that lacks it."""
+    return re.sub(rf"(?<![\w-]){re.escape(_plain_name(vswitch))}(?![\w-])", _ITSELF, way)
+
+
+def _where_it_lacks(
+    where: Mapping[str, Sequence[str]], ways: Mapping[str, Mapping[str, str]]
+) -> list[tuple[str, str]]:
+    """Deployments, and of which vSwitches; "" for all that have them."""
+    of_names: dict[str, list[str]] = {}
+    for vswitch, names in where.items():
+        for name in names:
+            of_names.setdefault(name, []).append(vswitch)
+    together: dict[str, list[str]] = {}
+    for name, vswitches in of_names.items():
+        every = len(vswitches) > 1 and vswitches == [
+            v for v, found in ways.items() if name in found
+        ]
+        together.setdefault("" if every else _kinds_together(vswitches), []).append(name)
+    return [(", ".join(names), of) for of, names in together.items()]
+
+
+def _kinds_together(vswitches: Sequence[str]) -> str:
+    """Names of vSwitches and, apart from them, of networks."""
+    networks = [name for name in vswitches if name.startswith("network ")]
+    others = [name for name in vswitches if name not in networks]
+    return " and ".join(_named_together(names) for names in (others, networks) if names)
 
 
 def _print_ways(ways: Mapping[str, str]) -> None:
