@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from tests.fakes.agent import FakeAgent
 from tests.fakes.machine import facts
 from tests.runner.support import PRESET, Bench, Fading, configuration
-from vnetperf.cli import main
+from vnetperf.cli import main, why
+from vnetperf.results.records import Record, TrialRecord
 from vnetperf.testing.sim import SimulatedDut
 
 
@@ -243,6 +245,57 @@ def test_lines_of_a_pipe_are_whole(
     assert said
     assert all(line.startswith("* ") for line in said)
     assert max(map(len, said)) > 80
+
+
+@pytest.fixture
+def long_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames were lost at places with long names, in each trial."""
+    places = {f"vnf{n}.0 to vnf{n}.1, dropped at its queue": 1000 + n for n in range(3)}
+    read = why.read_records
+
+    def with_places(run: str, folder: Path) -> tuple[Path, list[Record]]:
+        log, records = read(run, folder)
+        lost = {"lost_at": places}
+        return log, [
+            one.model_copy(update=lost) if isinstance(one, TrialRecord) else one for one in records
+        ]
+
+    monkeypatch.setattr(why, "read_records", with_places)
+
+
+@pytest.mark.parametrize("columns", [None, 80, 100, 120, 160])
+def test_why_has_a_line_or_two_for_a_trial_however_narrow_the_terminal_is(
+    columns: int | None,
+    long_places: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", str(columns))
+    lines = told(capsys, "why", "fast").splitlines()
+    assert not [line for line in lines if line != line.rstrip()]
+    begin = next(n for n, line in enumerate(lines) if "\u2500\u2500" in line or "--+--" in line)
+    body = lines[begin + 1 : lines.index("Explanation")]
+    table = [line for line in body if line and not line.startswith("*")]
+    trials = [line for line in table if re.match(r"\s*\d+\s.*fps", line)]
+    assert len(trials) > 3
+    assert len(table) <= 2 * len(trials)
+    largest = "vnf2.0 to vnf2.1, dropped at its queue"
+    if columns is None:
+        assert largest + " 1002, 2 more" in "\n".join(table)
+    if columns and columns < 120:
+        assert max(map(len, lines)) <= columns
+        assert "lost at" not in "\n".join(lines)
+        assert "dropped" not in "\n".join(table)
+
+
+def test_a_report_in_a_pipe_has_no_blanks_at_the_ends_of_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = told(capsys, "report", "fast").splitlines()
+    assert lines
+    assert not [line for line in lines if line != line.rstrip()]
 
 
 def test_why_finds_the_only_result(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,14 @@ from rich.console import Console
 from rich.text import Text
 
 from vnetperf.model.units import Unit, value_text
-from vnetperf.report.table import Column, Table, terminal_bullet, terminal_encodable, terminal_table
+from vnetperf.report.table import (
+    Column,
+    Table,
+    print_drawn,
+    terminal_bullet,
+    terminal_encodable,
+    terminal_table,
+)
 from vnetperf.results.environment import FactDifference
 
 #: Columns of what is no terminal: programs read lines, and a file has no edge.
@@ -40,7 +47,7 @@ class Out:
     def bullets(self, lines: Iterable[str]) -> None:
         """Print lines, each with a mark, the rest of a long one indented."""
         for line in lines:
-            self.console.print(terminal_bullet(line, plain=self.plain))
+            print_drawn(self.console, terminal_bullet(line, plain=self.plain))
 
     def differences(self, found: Sequence[FactDifference], most: int | None) -> None:
         """Print what differs between two environments, and how many differences are left out."""
@@ -58,10 +65,7 @@ class Out:
 
     def show(self, table: Table) -> None:
         """Print a table as reports describe it."""
-        with self.console.capture() as printed:
-            self.console.print(terminal_table(table, plain=self.plain))
-        for line in printed.get().splitlines():  # of a pipe's width nobody wants the blanks
-            self.console.out(line.rstrip(), highlight=False)
+        print_drawn(self.console, terminal_table(table, plain=self.plain))
 
 
 def _short(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from vnetperf.cli import add_results_dir, read_records
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
     from vnetperf.cli.tables import Out
     from vnetperf.model.trial import TrialSpec
     from vnetperf.results.records import Record
+
+#: Columns below which the table leaves out where frames were lost.
+NARROW = 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,37 +91,41 @@ def _print_attempt(attempt: Attempt, number: int, count: int, out: Out) -> None:
     limit = f", {begin.limit_reason}" if begin.limit_reason else ""
     out.line(f"{which}number {begin.search} in the log{limit}")
     parts = any(step.part for step in attempt.steps)
+    # Names of places are long: in few columns they would leave none for the others.
+    places = out.console.width >= NARROW
     out.table(
         (
             *(">trial", ">load per\ninterface", ">seconds", ">loss, worse\ndirection"),
-            *("verdict", "lost at", *(["is"] if parts else [])),
+            *("verdict", *(["lost at"] if places else []), *(["is"] if parts else [])),
         ),
-        [_row(step, parts=parts) for step in attempt.steps],
+        [_row(step, parts=parts, places=places) for step in attempt.steps],
     )
+    if not places and any(_largest(step) for step in attempt.steps):
+        out.bullets([f"where frames were lost is shown in {NARROW} columns or more, and in a pipe"])
     if attempt.ended:
         out.bullets([attempt.ended])
     reasons = [f"trial {step.trial.number}: {step.why}" for step in attempt.steps if step.why]
     out.bullets(reasons)
 
 
-def _row(step: Step, *, parts: bool) -> tuple[str, ...]:
+def _row(step: Step, *, parts: bool, places: bool) -> tuple[str, ...]:
     trial = step.trial
     counted = bool(trial.result.directions)
     loss = units.percent(trial.result.worst_loss_ratio()) if counted else "-"
-    lost = _largest({where: frames for where, frames in trial.lost_at.items() if frames})
     return (
         str(trial.number),
         _load(trial.spec),
         f"{trial.spec.duration_s:g}",
         loss,
         trial.verdict.value,
-        lost or "-",
+        *([_largest(step) or "-"] if places else []),
         *([step.part] if parts else []),
     )
 
 
-def _largest(lost: Mapping[str, int]) -> str:
+def _largest(step: Step) -> str:
     """Where most frames of a trial were lost, and at how many other places some were."""
+    lost = {where: frames for where, frames in step.trial.lost_at.items() if frames}
     if not lost:
         return ""
     where = max(lost, key=lambda place: lost[place])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from rich import box
+from rich.console import Console, RenderableType
 from rich.table import Table as Drawn
 from rich.text import Text
 
@@ -238,3 +239,11 @@ def terminal_bullet(words: str, *, plain: bool) -> Drawn:
     grid = Drawn.grid(padding=(0, 1, 0, 0))
     grid.add_row("*", Text(terminal_encodable(words, plain=plain)))
     return grid
+
+
+def print_drawn(console: Console, drawn: RenderableType) -> None:
+    """Print lines without the blanks that fill them up, which nobody wants of a pipe."""
+    with console.capture() as printed:
+        console.print(drawn)
+    for line in printed.get().splitlines():
+        console.out(line.rstrip(), highlight=False)

@@ -19,7 +19,13 @@ from vnetperf.report.comparison import (
 from vnetperf.report.goal_text import group_notes
 from vnetperf.report.placement import sharing_lines
 from vnetperf.report.summary import Group, groups, missing_values, undeployed
-from vnetperf.report.table import LEGEND, group_sentences, terminal_bullet, terminal_table
+from vnetperf.report.table import (
+    LEGEND,
+    group_sentences,
+    print_drawn,
+    terminal_bullet,
+    terminal_table,
+)
 from vnetperf.report.table import terminal_encodable as _encodable
 
 
@@ -131,7 +137,7 @@ def print_results(results: RunResults, console: Console | None = None) -> None:
     console = console or Console(highlight=False)
     plain = not console.encoding.lower().startswith("utf")
     for item in renderables(results, plain=plain):
-        console.print(item)
+        print_drawn(console, item)
 
 
 def terminal_text(results: RunResults, *, width: int = 80, plain: bool = False) -> str:
@@ -139,5 +145,5 @@ def terminal_text(results: RunResults, *, width: int = 80, plain: bool = False) 
     out = io.StringIO()
     console = Console(file=out, width=width, no_color=True, highlight=False, force_terminal=False)
     for item in renderables(results, plain=plain):
-        console.print(item)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+        print_drawn(console, item)
+    return out.getvalue()
