@@ -17,8 +17,9 @@ from pydantic import BaseModel
 
 from vnetperf import config, registry
 from vnetperf.config.settings import read_testbed
+from vnetperf.model.base import FORMS
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.options import GuestOptions, MobileCore
+from vnetperf.model.options import GuestOptions, MobileCore, SwitchOptions
 from vnetperf.model.preset import Preset
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
@@ -59,6 +60,28 @@ WRONG = [
     (TrafficProfile, "flows = 2\nvary = ['ttl']", "vary.0", ["'ipv4_src'", "'ttl'"]),
     (Preset, "", "goals", ["required"]),
     (Preset, "goals = []", "goals", ["at least 1"]),
+    (Preset, "frame_sizes = []\n" + GOAL, "frame_sizes", ["empty", "at least 1", "octets"]),
+    (Testbed, "[hosts.X_1]", "hosts.X_1", ["small letters", "at most 15", "'X_1'"]),
+    (Testbed, "[cores]\ngovernor = 'A B'", "cores.governor", ["'A B'", "performance"]),
+    (Testbed, "environment = ['1x']", "environment.0", ["'1x'", "no digit first"]),
+    (
+        registry.testbed_model(),
+        "[kubernetes]\nnamespace = 'A B'",
+        "kubernetes.namespace",
+        ["'A B'", "small letters"],
+    ),
+    (
+        registry.testbed_model(),
+        "[[external.ports]]\ntester = 'eth0'\nmac = 'zz'",
+        "external.ports.0.mac",
+        ["'zz'", "02:00:00:00:00:01"],
+    ),
+    (
+        registry.testbed_model(),
+        "[[external.ports]]\ntester = 'a/b'",
+        "external.ports.0.tester",
+        ["'a/b'", "eth2"],
+    ),
     (Preset, GOAL + "los_ratio = 0.1", "goals.0.los_ratio", ["'loss_ratio'", "exceed_ratio"]),
     (Preset, GOAL + "loss_ratio = 1.5", "goal 'ndr'", ["loss_ratio = 1.5", "[0, 1)"]),
     (Preset, GOAL + "width = 'wide'", "goals.0.width", ["number", "'wide'"]),
@@ -80,7 +103,45 @@ def test_the_message_names_file_key_and_what_is_accepted(
     for word in words:
         assert word in message
     assert "\n" not in message  # one line, and no list of pydantic's
+    assert " should " not in message  # as pydantic says what it expects
     assert "pydantic" not in message
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        registry.testbed_model(),
+        Preset,
+        TrafficProfile,
+        GuestOptions,
+        MobileCore,
+        SwitchOptions,
+        cni.Conflist,
+    ],
+)
+def test_each_form_of_a_text_that_users_write_has_words(model: type[BaseModel]) -> None:
+    def patterns(schema: Any) -> Iterator[str]:
+        if isinstance(schema, dict):
+            if isinstance(schema.get("pattern"), str):
+                yield schema["pattern"]
+            yield from schema.get("patternProperties", {})
+        for below in schema.values() if isinstance(schema, dict) else schema:
+            if isinstance(below, dict | list):
+                yield from patterns(below)
+
+    assert {*patterns(model.model_json_schema())} <= {*FORMS}
+
+
+def test_a_profile_cannot_have_flows_that_its_file_could_not_have(tmp_path: Path) -> None:
+    asked = {"traffic": "multi-flow", "flows": 10_000_000}
+    with pytest.raises(ConfigError) as of_option:
+        config.load(asked, environment={}, directory=tmp_path)
+    fields = config.load({"traffic": "multi-flow"}, environment={}, directory=tmp_path).traffic
+    content = fields.model_dump() | {"flows": asked["flows"]}
+    with pytest.raises(ConfigError) as of_file:
+        config.validate(TrafficProfile, content, "file")
+    assert of_file.value.what in of_option.value.what
+    assert "Value error" not in str(of_option.value)
 
 
 @pytest.mark.parametrize("key", ["bits_per_second = inf", "bits_per_second = nan"])

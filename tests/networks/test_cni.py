@@ -62,8 +62,15 @@ def scenario(*options: str, **wishes: Any) -> Scenario:
         ("[]", "mine.conflist: is no JSON object"),
         ({"name": "mine"}, "mine.conflist: cniVersion: is required, and missing"),
         (conflist(cniVersion="2.0.0"), "cniVersion is '2.0.0'; accepted: 0.3.0"),
-        (conflist(plugins=[]), "mine.conflist: plugins: Tuple should have at least 1 item"),
-        (conflist({"type": "../../bin/sh"}), "mine.conflist: plugins.0.type: String should match"),
+        (
+            conflist(plugins=[]),
+            "mine.conflist: plugins: is empty; accepted: at least 1 entry",
+        ),
+        (
+            conflist({"type": "../../bin/sh"}),
+            "mine.conflist: plugins.0.type: '../../bin/sh' is not of the form that is expected; "
+            "accepted: letters, digits and _ . -, as in a file name",
+        ),
         (
             pool(type="/bin/sh"),
             "mine.conflist: plugins.0.ipam: '/bin/sh' is no file name of a plugin",

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from vnetperf.config.files import (
     available,
     find_file,
@@ -273,12 +271,12 @@ def _with_the_mix(
 def _with_flows(traffic: TrafficProfile, flows: int) -> TrafficProfile:
     """The profile with another number of flows, held to what a file is held to."""
     try:
-        return TrafficProfile.model_validate(traffic.model_dump() | {"flows": flows})
-    except ValidationError as error:
+        return validate(TrafficProfile, traffic.model_dump() | {"flows": flows}, "flows")
+    except ConfigError as error:
         raise ConfigError(
-            f"traffic profile {traffic.name} cannot have {flows} flows: "
-            + "; ".join(one["msg"] for one in error.errors()),
+            f"traffic profile {traffic.name} cannot have {flows} flows: {error.what}",
             where="flows",
+            accepted=error.accepted,
             cure="--traffic million-flows varies fields that make a million and more",
         ) from error
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from vnetperf.model.base import FORMS
 from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
 from vnetperf.model.preset import Preset
 from vnetperf.model.units import Unit, parse_quantity
@@ -262,9 +263,35 @@ def _explained(model: type[BaseModel], error: Any) -> tuple[str, str, str]:
         name, words = _LIMITS[kind]
         unit = f", in {quantity.words}" if quantity else ""
         what = f"{value!r} is not {words} {error['ctx'][name]:g}{unit}"
+    elif kind in _TOO_SHORT:
+        least = error["ctx"]["min_length"]
+        what = "is empty" if not value else f"{value!r} is too short"
+        accepted = f"at least {_counted(least, _TOO_SHORT[kind])}"
+        if items := _choices_at(model, [*path, 0]):
+            accepted += f" of {items}"
+        elif quantity:
+            accepted += f": {quantity.words}, e.g. [{quantity.example}]"
+    elif kind in _TOO_LONG:
+        most = error["ctx"]["max_length"]
+        what = f"{_shortened(value)} is too long"
+        accepted = f"at most {_counted(most, _TOO_LONG[kind])}"
+    elif kind == "string_pattern_mismatch":
+        form = error["ctx"]["pattern"]
+        what = f"{value!r} is not of the form that is expected"
+        accepted = FORMS.get(form, f"a text that matches {form}")
     elif kind != "value_error":
         what += f", got {value!r}"
-    return ".".join(map(str, path)), what, accepted
+    return ".".join(map(str, _place_of(model, error))), what, accepted
+
+
+def _place_of(model: type[BaseModel], error: Any) -> tuple[int | str, ...]:
+    """The keys that lead to a value, without those that pydantic puts behind them."""
+    path: tuple[int | str, ...] = error["loc"]
+    if error["type"] in _UNKNOWN or not path or not isinstance(path[-1], str):
+        return path
+    # Of a value that may be of several kinds each has its name there.
+    is_key_itself = path[-1] == "[key]"
+    return path[:-1] if is_key_itself or not _schemas_at(model, path) else path
 
 
 #: Kind of an error -> name of the limit in it, and words.
@@ -274,6 +301,9 @@ _LIMITS = {
     "less_than": ("lt", "less than"),
     "less_than_equal": ("le", "at most"),
 }
+#: Kind of an error -> what is counted.
+_TOO_SHORT = {"too_short": ("entry", "entries"), "string_too_short": ("character", "characters")}
+_TOO_LONG = {"too_long": ("entry", "entries"), "string_too_long": ("character", "characters")}
 #: Kind of an error -> what the value should be.
 _KINDS = {
     "bool_parsing": "true or false",
@@ -298,6 +328,20 @@ def _range_at(model: type[BaseModel], path: Sequence[int | str]) -> str:
         if low is not None:
             return f" of {low} or more"
     return ""
+
+
+def _counted(number: int, words: tuple[str, str]) -> str:
+    return f"{number} {words[number != 1]}"
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _choices_at(model: type[BaseModel], path: Sequence[int | str]) -> str:
+    """The values that a place takes where these are few: "'a', 'b'"; "" for any."""
+    return ", ".join(repr(one) for at in _schemas_at(model, path) for one in at.get("enum", ()))
 
 
 def _keys_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:

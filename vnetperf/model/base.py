@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 class Frozen(BaseModel):
@@ -14,6 +14,25 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", defer_build=True, ser_json_inf_nan="null"
     )
+
+
+#: Pattern of a text -> what it accepts, in words: an error says these.
+FORMS: dict[str, str] = {}
+
+
+def text_like(pattern: str, words: str, *, longest: int | None = None) -> Any:
+    """A text's form, and what to say where a value has another.
+
+    Args:
+        pattern: Regular expression.
+        words: What it accepts: "letters and digits", "processors as in 2-3,8".
+        longest: Most characters.
+
+    Returns:
+        What stands beside `str` in an annotation.
+    """
+    FORMS[pattern] = words
+    return Field(pattern=pattern, max_length=longest)
 
 
 #: Names that a value was made with -> the one set of them that all such values have.

@@ -10,12 +10,16 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from vnetperf.model.base import Frozen
+from vnetperf.model.base import Frozen, text_like
 from vnetperf.model.errors import ConfigError, DutError, accepted_names, did_you_mean
 
 #: A hardware address; the name of a deployment, a mode, a backend with its place ("vloop:vm").
-MacAddress = Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:+-]*$", max_length=64)]
+MacAddress = Annotated[
+    str, text_like(r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$", "an address such as 02:00:00:00:00:01")
+]
+Name = Annotated[
+    str, text_like(r"^[A-Za-z0-9_][A-Za-z0-9_.:+-]*$", "letters, digits and _ . : + -", longest=64)
+]
 
 
 class PhyPort(Frozen):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
-from vnetperf.model.base import Frozen, HugepageSize, given
+from vnetperf.model.base import Frozen, HugepageSize, given, text_like
 
 Own = TypeVar("Own", bound=Frozen)
 
@@ -111,7 +111,11 @@ def _rising(text: str) -> str:
 
 
 #: Processors as the kernel writes them: "2", "2-3,8".
-CpuList = Annotated[str, Field(pattern=r"^\d+(-\d+)?(,\d+(-\d+)?)*$"), AfterValidator(_rising)]
+CpuList = Annotated[
+    str,
+    text_like(r"^\d+(-\d+)?(,\d+(-\d+)?)*$", "processors as in 2-3,8"),
+    AfterValidator(_rising),
+]
 RingSize = Annotated[PowerOfTwo, Field(ge=256, le=1024)]
 #: Endings of disk images of users, and their formats.
 DISKS = {".qcow2": "qcow2", ".img": "raw", ".raw": "raw"}

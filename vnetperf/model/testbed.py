@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
-from vnetperf.model.base import Frozen, HugepageSize
+from vnetperf.model.base import Frozen, HugepageSize, text_like
 from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.frames import LinkSpeed
 
@@ -147,7 +147,7 @@ class CoresConfig(Frozen):
     slice_us: int = Field(default=100, ge=0, le=100_000)
     turn_us: int = Field(default=100, ge=0, le=10_000)
     tester: int = Field(default=1, ge=1, le=64)
-    governor: str = Field(default="", pattern="^[a-z_]*$")
+    governor: Annotated[str, text_like("^[a-z_]*$", "a governor such as performance")] = ""
     irqs: Literal["anywhere", "off-pollers"] = "anywhere"
 
 
@@ -252,8 +252,18 @@ class CableConfig(Frozen):
 
 
 #: Short, since it is part of names of directories with sockets below them.
-VariableName = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
-HostName = Annotated[str, Field(pattern="^[a-z][a-z0-9-]{0,14}$")]
+VariableName = Annotated[
+    str,
+    text_like(
+        "^[A-Za-z_][A-Za-z0-9_]{0,127}$", "letters, digits and _, no digit first, at most 128"
+    ),
+]
+HostName = Annotated[
+    str,
+    text_like(
+        "^[a-z][a-z0-9-]{0,14}$", "small letters, digits and -, a letter first, at most 15 of them"
+    ),
+]
 
 
 class Testbed(Frozen):

@@ -35,7 +35,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.host.trust import why_untrusted
 from vnetperf.host.wait import patient
-from vnetperf.model.base import Frozen
+from vnetperf.model.base import Frozen, text_like
 from vnetperf.model.errors import ConfigError, DutError, did_you_mean
 from vnetperf.model.scenario import ETHERNET_OCTETS, STANDARD_FRAME_SIZE, Plan, PodHosts, Scenario
 from vnetperf.model.testbed import AbsolutePath, KernelModule, MachineFacts, Program, Testbed
@@ -124,7 +124,12 @@ class _Keys(Frozen):
     model_config = ConfigDict(extra="allow", alias_generator=AliasGenerator(alias=to_camel))
 
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=60)]
+Name = Annotated[
+    str,
+    text_like(
+        r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", "letters, digits and _ . -, as in a file name", longest=60
+    ),
+]
 
 
 class Ipam(_Keys):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from ipaddress import IPv4Address
-from typing import Annotated, Any, ClassVar, NoReturn
+from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
 from pydantic import Field, field_validator
 
@@ -33,7 +33,7 @@ from vnetperf.host.journal import Change
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_at_most, wait_for
-from vnetperf.model.base import Frozen
+from vnetperf.model.base import Frozen, text_like
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import Plan, Scenario
@@ -51,8 +51,16 @@ KUBECTL = Program(
     optional=True,
 )
 #: Names as the API has them (RFC 1123), of contexts and images what a command line takes.
-ApiName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
-Word = Annotated[str, Field(pattern=r"^([A-Za-z0-9][^\s]*)?$")]
+ApiName = Annotated[
+    str,
+    text_like(
+        r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$",
+        "small letters and digits, and - and . between them",
+    ),
+]
+Word = Annotated[
+    str, text_like(r"^([A-Za-z0-9][^\s]*)?$", "a word without blanks, a letter or digit first")
+]
 #: Longest wait for a pod to run, its image fetched, seconds.
 START_S = 180.0
 #: Time between two looks at whether pods run, seconds: each is a process and a request.
@@ -112,7 +120,7 @@ class KubernetesSection(Frozen):
 
     kubeconfig: AbsolutePath = ""
     context: Word = ""
-    namespace: ApiName | Annotated[str, Field(pattern="^$")] = ""
+    namespace: ApiName | Literal[""] = ""
     image: Word = ""
     tools: tuple[str, ...] = ("iperf3", "netperf", "sockperf")
     nodes: tuple[ApiName, ...] = Field(default=(), max_length=2)

@@ -6,13 +6,14 @@ to get through it, stands in the testbed file under `[external]`.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from vnetperf.model.base import Frozen
-from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
-from vnetperf.model.errors import CapabilityError
+from vnetperf.config.files import validate
+from vnetperf.model.base import Frozen, text_like
+from vnetperf.model.deployment import Attachment, MacAddress, Port, VnfPort, WireEnd
+from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.frames import DEFAULTS, MAX_FRAME_SIZE, index_of
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
@@ -34,9 +35,9 @@ class ExternalPort(Frozen):
         vlan: Tag of the frames there, 1 to 4094, the same at both ports; 0 for none.
     """
 
-    tester: str = Field(pattern=r"^[^\s/:]{1,15}$")
+    tester: Annotated[str, text_like(r"^[^\s/:]{1,15}$", "an interface such as eth2")]
     dut: str = ""
-    mac: str = Field(default="", pattern="^([0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5})?$")
+    mac: MacAddress | Literal[""] = ""
     gateway: str = ""
     vlan: int = Field(default=0, ge=0, le=4094)
 
@@ -187,11 +188,12 @@ def _tagged(profile: TrafficProfile, vlan: int, where: str) -> TrafficProfile:
     ethernet, *rest = profile.headers
     change = {"headers": (ethernet, "vlan", *rest), "values": {**profile.values, "vlan_id": vlan}}
     try:
-        return TrafficProfile.model_validate(profile.model_dump() | change)
-    except ValidationError as error:
+        return validate(TrafficProfile, profile.model_dump() | change, where)
+    except ConfigError as error:
         raise CapabilityError(
             f"frames of traffic profile {profile.name} cannot carry the tag of VLAN {vlan}: "
-            + "; ".join(one["msg"] for one in error.errors()),
-            where=where,
+            f"{error.what}",
+            where=error.where,
+            accepted=error.accepted,
             cure=cure,
         ) from error
