@@ -23,6 +23,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, HugepageFacts, Limits, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.pytest_plugin.plans import describe
 from vnetperf.vnfs.base import VnfMemory
 
 pytestmark = pytest.mark.usefixtures("fakes")
@@ -142,6 +143,44 @@ def test_memory_that_a_library_takes_elsewhere_cannot_be_avoided() -> None:
     assert "another wire" in text
     by_kernel = plan(wanted.model_copy(update={"wire": "veth"}), bare)
     assert [memory.node for memory in by_kernel.memory] == [1]
+
+
+@pytest.mark.parametrize("wires", [("memif", "veth"), ("memif", "nic", "veth")])
+def test_the_next_wire_is_taken_where_the_first_ones_memory_cannot_be_had(
+    wires: tuple[str, ...],
+) -> None:
+    wanted = scenario("dpdk", "phy2phy", generator="loadgen")
+    bare = facts(16, nodes=2, memory_free_kb={0: 0, 1: 16 << 20})
+    made = plan(wanted, bare, wires=wires)
+    assert made.wire == "veth"
+    assert [memory.node for memory in made.memory] == [1]
+    (why,) = made.wires_without_memory.values()
+    assert [*made.wires_without_memory] == ["memif"]
+    assert "on node 0" in why
+    (line,) = [line for line in describe(made) if line.startswith("wires ")]
+    assert line.split()[1] == "veth,"
+    assert f"not memif: {why}" in line
+    rich = plan(wanted, facts(16, nodes=2), wires=wires)
+    assert (rich.wire, rich.wires_without_memory) == ("memif", {})
+    with pytest.raises(CapabilityError, match="on node 0"):  # named, it is not exchanged
+        plan(wanted.model_copy(update={"wire": "memif"}), bare, wires=wires)
+
+
+def test_of_wires_that_all_lack_memory_the_first_ones_reason_is_told() -> None:
+    wanted = scenario("dpdk", "phy2phy", generator="loadgen")
+    bare = facts(16, nodes=2, memory_free_kb={0: 0, 1: 0})
+    assert "must become hugepages on node" in refusal(wanted, bare, wires=("memif", "veth"))
+    only = facts(16, nodes=2, memory_free_kb={0: 0, 1: 16 << 20})
+    assert "must become hugepages on node 0" in refusal(wanted, only, wires=("memif",))
+
+
+def test_a_limit_of_hugepages_that_one_wire_exceeds_is_kept_by_the_next() -> None:
+    wanted = scenario("dpdk", "phy2phy", generator="loadgen")
+    on_second = CoresConfig(allowed=tuple(range(6, 12)))
+    for limit_mib, wire in ((1024, "memif"), (300, "veth")):
+        few = facts(12, nodes=2, limits=Limits(hugepages_kb={2048: limit_mib << 10}))
+        made = plan(wanted, few, cores=on_second, wires=("memif", "veth"))
+        assert made.wire == wire, limit_mib
 
 
 def test_vnfs_elsewhere_are_where_their_pages_can_be_had() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 from vnetperf import registry
@@ -272,8 +273,13 @@ def choose_wire(
     facts: MachineFacts,
     ends: tuple[Any, ...],
     place: Callable[[int | None], tuple[Placement, int]],
+    *,
+    lacking: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, tuple[NicUse, ...]]:
-    """The first of the testbed's wires that both ends accept and the machine can have."""
+    """The first of the testbed's wires that both ends accept and the machine can have.
+
+    `lacking` has those that cannot have their memory: kind -> why. One named with --wire is taken.
+    """
     candidates = testbed.wires if scenario.wire == "auto" else (scenario.wire,)
     known = registry.names("wires")
     for kind in candidates:
@@ -286,6 +292,8 @@ def choose_wire(
     needed = vnf.wires if issubclass(vnf, UserPlane) and scenario.vswitch else ()
 
     def problem_of(kind: str) -> str:
+        if kind in lacking and scenario.wire == "auto":
+            return lacking[kind]
         if needed and kind not in needed:
             return f"{scenario.vnf} needs {' or '.join(needed)}"
         mode = scenario.options.mode

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from math import ceil
-from typing import Any
+from typing import Any, Protocol
 
 from vnetperf import registry
 from vnetperf.deployment.capability_check import attachment_kind
@@ -22,7 +23,17 @@ ShortNodes = Mapping[str, frozenset[int]]
 LEAST_KB = 256 << 10
 
 
-class MemoryShortageError(CapabilityError):
+class HugepageShortageError(CapabilityError):
+    """Hugepages that a plan wants and cannot have.
+
+    Attributes:
+        wire: The plan's kind of wire: over another one it may want fewer.
+    """
+
+    wire: str = ""
+
+
+class MemoryShortageError(HugepageShortageError):
     """A node that cannot have the hugepages that a plan wants there.
 
     Attributes:
@@ -54,6 +65,36 @@ def plan_where_memory_is(make: Callable[[ShortNodes], Plan]) -> Plan:
             if error.node in known:  # it cannot be avoided
                 raise first from None
             short[error.host] = known | {error.node}
+
+
+class _Planner(Protocol):
+    def __call__(self, short: ShortNodes, *, lacking: Mapping[str, str]) -> Plan: ...
+
+
+def plan_over_first_wire(make: _Planner) -> Plan:
+    """A plan over the first of the testbed's wires that memory can be had for.
+
+    Args:
+        make: Makes a plan, with nodes that are to be taken last, and with kinds of wire that
+            cannot have their memory: kind -> why.
+
+    Raises:
+        HugepageShortageError: No wire that fits can have it; of the first one.
+    """
+    lacking: dict[str, str] = {}
+    first: HugepageShortageError | None = None
+    while True:
+        try:
+            return plan_where_memory_is(partial(make, lacking=lacking))
+        except HugepageShortageError as error:
+            first = first or error
+            if error.wire in lacking:  # it was asked for by name
+                raise first from None
+            lacking = lacking | {error.wire: error.what}
+        except CapabilityError:  # no other wire fits
+            if first is not None:
+                raise first from None
+            raise
 
 
 def memory_of(
@@ -139,11 +180,12 @@ def require_memory(memory: Sequence[MemoryPlan], plan: Plan, facts: MachineFacts
 
     Raises:
         MemoryShortageError: A node cannot have them; another may.
-        CapabilityError: The control group lets this process have fewer.
+        HugepageShortageError: The control group lets this process have fewer.
+        CapabilityError: It lets this process have too little memory of any kind.
     """
     for one in memory:
         if error := _shortage(one, plan, facts):
-            error.host, error.node = plan.host, one.node
+            error.host, error.node, error.wire = plan.host, one.node, plan.wire
             raise error
     left_kb = facts.limits.memory_kb
     if left_kb is not None and left_kb < LEAST_KB:
@@ -156,13 +198,15 @@ def require_memory(memory: Sequence[MemoryPlan], plan: Plan, facts: MachineFacts
     for size_kb, left_kb in facts.limits.hugepages_kb.items():
         wanted_kb = sum(one.pages * size_kb for one in memory if one.size_kb == size_kb)
         if wanted_kb > left_kb:
-            raise CapabilityError(
+            limited = HugepageShortageError(
                 f"{wanted_kb // 1024} MiB of hugepages of {size_kb} KiB are needed, and the "
                 f"control group of this process lets it have {left_kb // 1024} MiB",
                 where=f"{plan.scenario.id}, memory",
                 cure="raise hugetlb.*.max of the control group (of a container: "
                 "its limits of hugepages), or run outside of it",
             )
+            limited.wire = plan.wire
+            raise limited
 
 
 def _shortage(memory: MemoryPlan, plan: Plan, facts: MachineFacts) -> MemoryShortageError | None:

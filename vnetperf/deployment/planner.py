@@ -34,6 +34,7 @@ from vnetperf.deployment.memory import (
     ShortNodes,
     memory_of_pools,
     nodes_of,
+    plan_over_first_wire,
     plan_where_memory_is,
     require_memory,
 )
@@ -94,11 +95,17 @@ def _plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
         )
     require_root(facts)
     require_backends(scenario, facts, ("tester", "dut"))
-    return plan_where_memory_is(lambda short: _plan_here(scenario, testbed, facts, short))
+    return plan_over_first_wire(
+        lambda short, *, lacking: _plan_here(scenario, testbed, facts, short, lacking)
+    )
 
 
 def _plan_here(
-    scenario: Scenario, testbed: Testbed, facts: MachineFacts, short: ShortNodes
+    scenario: Scenario,
+    testbed: Testbed,
+    facts: MachineFacts,
+    short: ShortNodes,
+    lacking: Mapping[str, str],
 ) -> Plan:
     """Plan a scenario on one host."""
     vswitch = switch_class(scenario.deployment, scenario.vswitch)
@@ -110,7 +117,7 @@ def _plan_here(
         placed = place_scenario(demands, testbed.cores, facts, near, scenario, short=avoided)
         return placed, vswitch.tx_queues(scenario, placed)
 
-    wire, nics = choose_wire(scenario, testbed, facts, (generator, vswitch), place)
+    wire, nics = choose_wire(scenario, testbed, facts, (generator, vswitch), place, lacking=lacking)
     placement, queues = place(preferred_node(nics))
     require_processors(scenario, testbed, ("tester", "dut"), placement)
     require_processor_time(placement, facts, where=scenario.id)
@@ -125,6 +132,7 @@ def _plan_here(
         placement=placement,
         tester_rx_queues=queues,
         memory=(),
+        wires_without_memory=dict(lacking),
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
     return with_memory_and_commands(plan, facts)
@@ -646,11 +654,17 @@ def _placed_together(testbed: Testbed, hosts: list[str]) -> list[list[str]]:
 
 def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     """Plan the generator alone, looped to itself; for calibration without a DUT."""
-    return plan_where_memory_is(lambda short: _plan_loop(scenario, testbed, facts, short))
+    return plan_over_first_wire(
+        lambda short, *, lacking: _plan_loop(scenario, testbed, facts, short, lacking)
+    )
 
 
 def _plan_loop(
-    scenario: Scenario, testbed: Testbed, facts: MachineFacts, short: ShortNodes
+    scenario: Scenario,
+    testbed: Testbed,
+    facts: MachineFacts,
+    short: ShortNodes,
+    lacking: Mapping[str, str],
 ) -> Plan:
     host = ""
     if scenario.apart:
@@ -677,7 +691,7 @@ def _plan_loop(
         placed = place_roles(roles, testbed.cores, facts, near, short=short.get(host, ()))
         return placed, scenario.options.rx_queues or 1
 
-    wire, nics = choose_wire(alone, testbed, facts, (generator,), place)
+    wire, nics = choose_wire(alone, testbed, facts, (generator,), place, lacking=lacking)
     placement, queues = place(preferred_node(nics))
     require_processors(scenario, testbed, ("tester",), placement)
     require_processor_time(placement, facts, where=scenario.id)
@@ -688,6 +702,7 @@ def _plan_loop(
         nics=nics,
         placement=placement,
         memory=(),
+        wires_without_memory=dict(lacking),
         refusal_is_loss=False,  # there is no DUT whose ring could be full
         tester_rx_queues=queues,
         host=host,

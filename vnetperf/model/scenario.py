@@ -679,6 +679,8 @@ class Plan(Frozen):
     Attributes:
         scenario: What is deployed; on one of several hosts, what of it is there.
         nics: NICs of the wires, for wires of the kind "nic".
+        wires_without_memory: Wires that come before it in the testbed, and whose memory cannot be
+            had: kind -> why.
         commands: Launch lines as far as they are known before deployment, with what they are.
         tester_rx_queues: Receive queues the tester must poll: the vSwitch may send on as many.
         host: Name of the host; "" where the testbed has one.
@@ -699,6 +701,7 @@ class Plan(Frozen):
     nics: tuple[NicUse, ...] = ()
     placement: Placement
     memory: tuple[MemoryPlan, ...]
+    wires_without_memory: dict[str, str] = Field(default_factory=dict)
     commands: dict[str, str] = Field(default_factory=dict)
     refusal_is_loss: bool = True
     tester_rx_queues: int = 1

@@ -369,7 +369,8 @@ def _cores(found: Sharing) -> str:
 
 def _wires(plan: Plan) -> str:
     if not plan.hosts:
-        return f"{plan.wire}, one per physical port"
+        passed = (f"; not {kind}: {why}" for kind, why in plan.wires_without_memory.items())
+        return f"{plan.wire}, one per physical port{''.join(passed)}"
     (kind,) = {part.wire for part in plan.hosts}
     graph = plan.scenario.deployment
     elsewhere = (graph.tester_vnf_ports or kind != plan.wire) and not plan.scenario.apart
