@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from tests.fakes.machine import PROGRAMS, facts
 from vnetperf import registry
 from vnetperf.agent import client
 from vnetperf.cli import main
+from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import ClockOffset, MachineFacts
 
 
@@ -24,6 +26,7 @@ def doctor(
     capsys: pytest.CaptureFixture[str],
     *options: str,
     last: Mapping[str, Any] = MappingProxyType({}),
+    inventory: Callable[[object], MachineFacts] | None = None,
 ) -> tuple[int, str]:
     class FakeClient:
         last_restore: ClassVar[Mapping[str, Any]] = last
@@ -39,6 +42,8 @@ def doctor(
         def close(self) -> None:
             pass
 
+    if inventory is not None:
+        monkeypatch.setattr(FakeClient, "inventory", inventory)
     monkeypatch.setattr(client, "AgentClient", FakeClient)
     status = main(["doctor", *options])
     return status, capsys.readouterr().out
@@ -278,6 +283,51 @@ def test_each_missing_program_has_a_cure(
     assert len(lines) >= len(PROGRAMS)
     for line in lines:
         assert line.partition("MISSING: ")[2].strip(), line
+
+
+@pytest.mark.parametrize("on_terminal", [True, False])
+def test_it_shows_life_on_a_terminal_while_it_looks_and_takes_it_away(
+    on_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[str] = []
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return on_terminal
+
+    stderr = Terminal()
+    machine = facts()
+
+    def inventory(_: object) -> MachineFacts:
+        seen.append(stderr.getvalue())
+        return machine
+
+    monkeypatch.setattr("sys.stderr", stderr)
+    _, text = doctor(machine, monkeypatch, capsys, inventory=inventory)
+    (during,) = seen
+    assert bool(during.strip()) is on_terminal
+    assert ("looking at this machine" in during) is on_terminal
+    last = stderr.getvalue().rpartition("\r")[2]
+    assert last == ("\033[K" if on_terminal else "")  # the line is empty again
+    assert "looking at" not in text
+
+
+def test_life_is_taken_away_where_the_look_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def inventory(_: object) -> MachineFacts:
+        raise HostError("the agent cannot be started")
+
+    stderr = Terminal()
+    monkeypatch.setattr("sys.stderr", stderr)
+    status, _ = doctor(facts(), monkeypatch, capsys, inventory=inventory)
+    assert status != 0
+    shown = stderr.getvalue()
+    assert shown.rpartition("\r\033[K")[2].startswith("vnetperf: the agent cannot be started")
 
 
 def test_networks_that_lack_the_same_are_named_together(
