@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.fakes.agent import FakeAgent
+from tests.runner.support import PRESET, Bench, configuration
 from vnetperf.model.trial import LiveCounts
 from vnetperf.pytest_plugin.terminal import LiveProgress, fitting
 
@@ -75,6 +78,32 @@ def test_a_terminal_without_a_size_is_not_drawn_on(monkeypatch: pytest.MonkeyPat
     progress.say("deploying")
     assert not progress.follows
     assert lines == ["vnetperf: deploying"]
+
+
+def beginnings(bench: Bench, test: str, shown: list[str]) -> list[str]:
+    """What stands before the first trial of each attempt at a test."""
+    bench.run.progress = LiveProgress(SimpleNamespace(write_line=shown.append), follows=True)
+    bench.measure(test)
+    firsts = (line for line in shown if f" {test}: " in line and "trial 1, " in line)
+    return [line.partition(f"{test}: ")[2].partition("trial 1, ")[0] for line in firsts]
+
+
+def test_a_test_that_begins_anew_at_lower_loads_says_so_in_plain_words(
+    shown: list[str], tmp_path: Path
+) -> None:
+    bench = Bench(tmp_path, FakeAgent(offers_fps=900e3))
+    first, *others = beginnings(bench, "frame_loss", shown)
+    assert first == ""
+    assert others
+    assert set(others) == {"again at lower loads, as the generator could offer no more; "}
+
+
+def test_the_next_round_of_a_throughput_is_no_test_that_begins_anew(
+    shown: list[str], tmp_path: Path
+) -> None:
+    rounds = {"rounds": 2, "most_rounds": 2, "round_gap_s": 0}
+    bench = Bench(tmp_path, settings=configuration(PRESET.model_copy(update=rounds)))
+    assert beginnings(bench, "throughput", shown) == ["", ""]
 
 
 LINE = (

@@ -33,6 +33,7 @@ class LiveProgress:
         self._tty: Any = None
         self._columns = 80
         self._case: tuple[str, str, int] | None = None
+        self._limit = ""
         self._again = ""
         self._trials = 0
         self._began = 0.0
@@ -60,12 +61,14 @@ class LiveProgress:
 
     def test_begins(self, test: BeginRecord) -> None:
         """A search or another test begins, or begins again with a smaller largest load."""
-        case = (test.scenario, test.test, test.frame_size)
-        again = self._case == case and self._trials > 0
+        if self._case != test.case:
+            self._limit = test.limit_reason
+        # The next round of a throughput is of the same case, and has the same limit as the first.
+        again = self._case == test.case and test.limit_reason != self._limit
         self._again = (
             "again at lower loads, as the generator could offer no more; " if again else ""
         )
-        self._case = case
+        self._case = test.case
         self._trials, self._began, self._last = 0, time.monotonic(), ""
 
     def round_ends(self, rounds: Sequence[Result]) -> None:
