@@ -9,6 +9,7 @@ import stat
 import pytest
 
 from tests.plugin.conftest import CONFTEST, REGISTER, Site, without_numbers
+from vnetperf.pytest_plugin.plugin import _Message
 from vnetperf.pytest_plugin.terminal import LiveProgress
 from vnetperf.report import REPORTS
 
@@ -185,6 +186,24 @@ def test_a_dut_that_carries_nothing_fails_the_case(
     result = site.run("-k", "pvp_dpdk", "--frame-sizes", "64")
     result.assert_outcomes(failed=1)
     assert "no load met a loss ratio of 0" in result.stdout.str()
+
+
+def test_a_message_and_its_line_for_the_summary_are_handed_on_by_a_worker(
+    request: pytest.FixtureRequest,
+) -> None:
+    """Of mere text pytest 9 shows all lines in the summary, under CI, and older ones none."""
+    message = _Message("DutError: no such device\n  cure: plug it in", "test_rfc2544.py", 3)
+    sent = pytest.TestReport(
+        "test_rfc2544.py::test", ("test_rfc2544.py", 3, "test"), {}, "failed", message, "call"
+    )
+    config = request.config
+    data = config.hook.pytest_report_to_serializable(config=config, report=sent)
+    got = config.hook.pytest_report_from_serializable(
+        config=config, data=json.loads(json.dumps(data))
+    )
+    assert got.longrepr.reprcrash.message == "DutError: no such device"
+    assert got.longreprtext.splitlines() == ["DutError: no such device", "  cure: plug it in"]
+    assert sent.longreprtext.splitlines() == got.longreprtext.splitlines()
 
 
 @pytest.mark.slow
