@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -32,6 +31,7 @@ from vnetperf.host.lines import line_ns
 from vnetperf.host.linux import parse_number
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
+from vnetperf.host.programs import find_trusted
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
 from vnetperf.model.errors import HostError
 from vnetperf.model.machine_load import (
@@ -888,7 +888,7 @@ class EnergyCollector(Collector[EnergyUse]):
     def _controller(self) -> str:
         """The program that asks a management controller which is no power meter of the kernel's."""
         there = (self._root / _IPMI_DEVICE).exists()
-        return (there and shutil.which("ipmitool")) or ""
+        return find_trusted("ipmitool", os.environ.get("PATH", ""))[0] if there else ""
 
     def _number(self, path: Path) -> int | None:
         number = parse_number(_text(path))

@@ -81,6 +81,17 @@ def test_the_last_restore_and_what_is_left_are_shown(
     assert "last restore of this machine\n  unknown: FILE is of lab7\n" in text
 
 
+def test_a_program_that_is_there_and_not_run_is_told_with_its_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trouble = "/usr/local/bin/iperf3 is not run as root: it belongs to user 7; give it to root"
+    machine = facts(programs={**PROGRAMS, "iperf3": ""}, program_troubles={"iperf3": trouble})
+    _, text = doctor(machine, monkeypatch, capsys)
+    (line,) = (line for line in text.splitlines() if line.startswith("  iperf3 "))
+    assert trouble in line
+    assert "MISSING" not in line
+
+
 def test_what_is_missing_is_said_once_for_all_deployments(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

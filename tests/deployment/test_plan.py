@@ -232,6 +232,8 @@ def test_a_control_groups_share_of_processors_is_known_before() -> None:
     assert "pollers take the whole time of 3 processors" in text
     assert "2.5" in text
     assert plan(scenario(), facts(limits=Limits(processors=3))).placement.pollers == (1, 2, 3)
+    talking = scenario().model_copy(update={"sockets": True})  # nobody polls
+    assert plan(talking, facts(limits=Limits(processors=1.5)))
     alone = scenario(generator="loadgen")
     with pytest.raises(CapabilityError, match="the whole time of 1 processors"):
         make_loop_plan(alone, Testbed(), facts(limits=Limits(processors=0.5)))

@@ -140,6 +140,12 @@ def test_root_keeps_nothing_in_the_home_of_another(
     assert cache_directory() == tmp_path / ".cache/vnetperf"
     os.chown(tmp_path, 65534, 65534)
     own = Path(pwd.getpwuid(0).pw_dir) / ".cache/vnetperf"
+    within = tmp_path / "cache"
+    within.mkdir()
+    for missing in (within, within / "missing"):  # the user could put another in its place
+        monkeypatch.setenv("XDG_CACHE_HOME", str(missing))
+        assert cache_directory() == own
+    monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_directory() == own
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert cache_directory() == own

@@ -68,6 +68,19 @@ def test_a_path_that_was_cleaned_stays_so(variables: Variables) -> None:
     os.environ["PATH"] = "/bin"
     variables.let_through(["PATH"])
     assert os.environ["PATH"] == "/bin"
+    assert variables.facts()["let through"]["PATH"] == "/bin"  # what programs got
+
+
+def test_a_named_variable_that_is_not_there_is_told(
+    variables: Variables, caplog: pytest.LogCaptureFixture
+) -> None:
+    variables.keep()
+    variables.let_through(["OMP_NUM_THREADS"])
+    assert not caplog.records
+    variables.let_through(["OMP_NUM_THREADS", "NOT_THERE"])
+    (told,) = caplog.records
+    assert "NOT_THERE" in told.getMessage()
+    assert "OMP_NUM_THREADS" not in told.getMessage()
 
 
 def test_what_was_there_is_stated_without_what_may_be_secret(variables: Variables) -> None:

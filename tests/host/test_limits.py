@@ -33,7 +33,8 @@ def test_limits_of_version_2_hold_for_all_below(tmp_path: Path) -> None:
             f"{V2}/memory.current": "1073741824",
             "sys/fs/cgroup/a/memory.max": "4294967296",
             "sys/fs/cgroup/a/memory.current": "2147483648",
-            "sys/fs/cgroup/a/memory.stat": "anon 7\nactive_file 1048576\ninactive_file 1048576",
+            "sys/fs/cgroup/a/memory.stat": "anon 7\nactive_file 1048576\ninactive_file 524288\n"
+            "slab_reclaimable 524288",
             f"{V2}/cpu.max": "250000 100000",
             "sys/fs/cgroup/a/cpu.max": "max 100000",
             f"{V2}/hugetlb.2MB.max": "1073741824",

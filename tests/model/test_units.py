@@ -87,6 +87,8 @@ def test_long_times_are_as_people_say_them(seconds: float, text: str) -> None:
         ("2 parsec", None),
         ("", None),
         ("nan fps", None),
+        ("1_ Mfps", None),
+        ("1__0 s", None),
     ],
 )
 def test_what_reports_print_is_read(text: str, value: tuple[float, str] | None) -> None:

@@ -97,8 +97,9 @@ def _print_machine(facts: MachineFacts) -> None:
     declared, cures = registry.programs(), _cures()
     for name, path in facts.programs.items():
         version = facts.versions.get(name, "").splitlines()
-        trouble = facts.missing_program(declared.get(name, name)).partition("; ")[2]
-        missing = f"MISSING: {cures.get(name) or trouble}"
+        cure = cures.get(name) or facts.missing_program(declared.get(name, name)).partition("; ")[2]
+        trouble = facts.program_troubles.get(name)
+        missing = f"CANNOT BE USED: {trouble}" if trouble else f"MISSING: {cure}"
         shown = f"  ({version[0]})" if version and not is_unknown(version[0]) else ""
         print(f"  {name:<18} {path or missing}{shown}")
     _print_guests(facts)

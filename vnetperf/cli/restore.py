@@ -11,6 +11,9 @@ from typing import Any
 
 from vnetperf.model.errors import HostError, VnetperfError
 
+#: Longest wait for somebody else who undoes a run at this moment, seconds.
+UNDO_S = 60.0
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
@@ -26,7 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _restore_machine() -> int:
     from vnetperf.host import linux
-    from vnetperf.host.session import restore
+    from vnetperf.host.paths import HostRoots
+    from vnetperf.host.session import restore_patiently
 
     if not linux.is_root():
         lacks = () if os.geteuid() else linux.missing_capabilities()
@@ -37,7 +41,12 @@ def _restore_machine() -> int:
             if lacks
             else 'run it with sudo, by its full path: `sudo "$(command -v vnetperf)" restore`',
         )
-    report = restore(on_run=lambda run_id: print(f"run {run_id}:"))
+    report = restore_patiently(
+        HostRoots(),
+        UNDO_S,
+        lambda run: run.is_undone,
+        on_run=lambda run_id: print(f"run {run_id}:"),
+    )
     for live in report.live:
         print(f"left alone: {live.describe()}")
     found = {**asdict(report), "restored": [asdict(one) for one in report.restored]}

@@ -120,7 +120,8 @@ def _plan_here(
     wire, nics = choose_wire(scenario, testbed, facts, (generator, vswitch), place, lacking=lacking)
     placement, queues = place(preferred_node(nics))
     require_processors(scenario, testbed, ("tester", "dut"), placement)
-    require_processor_time(placement, facts, where=scenario.id)
+    if not scenario.sockets:  # else nobody polls
+        require_processor_time(placement, facts, where=scenario.id)
     cpus = tuple(cpu.cpu for cpu in allowed_cpus(testbed.cores, facts))  # no poller works then
     if scenario.sockets:
         placement = with_guests(placement, scenario.deployment, scenario.ends_in_guests, cpus)

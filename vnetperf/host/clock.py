@@ -11,7 +11,6 @@ import fcntl
 import ipaddress
 import os
 import re
-import shutil
 import struct
 import subprocess
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from math import inf, isfinite
 from pathlib import Path
 
 from vnetperf.host import ethtool
-from vnetperf.host.programs import EXTRA_PATH
+from vnetperf.host.programs import EXTRA_PATH, find_trusted
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import ClockSync
 
@@ -263,9 +262,9 @@ def _line(error: Exception) -> str:
 
 
 def _run(argv: Sequence[str]) -> str:
-    path = shutil.which(argv[0], path=os.environ.get("PATH", "") + ":" + EXTRA_PATH)
-    if path is None:
-        raise HostError(f"no {argv[0]}")
+    path, problem = find_trusted(argv[0], f"{os.environ.get('PATH', '')}:{EXTRA_PATH}")
+    if not path:
+        raise HostError(problem or f"no {argv[0]}")
     try:
         done = subprocess.run(
             [path, *argv[1:]],

@@ -56,6 +56,12 @@ class Variables:
         """Let variables through that the testbed file names, and none that it named before."""
         self._named = tuple(sorted({*named}))
         self._apply()
+        if missing := [name for name in self._named if name not in os.environ]:
+            log.warning(
+                "`environment` of the testbed names %s, not set where the agent runs; sudo takes "
+                "variables by env_keep, ssh by SendEnv and AcceptEnv",
+                ", ".join(missing),
+            )
         if kept := self.facts()["kept from programs"]:
             log.info("variables kept from programs: %s", ", ".join(kept))
 
@@ -71,11 +77,11 @@ class Variables:
 
         A proxy's value may hold a password.
         """
-        there = self._there or dict(os.environ)
-        recorded = {n: v for n, v in there.items() if n in _RECORDED or n.startswith("LC_")}
+        given = dict(os.environ)  # of PATH without folders that others could write to
+        recorded = {n: v for n, v in given.items() if n in _RECORDED or n.startswith("LC_")}
         return {
             "let through": dict(sorted(recorded.items())),
-            "let through by the testbed": {n: there.get(n, "not set") for n in self._named},
+            "let through by the testbed": {n: given.get(n, "not set") for n in self._named},
             "kept from programs": sorted(n for n in self._there if not self._is_kept(n)),
         }
 

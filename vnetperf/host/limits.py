@@ -66,11 +66,11 @@ def _memory_kb(sys: Path, proc: Path) -> int | None:
         ):
             most = _octets(group / limit)
             if most is not None:
-                # The page cache of files is given back when others need it.
+                # Caches are given back when others need memory: of files, and of the kernel.
                 cached = sum(
                     parse_number(value) or 0
                     for name, _, value in map(_words, _text(group / "memory.stat").splitlines())
-                    if name in ("active_file", "inactive_file")
+                    if name in ("active_file", "inactive_file", "slab_reclaimable")
                 )
                 used = (_octets(group / usage) or 0) - cached
                 left.append(max(0, most - max(0, used)) // 1024)

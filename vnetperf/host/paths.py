@@ -80,17 +80,9 @@ def cache_directory() -> Path:
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    if os.geteuid() == 0 and _is_of_others(root):
+    if os.geteuid() == 0 and why_untrusted(root, only_root=True, may_miss=True):
         root = Path(pwd.getpwuid(0).pw_dir) / ".cache"
     return root / "vnetperf"
-
-
-def _is_of_others(path: Path) -> bool:
-    """Whether others than root could change a directory, or make one that is missing."""
-    near = path
-    while not near.exists() and near != near.parent:
-        near = near.parent
-    return bool(why_untrusted(path, only_root=True)) if near == path else near.stat().st_uid != 0
 
 
 def make_cache(name: str, what: str) -> Path:

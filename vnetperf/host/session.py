@@ -129,7 +129,8 @@ class LiveRun:
             "guardian": "is being restored by its guardian",
             "restore": "is being restored by another process",
         }[self.role]
-        return f"run {self.run_id} of {self.user} {doing} (pid {self.pid}, since {self.since})"
+        pid = f"pid {self.pid}, " if self.pid else ""
+        return f"run {self.run_id} of {self.user} {doing} ({pid}since {self.since})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +183,16 @@ def restore(
 
 
 def restore_patiently(
-    roots: HostRoots, timeout_s: float, is_waited_for: Callable[[LiveRun], bool]
+    roots: HostRoots,
+    timeout_s: float,
+    is_waited_for: Callable[[LiveRun], bool],
+    on_run: Callable[[str], None] | None = None,
 ) -> RestoreReport:
     """Restore, and again while there are runs that are waited for; what all passes have found."""
     passes: list[RestoreReport] = []
 
     def all_have_ended() -> bool:
-        passes.append(restore(roots))
+        passes.append(restore(roots, on_run=on_run))
         return not any(is_waited_for(run) for run in passes[-1].live)
 
     wait_at_most(all_have_ended, timeout_s, "the undo of an earlier run", poll_s=0.1)

@@ -30,7 +30,7 @@ _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _NO_NUMBER = "not a number"
 
 
-_QUANTITY = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([A-Za-zµμ%/]+)")
+_QUANTITY = re.compile(r"([+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([A-Za-zµμ%/]+)")
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 #: Unit as it is printed -> what it is of, and its size in that.
 _PRINTED: dict[str, tuple[Unit, float]] = {

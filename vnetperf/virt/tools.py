@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from filelock import FileLock, Timeout
 
 from vnetperf.host.linux import read_file
-from vnetperf.host.programs import EXTRA_PATH
+from vnetperf.host.programs import EXTRA_PATH, find_trusted
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
@@ -35,8 +35,8 @@ VIRTME_RUN = (sys.executable, "-P", "-m", "virtme.commands.run")
 
 
 def which(name: str) -> str | None:
-    """Path of a program, looked for where root's programs are too."""
-    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{EXTRA_PATH}")
+    """Path of a program that root may run, looked for where root's programs are too."""
+    return find_trusted(name, f"{os.environ.get('PATH', '')}:{EXTRA_PATH}")[0] or None
 
 
 def need_program(name: str, package: str) -> str:
