@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.results.pseudonyms import Pseudonyms
+from vnetperf.results.pseudonyms import Pseudonyms, names_in
 
 MACS = st.lists(st.integers(0, 255), min_size=6, max_size=6).map(
     lambda octets: ":".join(f"{o:02x}" for o in octets)
@@ -211,3 +211,115 @@ def test_a_text_is_redacted_once(text: str) -> None:
     made = Pseudonyms()
     once = made.plain(text)
     assert made.counts or once == text
+
+
+@pytest.mark.parametrize("after", ["-427.13.1.el9_4", ", fabric", " bytes", "-a", " a"])
+@pytest.mark.parametrize("number", ["4523.9925.1625", "123456-654321", "10.20.30.40.50.60"])
+def test_a_letter_behind_numbers_makes_no_hardware_address_of_them(number: str, after: str) -> None:
+    assert Pseudonyms().plain(number + after).startswith(number)
+
+
+@pytest.mark.parametrize(
+    "spelled", ["AABBCCDDEEFF", "aabbccddeeff", "0xaabbccddeeff", "0011.2233.4455"]
+)
+def test_a_mac_address_of_letters_or_of_digits_alone(spelled: str) -> None:
+    assert Pseudonyms().plain(f"at {spelled}, up") == "at 02:5e:53:00:00:01, up"
+
+
+#: A host may be called as a module, a part of the project, a setting or a file is.
+HOSTS = """
+    docker.acme-corp.com tests.acme.internal libvirt.acme.com os.acme.com json.acme.com
+    pod1.acme.com phy1.corp.acme.com net.core.acme.com web01.dev web01.zip vnetperf.acme.com
+    vnetperf.host.acme.com testcases.acme.com kernel.lab_7.acme.com socket.timeout.acme.com
+    gen7.sh gen7.py subprocess.acme.bank
+"""
+
+
+@pytest.mark.parametrize("name", HOSTS.split())
+def test_a_host_that_is_called_as_a_module_or_file_has_a_token(name: str) -> None:
+    assert Pseudonyms().plain(f"from {name}: no") == "from host-1: no"
+    assert ("hosts", name) in names_in(f"from {name}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("vnetperf.host.guardian", "vnetperf.results.pseudonyms.Pseudonyms.plain", "os.kill"),
+        *("tests.results.test_tokens", "test_x.py", "tests/prepare.sh", "librte_net.so"),
+        *("net.ipv4.conf.all.forwarding", "kernel.sched_rt_runtime_us", "README.md"),
+        *("json.decoder.JSONDecodeError", "multi-user.target", "net.core.rmem_max"),
+    ],
+)
+def test_modules_files_and_settings_stay(text: str) -> None:
+    assert Pseudonyms().plain(f"at {text} it") == f"at {text} it"
+
+
+def test_a_domain_below_a_folder_of_runs_has_a_token() -> None:
+    assert "gen7" not in Pseudonyms().plain("/var/log/vnetperf/gen7.acme.com/x")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('password: "hunter 2 three" x', 'password: "{}" x'),
+        ("the password is 'hunter 2' x", "the password is '{}' x"),
+        ("password=abc,def;g&h x", "password={} x"),
+        ('--password "a b" x', '--password "{}" x'),
+        ('{"token": "a b", "x": 1}', '{"token": "{}", "x": 1}'),
+        ("psk = abc,def", "psk = {}"),
+        ("password: 12345", "password: {}"),
+        ("the token is abc", "the token is {}"),
+        *((text, text) for text in ("pass: 12, fail: 0", "tokens: 5", "the token is missing")),
+        *((text, text) for text in ("api_keys: 3", "the password is not set", "a secret is wrong")),
+    ],
+)
+def test_a_secret_ends_where_its_quote_or_word_does(text: str, expected: str) -> None:
+    made = Pseudonyms().plain(text)
+    assert made == expected.replace("{}", "(redacted secret 1)")
+    assert Pseudonyms().plain(made) == made
+
+
+@pytest.mark.parametrize("link", ["vlan10@eth0", "eth0.10@eth0", "mgmt@bond0", "lo@NONE"])
+def test_an_interface_upon_another_is_no_login(link: str) -> None:
+    text = f"13: {link}: <BROADCAST>, a@enp3s0f0np0.7, veth0@if7"
+    assert Pseudonyms().plain(text) == text
+    assert not list(names_in(text))
+
+
+def test_logins_beside_interfaces_are_found() -> None:
+    text = "alice@enoch bob@dut42q carol@eth0.acme.com"
+    assert not re.search("alice|enoch|bob|dut42q|carol|acme", Pseudonyms().plain(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--user alice",
+        "--user=alice",
+        "user=alice",
+        "USER=alice",
+        "--username alice",
+        "logname=alice",
+    ],
+)
+def test_a_name_behind_its_option_or_variable(text: str) -> None:
+    assert Pseudonyms().plain(text) == text.replace("alice", "user-1")
+    assert ("users", "alice") in names_in(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["user=0.02s", "user=12%", "systemctl --user status x", "--user 1000:1000", "user=root"]
+)
+def test_what_is_nobodys_name_stays(text: str) -> None:
+    assert Pseudonyms().plain(text) == text
+    assert not list(names_in(text))
+
+
+@pytest.mark.parametrize(
+    "part", ["a.", "-", "1.", "ab12", "0", "_", "a-", "a@", "a:", "11 ", "--a", "/proc/a.bb ", "a"]
+)
+def test_a_long_text_is_read_in_time_of_its_length(part: str) -> None:
+    # 64 kB of the worst kinds took minutes.
+    text = part * (65536 // len(part))
+    assert Pseudonyms().plain(text, versions=True)
+    list(names_in(text))

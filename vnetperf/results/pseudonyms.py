@@ -7,6 +7,7 @@ import binascii
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from pathlib import Path
 from typing import Final, Literal, cast
 
 
@@ -78,6 +79,7 @@ _PUBLIC: Final = tuple(
         *("::/128", "::1/128", "ff00::/8"),
     )
 )
+_PACKAGE: Final = Path(__file__).parents[1]
 _LONG_NAME: Final = 6
 _EDGE: Final = r"(?<![A-Za-z0-9]){}(?![A-Za-z0-9])"
 _HEX: Final = "[0-9a-f]"
@@ -110,9 +112,21 @@ _NAMES_OF_CREDENTIALS: Final = (
     r"pass(?:word|wd|phrase|code)?|pwd|secret|token|psk|community|credentials?|api[_-]?key"
     r"|(?:access|private|secret|auth|ssh)[_-]?key"
 )
+#: What is said of a password or token in a message, in place of its value.
+_SAID_INSTEAD: Final = (
+    r"(?:a|an|the|no|not|now|too|in|of|for|from|only|set|unset|sent|given|missing|empty|wrong|invalid"
+    r"|valid|expired|required|needed|unknown|refused|rejected|accepted|used|unused|hidden)(?![\w-])"
+)
+#: A quoted value ends at its quote, one behind `=` or of an option at a blank: a password may have
+#: commas. A number behind `pass:` or `tokens:` is a count.
+_VALUE: Final = r"\"[^\"\n]+\"|'[^'\n]+'"
 _STATED_SECRET: Final = re.compile(
-    rf"(?<![A-Za-z])((?:{_NAMES_OF_CREDENTIALS})s?[\"']?(?:\s*[:=]\s*|(?<=\w)\s+is\s+)[\"']?)(?!\(redacted)([^\s\"',;&]+)"
-    rf"|(--[\w-]*(?:{_NAMES_OF_CREDENTIALS})[\s=]+)(?!\(redacted)([^\s\"',;&]+)",
+    rf"(?<![A-Za-z])((?:{_NAMES_OF_CREDENTIALS})s?[\"']?\s{{0,9}}=\s{{0,9}})(?![\"']?\(redacted)({_VALUE}|[^\s\"']\S*)"
+    rf"|(?<![A-Za-z])(?!(?:pass|[a-z_-]{{2,20}}s)\s{{0,9}}:\s{{0,9}}\d+(?![\w-]))"
+    rf"((?:{_NAMES_OF_CREDENTIALS})s?[\"']?\s{{0,9}}:\s{{0,9}})(?![\"']?\(redacted)({_VALUE}|[^\s\"',;&]+)"
+    rf"|(?<![A-Za-z])((?:{_NAMES_OF_CREDENTIALS})s?\s{{1,9}}is\s{{1,9}})(?![\"']?\(redacted|{_SAID_INSTEAD})"
+    rf"({_VALUE}|[^\s\"',;&]+)"
+    rf"|(?<![\w-])(--[\w-]{{0,64}}(?:{_NAMES_OF_CREDENTIALS})[\s=]+)(?![\"']?\(redacted)({_VALUE}|[^\s\"']\S*)",
     re.I,
 )
 #: Keys of facts and settings whose values are secrets.
@@ -126,7 +140,7 @@ _UUID: Final = re.compile(
 #: Digits without a separator: MAC (12), EUI-64 and WWN (16), machine-id, UUID and GID (32),
 #: InfiniBand (40), container id (64).
 _DIGITS: Final = re.compile(
-    rf"(?<![A-Za-z0-9])(?:0x)?(?:(?=\d*[a-f])(?=[a-f]*\d)(?:{_HEX}{{64}}|{_HEX}{{40}}|{_HEX}{{32}}|{_HEX}{{16}}"
+    rf"(?<![A-Za-z0-9])(?:0x)?(?:(?=\d*[a-f])(?:{_HEX}{{64}}|{_HEX}{{40}}|{_HEX}{{32}}|{_HEX}{{16}}"
     rf"|{_HEX}{{12}})|\d{{32}}|\d{{64}})(?![A-Za-z0-9])",
     re.I,
 )
@@ -163,9 +177,7 @@ _OCTETS: Final = re.compile(
 )
 #: With separators that stand in versions and lists too: at least one letter.
 _RARE_OCTETS: Final = re.compile(
-    _EDGE.format(
-        rf"(?=[\d._ ]{{0,60}}[a-f]){_HEX}{{2}}([._ ]){_HEX}{{2}}(?:\1{_HEX}{{2}}){{4,}}(?!\1{_HEX})"
-    ),
+    _EDGE.format(rf"{_HEX}{{2}}([._ ]){_HEX}{{2}}(?:\1{_HEX}{{2}}){{4,}}(?!\1{_HEX})"),
     re.I,
 )
 #: Octets without their leading zero.
@@ -174,11 +186,13 @@ _SHORT_OCTETS: Final = re.compile(
 )
 #: Groups of four: 3 are a MAC address, 4 an EUI-64, 10 InfiniBand's; 8 are IPv6.
 _QUADS: Final = re.compile(
-    rf"(?<![A-Za-z0-9:])(?:(?=[\d.:-]*[a-f]|\d+:){_HEX}{{4}}([.:-]){_HEX}{{4}}\1{_HEX}{{4}}"
+    rf"(?<![A-Za-z0-9:])(?:{_HEX}{{4}}([.:-]){_HEX}{{4}}\1{_HEX}{{4}}"
     rf"(?:\1{_HEX}{{4}}|(?:\1{_HEX}{{4}}){{7}})?)(?![A-Za-z0-9]|[:]{_HEX})",
     re.I,
 )
-_HALVES: Final = re.compile(_EDGE.format(rf"(?=[\d:-]*[a-f]){_HEX}{{6}}[:-]{_HEX}{{6}}"), re.I)
+_HALVES: Final = re.compile(_EDGE.format(rf"{_HEX}{{6}}[:-]{_HEX}{{6}}"), re.I)
+#: Digits alone are an address with colons, or with a zero before as no version has.
+_SEPARATED_NUMBERS: Final = re.compile(r"(?!0\d{3}\.)\d+(?:[._ -]\d+)+|\d{6}:\d{6}")
 _STATED_MAC: Final = re.compile(r"(?<=mac[ =:])\d{12}(?!\d)|(?<=hwaddr[ =:])\d{12}(?!\d)", re.I)
 _LINK_BY_MAC: Final = re.compile(rf"(?<=enx){_HEX}{{12}}(?!{_HEX})", re.I)
 PCI: Final = re.compile(r"(?<![\w:.])(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7](?!\w)", re.I)
@@ -197,17 +211,31 @@ _HOME: Final = re.compile(
     r"(?<=/home/)[^/\s'\"\\:=,;]+|(?<=/Users/)[^/\s'\"\\:=,;]+|(?<=:\\Users\\)[^/\s'\"\\]+"
     r"|(?:(?<=^~)|(?<=[\s=:'\"(,]~))[A-Za-z][\w.-]*(?=/)"
 )
-_MAIL: Final = re.compile(r"([^\W_][\w.+-]*)@([^\W_](?:[\w-]*\w)?(?:\.[^\W_](?:[\w-]*\w)?)+)")
-#: A login without a domain. What follows @ in `ip link` is an interface (`veth0@if7`).
-_LOGIN: Final = re.compile(r"(?<![\w.+@-])([^\W\d_][\w.+-]*)@(?!if\d)([^\W\d_][\w-]*)(?![\w@])")
-_STATED_NAME: Final = re.compile(
-    r"(?<![A-Za-z])((?:SUDO_|LOG)?(?:USER|NAME|USERNAME)|LOGNAME|HOSTNAME)=([\w.@-]+)"
+#: What follows @ in `ip link`: the interface below a VLAN or the peer of a pair.
+_LOWER_LINK: Final = (
+    r"(?:NONE|lo|if\d+|en[ops]\d\w*|enx[0-9a-f]{12}|(?:eth|bond|team|br|wlan|wlp|ib|veth|tap|tun"
+    r"|dummy|vnet|vlan|macvlan|ipvlan|vxlan|phy)\d[\dfnpsv]*)(?:\.\d+)?(?![\w@-]|\.\w)"
 )
+_LABEL_OF_HOST: Final = r"[^\W_](?:[\w-]{0,62}\w)?"
+_MAIL: Final = re.compile(
+    rf"(?<![\w.+-])(?=[._+-]{{0,64}}[^\W_])([\w.+-]{{1,64}})@(?!{_LOWER_LINK})"
+    rf"({_LABEL_OF_HOST}(?:\.{_LABEL_OF_HOST})+)"
+)
+#: A login without a domain.
+_LOGIN: Final = re.compile(
+    rf"(?<![\w.+@-])([^\W\d_][\w.+-]{{0,63}})@(?!{_LOWER_LINK})([^\W\d_][\w-]*)(?![\w@])"
+)
+#: An option's name stands in front of a blank too; `systemctl --user` has no name behind it.
+_STATED_NAME: Final = re.compile(
+    r"(?<![A-Za-z])((?:(?:SUDO_|LOG)?NAME|(?i:(?:SUDO_)?USER(?:NAME)?|LOGNAME|HOSTNAME))=)([\w.@-]+)"
+    r"|(?<!ctl )(?<!install )(?<![\w-])(--(?:user(?:name)?|login)[ =])([A-Za-z_][\w.@-]*)"
+)
+_WITH_AT: Final = (_MAIL, _LOGIN)
 _DIRECTORY_NAME: Final = re.compile(
     r"\b(?:cn|uid|ou|dc|sn)=[^,\s]+(?:,\s*(?:cn|uid|ou|dc|o|c|l|st)=[^,\s]+)+", re.I
 )
 _NT_ACCOUNT: Final = re.compile(r"(?<![\w\\])[A-Z][A-Z0-9-]{2,14}\\[a-z][\w.-]+")
-_URL: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>]+", re.I)
+_URL: Final = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://[^\s'\"<>]+", re.I)
 _LOOPBACK_URL: Final = re.compile(r"[a-z]+://(?:localhost|127\.[\d.]+|\[::1\])(?=[:/]|$)", re.I)
 _REVERSE: Final = re.compile(r"(?<![\w.])(?:[0-9a-f]+\.)+(?:in-addr|ip6)\.arpa(?!\w)", re.I)
 #: No letter or mark of a script: ASCII, and the signs of Latin-1, of punctuation and mathematics.
@@ -217,32 +245,47 @@ _SIGNS: Final = (
 #: A domain by its structure: labels with dots between, the last one letters alone, or punycode.
 #: `_is_same_everywhere` tells files, modules and versions from it.
 _DOTTED: Final = re.compile(
-    rf"(?<![\w+~-])(?!-)(?:(?:[A-Za-z0-9_-]|[^{_SIGNS}])+[.\u3002\uff0e\uff61])+"
+    rf"(?<![\w+~-])(?!-)(?:(?:[A-Za-z0-9_-]|[^{_SIGNS}]){{1,64}}[.\u3002\uff0e\uff61]){{1,127}}"
     rf"(?:xn--[a-z0-9-]*[a-z0-9]|[a-z]{{2,24}}|[^{_SIGNS}]{{1,63}})(?![\w-])(?![.\u3002]\w)",
     re.I,
 )
 #: Endings of files and units. One dot: with more, a country's ending is a host's (`a.b.py`).
 _FILE_ENDINGS: Final = words_of("""
-    automount bin bz cfg cnf conf config csv data db deb device dev dll dtb efi elf env exe fd gz
-    hex hpp html img ini iso jar js json jsonl ko lock log map md mount mp obj out path pc pcap
-    pcapng pem pid png py pyc raw rom rpm rst rules scope sh slice so sock socket service sql svg
-    swap tar target tgz timer tmp toml ts txt vmdk whl xml xz yaml yml zip zst
+    automount bin cfg cnf conf config csv data db deb device dll dtb efi elf env exe fd gz
+    hex hpp html img ini iso jar js json jsonl ko lock log map mount obj out path pc pcap
+    pcapng pem pid png pyc raw rom rpm rst rules scope slice sock socket service sql svg
+    swap tar target tgz timer tmp toml ts txt vmdk whl xml xz yaml yml zst
 """)
-#: What the project's rooms, Python's modules, the kernel's settings and its files begin with.
+#: Endings of files that are domains as well: a file's where a path stands before, or a name that
+#: no domain has (`test_x.py`, `librte_net.so`, `README.md`).
+_FILES_OR_DOMAINS: Final = words_of("bz dev md mp py sh so zip")
+_OWN_FILE: Final = re.compile(
+    r"[A-Za-z0-9-]*_[\w-]*\.\w+|(?:conftest|setup)\.py|lib\w+\.so|[A-Z]+\.md"
+)
+#: The project's tests, functions of Python's modules and the kernel's settings, to their end: a
+#: host may be called `docker` or `net.core` too. Classes are told by their capital letters.
 _OWN_DOTTED: Final = re.compile(
-    r"(?:vnf|pod|phy)\d+\.|(?:vnetperf|testcases|tests|benchmarks|conftest|pytest|pydantic|pyroute2|execnet|subprocess|asyncio|os|json"
-    r"|sys|socket|ctypes|builtins|importlib|concurrent|multiprocessing|urllib|tomllib|ipaddress|docker|libvirt)\.\w"
-    r"|(?:net\.(?:ipv[46]|core|bridge|netfilter|unix|mptcp)|kernel|vm|fs|dev|user)\.[a-z0-9_.-]*_[a-z0-9_.-]*$"
-    r"|net\.(?:ipv[46]|core|bridge|netfilter)\."
+    r"(?:tests|testcases|benchmarks)\.(?:\w+\.)*[A-Za-z0-9]*_\w*"
+    r"|(?:os\.(?:path|environ|error|kill|fork|open|read|write)|json\.(?:dumps|loads|decoder|encoder)"
+    r"|socket\.(?:timeout|gaierror|herror|error|socket)|subprocess\.(?:run|check)|asyncio\.(?:run|tasks|exceptions)"
+    r"|pytest\.(?:fail|skip|exit|mark)|sys\.(?:argv|exit|stdin|stdout|stderr|modules|executable)"
+    r"|concurrent\.futures|importlib\.(?:metadata|resources)|urllib\.(?:request|error|parse))"
+    r"|(?:vnf|pod|phy)\d+\.(?:rx|tx|log|out|err|port|queue|stats)"
+    r"|(?:net\.(?:ipv[46]|core|bridge|netfilter|unix|mptcp)|kernel|vm|fs|dev|user)\.(?:[\w-]+\.)*[a-z0-9]*_\w*"
+    r"|net\.(?:ipv[46]|core|bridge|netfilter)\.(?:[\w-]+\.)*(?:forwarding|somaxconn|autoconf|mtu|tag|bindv6only)"
 )
 #: Paths that every machine has, and the project's own; whatever else is a path has a token.
+_SYSTEM_PATHS: Final = (
+    r"usr/(?:bin|sbin|lib|lib64|libexec|share|local/s?bin)|bin|sbin|lib|lib64|proc|sys"
+)
 _SAME_PATHS: Final = (
-    r"(?:usr/(?:bin|sbin|lib|lib64|libexec|share|local/s?bin)|bin|sbin|lib|lib64|proc|sys"
+    rf"(?:{_SYSTEM_PATHS}"
     r"|run/vnetperf|var/(?:lib|log)/vnetperf|etc/vnetperf|tmp/vnetperf|root/\.cache/vnetperf|autogroup-\d+|path-\d+"
     r"|etc/(?:passwd|group|hosts|os-release|sudoers\.d)"
     r"|dev/(?:vfio|uio\d*|hugepages|shm|kvm|net|null|zero|vhost-net|vhost-vsock|infiniband))"
 )
-_BELOW_SAME_PATH: Final = re.compile(rf"(?<![\w/.])/{_SAME_PATHS}/(?:[^\s'\"]*/)?$")
+_LONGEST_PATH: Final = 1024  # what is looked at before a name, octets
+_BELOW_SAME_PATH: Final = re.compile(rf"(?<![\w/.])/(?:{_SYSTEM_PATHS})/(?:[^\s'\"]*/)?$")
 #: A compiler's options have the path without a separator (`-I/home/...`); a home directory is one
 #: wherever it stands, and a path that leads up or home too.
 _PATH: Final = re.compile(
@@ -260,7 +303,9 @@ _PSEUDO_DOMAIN: Final = "5e53"
 def names_in(text: str) -> Iterator[tuple[Kind, str]]:
     """Names that a text reveals by where they stand: below /home, in a mail address, a domain."""
     yield from (("users", name) for name in _HOME.findall(text))
-    yield from (_kind_of_name(variable, name) for variable, name in _STATED_NAME.findall(text))
+    for match in _STATED_NAME.finditer(text):
+        if _is_name(name := _stated(match)[1]):
+            yield _kind_of_name(match), name
     if "@" in text:
         for user, domain in (*_MAIL.findall(text), *_LOGIN.findall(text)):
             yield "users", user
@@ -268,23 +313,53 @@ def names_in(text: str) -> Iterator[tuple[Kind, str]]:
     yield from (("hosts", m[0]) for m in _DOTTED.finditer(text) if not _is_same_everywhere(m))
 
 
-def _kind_of_name(variable: str, name: str) -> tuple[Kind, str]:
-    return ("hosts" if "HOST" in variable else "users"), name
+def _stated(match: re.Match[str]) -> tuple[str, str]:
+    """What names a value, and the value."""
+    word, value = (group for group in match.groups() if group is not None)
+    return word, value
+
+
+def _kind_of_name(match: re.Match[str]) -> Kind:
+    return "hosts" if "HOST" in _stated(match)[0].upper() else "users"
+
+
+def _is_name(text: str) -> bool:
+    """Whether it is somebody's name: `user=0.02` is a time, `user=root` is on every machine."""
+    return not re.fullmatch(r"[\d.]+(?:%|[a-z]{1,2})?", text) and text.casefold() not in EVERYWHERE
 
 
 def _is_same_everywhere(match: re.Match[str]) -> bool:
     """Whether a name with dots is a file's, a module's, a setting's of the kernel or a version."""
     labels = match[0].split(".")
     endings = {label.lower() for label in labels[1:] if not label.isdigit()}
-    if _OWN_DOTTED.match(match[0]) or endings <= _FILE_ENDINGS:
+    if _is_own_module(labels) or _OWN_DOTTED.fullmatch(match[0]) or endings <= _FILE_ENDINGS:
+        return True
+    is_file = match.string.startswith("/", match.start() - 1) or _OWN_FILE.fullmatch(match[0])
+    if is_file and endings <= _FILE_ENDINGS | _FILES_OR_DOMAINS:
         return True
     is_option = len(labels) == 2 and match.string.startswith("=", match.end())
-    if is_option or _BELOW_SAME_PATH.search(match.string, 0, match.start()):
+    if is_option or _BELOW_SAME_PATH.search(
+        match.string, max(0, match.start() - _LONGEST_PATH), match.start()
+    ):
         return True
     if re.search("[a-z][A-Z]", labels[-1]):  # a class
         return True
     is_version = re.fullmatch(r"v?\d+", labels[0]) and re.match(r"\d", labels[1])
     return bool(is_version) and sum(label.isalpha() for label in labels) <= 1
+
+
+def _is_own_module(labels: list[str]) -> bool:
+    """Whether a file of the package has this name, with at most two names within it behind."""
+    if labels[0] != _PACKAGE.name:
+        return False
+    place = _PACKAGE
+    for n, label in enumerate(labels[1:], 2):
+        place /= label
+        if place.with_suffix(".py").is_file():
+            return len(labels) - n <= 2
+        if not place.is_dir():
+            return False
+    return True
 
 
 class Pseudonyms:
@@ -368,7 +443,8 @@ class Pseudonyms:
         if key not in self._done:  # thread and port names stand in every trial
             made = self._known(text)
             for pattern, put in self._patterns(hashes):
-                made = pattern.sub(put, made)
+                if pattern not in _WITH_AT or "@" in made:
+                    made = pattern.sub(put, made)
             is_version = versions and _IPV4.fullmatch(made)
             if not is_version:
                 made = _IPV4.sub(self._unless_version if versions else self._address, made)
@@ -404,10 +480,7 @@ class Pseudonyms:
             (_LINK_BY_MAC, self._link),
             (_MACHINE_ID, self._put("serials")),
             (_HOME, self._put("users")),
-            (
-                _STATED_NAME,
-                lambda match: f"{match[1]}={self.token(*_kind_of_name(*match.groups()))}",
-            ),
+            (_STATED_NAME, self._name),
             *((pattern, self._put("users")) for pattern in (_DIRECTORY_NAME, _NT_ACCOUNT, _MAIL)),
             (_LOGIN, lambda m: f"{self.token('users', m[1])}@{self.token('hosts', m[2])}"),
             *((pattern, self._put("hosts")) for pattern in (_REVERSE, _DASHED_IPV4)),
@@ -426,10 +499,16 @@ class Pseudonyms:
         """Replace what stands behind the word that names it."""
 
         def put(match: re.Match[str]) -> str:
-            word, value = (group for group in match.groups() if group is not None)
-            return word + self.token(kind, value)
+            word, value = _stated(match)
+            quote = value[0] if value[0] in "\"'" and value[-1] == value[0] else ""
+            return word + quote + self.token(kind, value.strip(quote or None)) + quote
 
         return put
+
+    def _name(self, match: re.Match[str]) -> str:
+        """Replace the name of a user or host behind the variable or option that gives it."""
+        word, name = _stated(match)
+        return word + self.token(_kind_of_name(match), name) if _is_name(name) else match[0]
 
     def _device(self, match: re.Match[str]) -> str:
         if match[0].startswith(_PSEUDO_DOMAIN):
@@ -448,6 +527,9 @@ class Pseudonyms:
 
     def _hardware(self, match: re.Match[str]) -> str:
         """Six octets are a MAC address in any spelling; others identify a thing as well."""
+        is_rare = match.re in (_RARE_OCTETS, _QUADS, _HALVES)
+        if is_rare and _SEPARATED_NUMBERS.fullmatch(match[0]):
+            return match[0]
         digits = re.sub("[^0-9a-f]", "", match[0].lower().removeprefix("0x"))
         if pieces := re.split("[:]", match[0]) if match.re is _SHORT_OCTETS else []:
             digits = "".join(piece.lower().zfill(2) for piece in pieces)
