@@ -229,9 +229,9 @@ def test_a_mac_address_of_letters_or_of_digits_alone(spelled: str) -> None:
 #: A host may be called as a module, a part of the project, a setting or a file is.
 HOSTS = """
     docker.acme-corp.com tests.acme.internal libvirt.acme.com os.acme.com json.acme.com
-    pod1.acme.com phy1.corp.acme.com net.core.acme.com web01.dev web01.zip vnetperf.acme.com
-    vnetperf.host.acme.com testcases.acme.com kernel.lab_7.acme.com socket.timeout.acme.com
-    gen7.sh gen7.py subprocess.acme.bank
+    pod1.acme.com pod1.corp pod1.kr phy1.corp.acme.com net.core.acme.com web01.dev web01.zip
+    vnetperf.acme.com vnetperf.host.acme.com testcases.acme.com kernel.lab_7.acme.com
+    socket.timeout.acme.com gen7.sh gen7.py subprocess.acme.bank
 """
 
 
@@ -248,6 +248,7 @@ def test_a_host_that_is_called_as_a_module_or_file_has_a_token(name: str) -> Non
         *("tests.results.test_tokens", "test_x.py", "tests/prepare.sh", "librte_net.so"),
         *("net.ipv4.conf.all.forwarding", "kernel.sched_rt_runtime_us", "README.md"),
         *("json.decoder.JSONDecodeError", "multi-user.target", "net.core.rmem_max"),
+        *("vnf0.tun", "/run/vnetperf/2026-1/ovs/vswitchd.ctl"),
     ],
 )
 def test_modules_files_and_settings_stay(text: str) -> None:
@@ -267,6 +268,8 @@ def test_a_domain_below_a_folder_of_runs_has_a_token() -> None:
         ('--password "a b" x', '--password "{}" x'),
         ('{"token": "a b", "x": 1}', '{"token": "{}", "x": 1}'),
         ("psk = abc,def", "psk = {}"),
+        ('cut off: password="abc', "cut off: password={}"),
+        ("cut off: password: 'abc", "cut off: password: {}"),
         ("password: 12345", "password: {}"),
         ("the token is abc", "the token is {}"),
         *((text, text) for text in ("pass: 12, fail: 0", "tokens: 5", "the token is missing")),

@@ -121,12 +121,12 @@ _SAID_INSTEAD: Final = (
 #: commas. A number behind `pass:` or `tokens:` is a count.
 _VALUE: Final = r"\"[^\"\n]+\"|'[^'\n]+'"
 _STATED_SECRET: Final = re.compile(
-    rf"(?<![A-Za-z])((?:{_NAMES_OF_CREDENTIALS})s?[\"']?\s{{0,9}}=\s{{0,9}})(?![\"']?\(redacted)({_VALUE}|[^\s\"']\S*)"
+    rf"(?<![A-Za-z])((?:{_NAMES_OF_CREDENTIALS})s?[\"']?\s{{0,9}}=\s{{0,9}})(?![\"']?\(redacted)({_VALUE}|[\"']{{0,2}}[^\s\"']\S*)"
     rf"|(?<![A-Za-z])(?!(?:pass|[a-z_-]{{2,20}}s)\s{{0,9}}:\s{{0,9}}\d+(?![\w-]))"
-    rf"((?:{_NAMES_OF_CREDENTIALS})s?[\"']?\s{{0,9}}:\s{{0,9}})(?![\"']?\(redacted)({_VALUE}|[^\s\"',;&]+)"
+    rf"((?:{_NAMES_OF_CREDENTIALS})s?[\"']?\s{{0,9}}:\s{{0,9}})(?![\"']?\(redacted)({_VALUE}|[\"']?[^\s\"',;&]+)"
     rf"|(?<![A-Za-z])((?:{_NAMES_OF_CREDENTIALS})s?\s{{1,9}}is\s{{1,9}})(?![\"']?\(redacted|{_SAID_INSTEAD})"
-    rf"({_VALUE}|[^\s\"',;&]+)"
-    rf"|(?<![\w-])(--[\w-]{{0,64}}(?:{_NAMES_OF_CREDENTIALS})[\s=]+)(?![\"']?\(redacted)({_VALUE}|[^\s\"']\S*)",
+    rf"({_VALUE}|[\"']?[^\s\"',;&]+)"
+    rf"|(?<![\w-])(--[\w-]{{0,64}}(?:{_NAMES_OF_CREDENTIALS})[\s=]+)(?![\"']?\(redacted)({_VALUE}|[\"']{{0,2}}[^\s\"']\S*)",
     re.I,
 )
 #: Keys of facts and settings whose values are secrets.
@@ -251,7 +251,7 @@ _DOTTED: Final = re.compile(
 )
 #: Endings of files and units. One dot: with more, a country's ending is a host's (`a.b.py`).
 _FILE_ENDINGS: Final = words_of("""
-    automount bin cfg cnf conf config csv data db deb device dll dtb efi elf env exe fd gz
+    automount bin cfg cnf conf config csv ctl data db deb device dll dtb efi elf env exe fd gz
     hex hpp html img ini iso jar js json jsonl ko lock log map mount obj out path pc pcap
     pcapng pem pid png pyc raw rom rpm rst rules scope slice sock socket service sql svg
     swap tar target tgz timer tmp toml ts txt vmdk whl xml xz yaml yml zst
@@ -270,7 +270,7 @@ _OWN_DOTTED: Final = re.compile(
     r"|socket\.(?:timeout|gaierror|herror|error|socket)|subprocess\.(?:run|check)|asyncio\.(?:run|tasks|exceptions)"
     r"|pytest\.(?:fail|skip|exit|mark)|sys\.(?:argv|exit|stdin|stdout|stderr|modules|executable)"
     r"|concurrent\.futures|importlib\.(?:metadata|resources)|urllib\.(?:request|error|parse))"
-    r"|(?:vnf|pod|phy)\d+\.(?:rx|tx|log|out|err|port|queue|stats)"
+    r"|(?:vnf|pod|phy)\d+\.(?!(?:com|net|org|edu|dev|zip|lab|lan|local|internal|intranet|corp|home|test)$)(?:rx|tx|[a-z]{3,8})"
     r"|(?:net\.(?:ipv[46]|core|bridge|netfilter|unix|mptcp)|kernel|vm|fs|dev|user)\.(?:[\w-]+\.)*[a-z0-9]*_\w*"
     r"|net\.(?:ipv[46]|core|bridge|netfilter)\.(?:[\w-]+\.)*(?:forwarding|somaxconn|autoconf|mtu|tag|bindv6only)"
 )
