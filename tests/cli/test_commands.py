@@ -204,11 +204,24 @@ def test_restore_beside_who_restores_is_not_done(
     run = session.LiveRun("r1", "bed", "u", "now", 7, "guardian")
     found = session.RestoreReport(live=(run,))
     monkeypatch.setattr("vnetperf.host.linux.is_root", lambda: True)
-    monkeypatch.setattr(session, "restore", lambda on_run: found)
+    monkeypatch.setattr("vnetperf.cli.restore.UNDO_S", 0.2)
+    monkeypatch.setattr(session, "restore", lambda *_, on_run: found)
     assert main(["restore"]) == 1
     told = capsys.readouterr().out
     assert "is being restored by its guardian" in told
     assert "nothing to restore" not in told
+
+
+def test_restore_waits_for_who_restores(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A guardian that had just been started when its agent was killed undoes the run."""
+    run = session.LiveRun("r1", "bed", "u", "now", 0, "restore")
+    passes = iter([session.RestoreReport(live=(run,)), session.RestoreReport()])
+    monkeypatch.setattr("vnetperf.host.linux.is_root", lambda: True)
+    monkeypatch.setattr(session, "restore", lambda *_, on_run: next(passes))
+    assert main(["restore"]) == 0
+    assert "left alone" not in capsys.readouterr().out
 
 
 def test_report_rebuilds_the_same_results_from_the_log_alone(
