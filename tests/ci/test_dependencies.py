@@ -33,7 +33,9 @@ def locked() -> dict[str, tuple[str, int]]:
     """Package -> its version, and how many hashes it has."""
     found = {}
     for block in re.split(r"\n(?=\S)", LOCK.read_text().strip()):
-        name, version = re.match(r"(\S+)==([^\s;]+)", block).groups()  # type: ignore[union-attr]  # a package
+        package = re.match(r"(\S+)==([^\s;]+)", block)
+        assert package is not None, block
+        name, version = package.groups()
         found[canonicalize_name(name)] = (
             version,
             len(re.findall("--hash=sha256:[0-9a-f]{64}", block)),

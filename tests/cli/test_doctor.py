@@ -273,7 +273,9 @@ def test_it_ends_with_what_can_run_and_how_to_begin(
 ) -> None:
     _, text = doctor(facts(), monkeypatch, capsys)
     last = text.splitlines()[-1]
-    able, _, every = re.match(r"(\d+) of (\d+)()", last).group(1, 3, 2)  # type: ignore[union-attr]
+    counts = re.match(r"(\d+) of (\d+) ", last)
+    assert counts is not None, last
+    able, every = counts.groups()
     assert 0 < int(able) < int(every)
     command = last.partition("begin with: ")[2]
     assert command.startswith("pytest ")

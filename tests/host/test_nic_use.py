@@ -26,6 +26,7 @@ from vnetperf.host.nic.usage import (
     find_uses,
 )
 from vnetperf.host.wait import wait_for
+from vnetperf.host.xdp import BpfObject, compile_program
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import MachineFacts
 
@@ -207,7 +208,9 @@ def _ip(*commands: str, program: str = "ip") -> None:
         subprocess.run([program, *command.split()], check=True)
 
 
-def _in_private_namespace(*commands: str, program: str = "ip") -> dict[str, InterfaceUse]:
+def _in_private_namespace(
+    *commands: str, program: str = "ip", then: Callable[[], object] = lambda: None
+) -> dict[str, InterfaceUse]:
     """Uses in a network namespace of its own, with eth0 and eth1, after commands of `ip`."""
 
     def look() -> dict[str, InterfaceUse]:
@@ -218,6 +221,7 @@ def _in_private_namespace(*commands: str, program: str = "ip") -> dict[str, Inte
             _ip(f"link set {name} addrgenmode none up", f"link set {name}p addrgenmode none")
         assert not {"eth0", "eth1"} & set(find_uses(usage.read_network(), ()))
         _ip(*commands, program=program)
+        then()
         return find_uses(usage.read_network(), ())
 
     return call_in_thread(look)
@@ -410,24 +414,17 @@ def test_an_af_xdp_socket_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
-def test_an_xdp_program_of_somebody_else_would_be_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_an_xdp_program_of_somebody_else_would_be_lost(tmp_path: Path, mode: str) -> None:
     source = tmp_path / "pass.c"
     source.write_text(
-        '__attribute__((section("xdp"), used)) int pass(void *c) { return 2; }\n'
-        '__attribute__((section("license"), used)) char license[] = "GPL";\n'
+        '#include "bpf.h"\nSEC("xdp") int pass(void *frame) { (void)frame; return XDP_PASS; }\n'
     )
-    built = tmp_path / "pass.o"
-    clang = ["clang", "-O2", "-target", "bpf", "-c", str(source), "-o", str(built)]
-    try:
-        subprocess.run(clang, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no clang that makes BPF programs")
-    try:
-        found = _in_private_namespace(f"link set eth1 xdpgeneric obj {built} sec xdp")
-    except subprocess.CalledProcessError:
-        pytest.skip("iproute2 cannot load it here")
-    assert "XDP program" in found["eth1"].reason
+    with BpfObject("pass", compile_program("clang", source)) as program:
+        found = _in_private_namespace(then=lambda: program.attach("pass", "eth1", mode))
+    assert "has the XDP program" in found["eth1"].reason
     assert found["eth1"].lost
+    assert "eth0" not in found
 
 
 def test_the_holder_of_a_device_is_named_though_processes_end(

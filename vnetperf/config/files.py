@@ -205,14 +205,19 @@ def _without_units(content: Mapping[str, Any], error: ValidationError) -> dict[s
             continue
         here: Any = found
         for part in path[:-1]:
-            if isinstance(here, tuple | list) and isinstance(part, int):
-                here = here[part]
-            else:
-                here = here.get(part) if isinstance(here, dict) else None
-        if isinstance(here, dict | list) and here[path[-1]] == one["input"]:  # type: ignore[index]
-            here[path[-1]] = float(f"{parsed[0] * quantity.per_unit:.15g}")  # type: ignore[index]
+            here = _below_value(here, part)
+        if isinstance(here, dict | list) and _below_value(here, path[-1]) == one["input"]:
+            place: Any = here  # a list's places are numbers, a table's are names
+            place[path[-1]] = float(f"{parsed[0] * quantity.per_unit:.15g}")
             changed = True
     return found if changed else None
+
+
+def _below_value(value: Any, part: int | str) -> Any:
+    """What stands at a place of a list or table; None where it is neither."""
+    if isinstance(value, tuple | list) and isinstance(part, int):
+        return value[part]
+    return value.get(part) if isinstance(value, dict) else None
 
 
 def _as_config_error(model: type[BaseModel], error: ValidationError, where: str) -> ConfigError:

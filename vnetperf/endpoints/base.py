@@ -251,7 +251,7 @@ def figure_or_none(value: object) -> float | None:
         The figure, finite and not negative; otherwise None.
     """
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)  # type: ignore[arg-type]  # what is no number raises
     except (TypeError, ValueError, OverflowError):
         return None
     return number if 0 <= number < float("inf") else None
