@@ -1,0 +1,1 @@
+"""What users have today, held while the code behind it moves: ids, help, plans, command lines."""
