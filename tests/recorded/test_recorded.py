@@ -2,7 +2,7 @@
 
 Numbers agree to nine digits: the last ones of an interval are those of the scipy that is installed.
 A difference that is wanted is looked at first (`python -m tests.recorded.test_recorded` prints all
-of them), then recorded with `--record`.
+of them), then recorded with `--record`. `--add NAME=LOG` adds the log of a redacted run.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def test_a_recorded_run_gives_what_it_gave(name: str, tmp_path: Path) -> None:
     assert found == [], "\n".join(found[:20])
 
 
-def record(name: str, folder: Path) -> None:
+def record(name: str, recorded: dict[str, str], folder: Path) -> None:
     """Put what is derived today in the place of what was recorded."""
-    files = derived(contents(name), folder)
+    files = derived(recorded, folder)
     with tarfile.open(HERE / f"{name}.tar.xz", "w:xz") as archive:
         for file, text in sorted(files.items()):
             member = tarfile.TarInfo(file)
@@ -85,4 +85,9 @@ if __name__ == "__main__":
             print("\n".join(differences(run, Path(made))))  # noqa: T201 - a tool for a terminal
         if "--record" in sys.argv:
             with tempfile.TemporaryDirectory() as made:
-                record(run, Path(made))
+                record(run, contents(run), Path(made))
+    for added in sys.argv[sys.argv.index("--add") + 1 :] if "--add" in sys.argv else ():
+        new, _, log = added.partition("=")
+        empty = dict.fromkeys(contents(RUNS[0]), "")
+        with tempfile.TemporaryDirectory() as made:
+            record(new, {**empty, LOG: Path(log).read_text()}, Path(made))
