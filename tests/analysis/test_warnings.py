@@ -267,6 +267,20 @@ def test_what_holds_for_several_scenarios_is_told_once() -> None:
     assert conditions_of(records) == ("pvp_dpdk; pvvp_dpdk: mtu = 4000",)
 
 
+def test_many_scenarios_are_named_by_what_their_names_have_in_common() -> None:
+    records = []
+    for name in ("pvp_dpdk", "pvp_bridge"):
+        for size in (4000, 9000):
+            scenario = make_scenario(name, configuration(set=(f"mtu={size}",), forwarding="l3"))
+            facts = ScenarioFacts(scenario=f"{name},size={size}")
+            records.append(ScenarioRecord(scenario=scenario, facts=facts))
+    assert conditions_of(records) == (
+        "all 4 scenarios: l3 forwarding",
+        "size=4000: mtu = 4000",
+        "size=9000: mtu = 9000",
+    )
+
+
 def test_frames_of_another_length_are_said_first(tmp_path: Path) -> None:
     def tagged(number: int, result: TrialResult) -> TrialResult:
         """Every tenth frame still has its tag in the third trial."""

@@ -191,6 +191,29 @@ def test_the_headline_has_measured_what_has_numbers(few):
     assert (name, words) == ("Measured", f"throughput of {first.scenario} at 64 octets")
 
 
+def test_many_scenarios_are_one_sentence_from_the_least_to_the_most(few):
+    (first, *_) = [r for r in few.results if r.goals]
+    rates = [3e6, 1e6, 2e6, 5e6, 4e6, 6e6]
+    results = tuple(
+        first.model_copy(
+            update={
+                "scenario": f"pvp_dpdk,workers={n}",
+                "goals": (
+                    first.goals[0].model_copy(
+                        update={"conditional_throughput_fps": rate, "lower_bound_fps": rate}
+                    ),
+                ),
+            }
+        )
+        for n, rate in enumerate(rates)
+    )
+    many = few.model_copy(update={"results": results})
+    told = dict(run_tables.headline(many, summary.groups(many)))["Result"]
+    assert told.startswith("6 scenarios carry 1.00 million (pvp_dpdk,workers=1) to 6.00 million ")
+    assert "(pvp_dpdk,workers=5)" in told
+    assert "\n" not in told
+
+
 def test_a_page_of_no_benchmark_says_so_in_its_headline(smoke):
     said = Page(html_report(smoke)).shown.partition("Worth")[2]
     assert said.startswith(" not a benchmark")

@@ -472,19 +472,47 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
     return warnings + list(dict.fromkeys(offsets))
 
 
+#: Scenarios from which on what they have in common is told once for all.
+_MANY_SCENARIOS = 4
+
+
 def conditions_of(scenarios: Sequence[ScenarioRecord]) -> tuple[str, ...]:
     """What was set, and what numbers are of: nothing of it makes one worth less."""
-    return tuple(
-        _each_once(
-            (record.facts.scenario, text) for record in scenarios for text in _conditions(record)
+    names = list(dict.fromkeys(record.facts.scenario for record in scenarios))
+    if len(names) < _MANY_SCENARIOS:
+        return tuple(
+            _each_once((r.facts.scenario, text) for r in scenarios for text in _conditions(r))
         )
-    )
+    holders: dict[str, list[str]] = {}
+    for record in scenarios:
+        for text in (*record.scenario.conditions, *_further_conditions(record)):
+            holders.setdefault(text, []).append(record.facts.scenario)
+    held: dict[str, list[str]] = {}
+    for text, mine in holders.items():
+        which = _in_common(list(dict.fromkeys(mine)), names)
+        if text != which.replace("=", " "):  # else the name has said it
+            held.setdefault(which, []).append(text)
+    return tuple(f"{which}: {', '.join(texts)}" for which, texts in held.items())
+
+
+def _in_common(mine: Sequence[str], names: Sequence[str]) -> str:
+    """Some of many scenarios: by what only their names have, else one by one."""
+    if len(mine) == len(names):
+        return f"all {len(names)} scenarios"
+    shared = set.intersection(*(set(name.split(",")) for name in mine))
+    others = {part for name in names if name not in mine for part in name.split(",")}
+    own = [part for part in mine[0].split(",") if part in shared - others]
+    return own[0] if own and len(mine) > 1 else "; ".join(mine)
 
 
 def _conditions(record: ScenarioRecord) -> Iterator[str]:
+    if record.scenario.conditions:
+        yield ", ".join(record.scenario.conditions)
+    yield from _further_conditions(record)
+
+
+def _further_conditions(record: ScenarioRecord) -> Iterator[str]:
     scenario = record.scenario
-    if scenario.conditions:
-        yield ", ".join(scenario.conditions)
     if scenario.encapsulation:
         yield (
             "sizes and rates are those of the plain frame; "

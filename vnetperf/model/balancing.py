@@ -86,7 +86,7 @@ class Services(Frozen):
 
     def __str__(self) -> str:
         return (
-            f"{self.services} services with {self.backends} "
+            f"{self.services} service{'s' * (self.services > 1)} with {self.backends} "
             f"{'backend' if self.backends == 1 else 'backends'} each, {self.flows} flows of "
             f"{self.clients} clients"
         )

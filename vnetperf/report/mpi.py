@@ -95,6 +95,29 @@ def mpi_sentences(results: RunResults) -> list[str]:
     return found
 
 
+def mpi_answers(results: RunResults) -> dict[str, str]:
+    """Network -> what benchmarks of ranks on it took, each from the least to the greatest value."""
+    found: dict[str, dict[str, list[PodTransfer]]] = {}
+    for row in pod_transfers(results, mpi=True):
+        if row.value is not None:
+            kinds = found.setdefault(row.network, {})
+            kinds.setdefault(row.transfer.spec.kind, []).append(row)
+    return {
+        network: "; ".join(f"{kind} {_ends_text(rows)}" for kind, rows in kinds.items())
+        for network, kinds in found.items()
+    }
+
+
+def _ends_text(rows: list[PodTransfer]) -> str:
+    """The least value and the greatest of one benchmark, with the size of their messages."""
+    texts = {}
+    for choose in (min, max):
+        row = choose(rows, key=lambda row: row.value or 0.0)
+        size = row.transfer.spec.message_size
+        texts[f"{row.text} ({size} octets)" if size else str(row.text)] = None
+    return " to ".join(texts)
+
+
 def mpi_plots(results: RunResults) -> Iterator[Plot]:
     """Curves over pods, over ranks in each, and over message sizes, a line for each network."""
     rows = [row for row in pod_transfers(results, mpi=True) if row.value is not None]

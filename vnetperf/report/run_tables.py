@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -150,9 +151,10 @@ def title(results: RunResults, found: Sequence[Group]) -> str:
     measured = [group for group in found if group.measured]
     scenarios = list(dict.fromkeys(g.scenario for g in measured))
     if not scenarios:
-        (answer, *_) = (*_transfer_answers(results), "")
+        answers = [answer.partition(": ")[2] for answer in _transfer_answers(results)]
+        answers += [answer.partition("; ")[0] for answer in mpi.mpi_answers(results).values()]
         named = [_dut_text(results, one.scenario) for one in results.transfers[:1]]
-        return f"{named[0]}: {answer.partition(': ')[2]}" if answer else _run_name(results)
+        return f"{named[0]}: {answers[0]}" if answers else _run_name(results)
     if len(scenarios) > 1:
         plain = list(dict.fromkeys(_dut_text(results, one).partition(", ")[0] for one in scenarios))
         tests = _listed(list(dict.fromkeys(g.test_words for g in measured)), 3)
@@ -227,10 +229,13 @@ def _carries_text(group: Group, *, benchmark: bool) -> str:
 def _result_text(results: RunResults, found: Sequence[Group]) -> Iterator[str]:
     """Of each scenario what it carries, in a sentence, then the answers of its other tests."""
     benchmark = summary.is_benchmark(results)
+    rated = [group for group in found if group.measured and group.goal_names]
+    if many := len(rated) > _MOST_ANSWERS:
+        yield _range_text(results, rated)
     for scenario in dict.fromkeys(g.scenario for g in found):
         mine = [g for g in found if g.scenario == scenario and g.measured]
         for group in mine:
-            if group.goal_names:
+            if group.goal_names and not many:
                 carries = _carries_text(group, benchmark=benchmark)
                 yield f"{_dut_text(results, scenario)}: {carries}."
         answers: dict[str, list[str]] = {}
@@ -243,6 +248,39 @@ def _result_text(results: RunResults, found: Sequence[Group]) -> Iterator[str]:
                 answers.setdefault(first.size_text, []).append(f"{group.test_words}: {number}")
         for size, numbers in answers.items():
             yield f"{scenario}, {size}: {'; '.join(numbers)}"
+
+
+def _range_text(results: RunResults, rated: Sequence[Group]) -> str:
+    """What many scenarios carry, from the least to the most; the overview has each of them."""
+    sizes: dict[str, list[Result]] = {}
+    for group in rated:
+        for result in group.measured:
+            if result.goals and goal_text.headline_fps(result.goals[0]) is not None:
+                sizes.setdefault(result.size_text, []).append(result)
+    texts = []
+    held = [*sizes.items()]
+    for size, mine in held if len(held) < _FEW_SIZES else (held[0], held[-1]):
+        least, most = (
+            choose(mine, key=lambda r: goal_text.headline_fps(r.goals[0]) or 0.0)
+            for choose in (min, max)
+        )
+        low, high = (
+            _over_words(r, r.goals[0].name) or goal_text.rate_words(r.goals[0])
+            for r in (least, most)
+        )
+        texts.append(
+            f"{low} ({least.scenario}) to {high} frames a second ({most.scenario}) at {size}"
+        )
+    goals = [goal for group in rated for r in group.measured for goal in r.goals[:1]]
+    words = [f"{goals[0].name}: {goals[0].caveat or 'no loss in trials of 60 s or more'}"]
+    marks = Counter(goal.mark for goal in goals if goal.mark)
+    words += [f"{count} of {len(goals)} {mark}" for mark, count in marks.items()]
+    if not summary.is_benchmark(results):
+        words.append("no benchmark")
+    return (
+        f"{len(rated)} scenarios carry {' and '.join(texts) or 'nothing'}, all directions together "
+        f"({'; '.join(words)})."
+    )
 
 
 def _cost_text(found: Sequence[Group]) -> Iterator[str]:
@@ -317,8 +355,7 @@ def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str
     for what in (_SOCKETS, "MPI", "speed of guests"):
         if transferred := [scenario for scenario, words in held if what in words]:
             measured.append(f"{what} of {_listed(transferred)}")
-    sentences = mpi.mpi_sentences(results)
-    ranks = [] if len(sentences) > _MOST_ANSWERS else sentences  # the part of its own has many
+    ranks = [f"MPI over {of}: {words}" for of, words in mpi.mpi_answers(results).items()]
     rows = (
         ("Measured", "; ".join(measured) or "nothing"),
         ("Machine", _machine_text(results)),
