@@ -14,7 +14,7 @@ from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, TESTER0, with_nics
 from tests.networks.test_plans import FIRST, SECOND, configured, scenario
 from vnetperf.deployment.planner import make_plan
-from vnetperf.host.nic.switchdev import RuleFilter, SwitchRule
+from vnetperf.host.nic.switch_rules import RuleFilter, SwitchRule
 from vnetperf.model.deployment import PhyPort, Port, VnfPort, vnf_mac
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.scenario import Plan

@@ -20,7 +20,7 @@ from tests.fakes.nics import DUT0, DUT1, with_nics
 from tests.vswitches.test_sriov import plan, scenario
 from vnetperf.host.nic import flower
 from vnetperf.host.nic import switchdev as nics_switch
-from vnetperf.host.nic.switchdev import (
+from vnetperf.host.nic.switch_rules import (
     SKIP_HW,
     SKIP_SW,
     RuleFilter,

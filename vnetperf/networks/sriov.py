@@ -13,7 +13,8 @@ from vnetperf.backend import optional
 from vnetperf.host import links
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import pci, switchdev, vfs
-from vnetperf.host.nic.switchdev import SWITCHDEV, Switchdev, SwitchRule, nic_mode
+from vnetperf.host.nic.switch_rules import SwitchRule
+from vnetperf.host.nic.switchdev import SWITCHDEV, Switchdev, nic_mode
 from vnetperf.host.nic.vfs import VfOptions
 from vnetperf.host.wait import wait_for
 from vnetperf.model.base import Frozen

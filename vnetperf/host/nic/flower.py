@@ -11,7 +11,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl import tcmsg
 from pyroute2.netlink.rtnl.tcmsg import cls_matchall
 
-from vnetperf.host.nic.switchdev import RuleFilter, SwitchRule, filter_attempts
+from vnetperf.host.nic.switch_rules import RuleFilter, SwitchRule, filter_attempts
 from vnetperf.host.tc_redirect import ETH_P_ALL, INGRESS, mirred
 from vnetperf.model.errors import DutError
 

@@ -7,7 +7,7 @@ phys_port_name; udev may rename them at any time.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -16,9 +16,9 @@ from vnetperf.host.linux import read_file
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import eswitch
 from vnetperf.host.nic.pci import SYS
+from vnetperf.host.nic.switch_rules import SKIP_SW, RuleFilter, SwitchRule
 from vnetperf.host.nic.vfs import VfOptions
 from vnetperf.host.wait import wait_for
-from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Port
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import NicUse, Scenario
@@ -39,8 +39,6 @@ PF_PORT_NAME = re.compile(r"c(?P<controller>\d+)pf\d+")
 REPRESENTORS_S = 10.0
 #: How often an interface may be renamed while it is taken.
 RENAME_TRIES = 3
-#: Where a rule is to be: in the NIC alone, or in the kernel alone.
-SKIP_HW, SKIP_SW = 1, 2
 #: Settings of virtual functions that the kernel's drivers refuse in switchdev mode, and why.
 LEGACY_ONLY = {
     "vlan": "there a VLAN is pushed by rules on representors and not set on the virtual function",
@@ -157,49 +155,6 @@ def _net_attribute(sys: Path, name: str, what: str) -> str:
         return read_file(sys / "class/net" / name / what).strip()
     except OSError:  # the driver has no such thing, or the interface is just renamed
         return ""
-
-
-class SwitchRule(Frozen):
-    """What comes in by one port leaves by another.
-
-    Attributes:
-        eth_dst: Destination address that they are known to have; "" when it is not.
-        only: True when frames with another address belong to another rule.
-        prio: Its place among the rules, and with `prio + 1` that of its second half.
-    """
-
-    src: Port
-    dst: Port
-    eth_dst: str = ""
-    only: bool = False
-    prio: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.src} -> {self.dst}"
-
-
-class RuleFilter(Frozen):
-    """One filter of a rule: SKIP_SW or SKIP_HW; of those that match the lowest `prio` is taken."""
-
-    flags: int
-    eth_dst: str
-    prio: int
-
-
-def filter_attempts(rule: SwitchRule) -> Iterator[tuple[RuleFilter, ...]]:
-    """Ways to make a rule, the better first: the NIC may know fewer filters than the kernel.
-
-    All forward the same frames. What the NIC does not take goes through the kernel.
-    """
-    if rule.only:
-        yield (RuleFilter(flags=SKIP_SW, eth_dst=rule.eth_dst, prio=rule.prio),)
-        yield (RuleFilter(flags=SKIP_HW, eth_dst=rule.eth_dst, prio=rule.prio),)
-        return
-    rest = RuleFilter(flags=SKIP_HW, eth_dst="", prio=rule.prio + 1)
-    yield (RuleFilter(flags=SKIP_SW, eth_dst="", prio=rule.prio),)
-    if rule.eth_dst:
-        yield (RuleFilter(flags=SKIP_SW, eth_dst=rule.eth_dst, prio=rule.prio), rest)
-    yield (rest,)
 
 
 class Switchdev:

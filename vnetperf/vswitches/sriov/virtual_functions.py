@@ -8,7 +8,8 @@ from pathlib import Path
 from vnetperf.host import tc_redirect
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import vfs
-from vnetperf.host.nic.switchdev import LEGACY, SwitchRule, nic_mode
+from vnetperf.host.nic.switch_rules import SwitchRule
+from vnetperf.host.nic.switchdev import LEGACY, nic_mode
 from vnetperf.host.nic.vfs import VfOptions
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, Hop, PhyPort, Port, VnfPort, dut_mac, vnf_mac

@@ -273,6 +273,8 @@ void workers_release(void);
 
 /* worker.c */
 int worker_main(void *unused);
+
+/* order.c */
 /* Give the order to all workers and wait until they follow; false after 20 s, or at the end. */
 bool workers_order(enum phase phase);
 
