@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.host.foreign import USES
 from vnetperf.host import kernel, nic
 from vnetperf.host.linux import call_in_thread, unshare_network
 from vnetperf.host.machine import Machine
@@ -402,6 +403,18 @@ def test_a_socket_of_all_interfaces_uses_none() -> None:
         return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 
     assert not {"eth0", "eth1"} & set(_with_socket(hear_all))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
+@pytest.mark.parametrize("make", USES)
+def test_a_use_that_not_every_kernel_has_is_seen(make: Callable[[str], object]) -> None:
+    """Most of them are tried in the lab, whose kernel has them all."""
+    says, lost = USES[make]
+    kept: list[object] = []
+    found = _in_private_namespace(then=lambda: kept.append(make("eth1")))
+    assert "eth0" not in found
+    assert says in found["eth1"].reason
+    assert found["eth1"].lost is lost
 
 
 #: What the kernel answers of an AF_XDP socket: struct xdp_diag_msg, then XDP_DIAG_INFO.

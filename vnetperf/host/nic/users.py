@@ -22,10 +22,17 @@ from vnetperf.host.linux import PROC, raw_syscall, read_file
 _NLMSG_ERROR, _NLMSG_DONE, _REQUEST, DUMP = 2, 3, 0x1, 0x300
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
 _AF_XDP, _XDP_SHOW_INFO, _XDP_DIAG_INFO = 44, 1, 1
+#: linux/genetlink.h, linux/netdev.h.
+_GENERIC, _GENL_CTRL, _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 16, 16, 3, 1, 2
+_GET_QUEUES, _QUEUE_INTERFACE = 10, 2
+_QUEUE_USERS = {5: "TCP into memory of a device", 6: "io_uring", 7: "AF_XDP"}
 #: linux/if.h: what somebody has set on the interface.
 _PROMISCUOUS, _ALL_MULTICAST = 0x100, 0x200
 _RULES_OF = (socket.AF_INET, socket.AF_INET6)
 _NUD_PERMANENT = 0x80
+#: linux/rtnetlink.h, linux/mroute.h.
+_GET_LINK, _FAMILY_IPMR, _AF_SPEC, _IPMR_TABLE_VIFS, _IPMR_VIF_IFINDEX = 18, 128, 26, 6, 1
+_ROUTES_GROUPS = "is an interface of multicast routing"
 #: Groups that every interface with an address joins by itself: those of IPv4 and of IPv6.
 _MULTICAST_OF_IP = ("01005e", "3333")
 
@@ -49,10 +56,13 @@ def other_uses(route: Any, links: Iterable[Any]) -> dict[int, tuple[OtherUse, ..
     indices = {link.get_attr("IFLA_IFNAME"): link["index"] for link in links}
     named = [*_rules(route), *_from_proc(PROC / "thread-self/net")]
     found = [
-        *_of_links(links),
+        *_multicast_routers(),
+        *_programs(links),
         *_sockets(),
         *_permanent_neighbours(route),
         *((indices[name], use) for name, use in named if name in indices),
+        *((n, OtherUse(f"has a queue that a program uses by {u}")) for n, u in queues_taken()),
+        *_listeners(links),  # last, as it may follow from others: the first is told
     ]
     grouped: dict[int, tuple[OtherUse, ...]] = {}
     for index, use in found:
@@ -60,22 +70,41 @@ def other_uses(route: Any, links: Iterable[Any]) -> dict[int, tuple[OtherUse, ..
     return grouped
 
 
-def _of_links(links: Iterable[Any]) -> Iterator[tuple[int, OtherUse]]:
-    """Programs at interfaces, and interfaces that hear more than what is sent to them."""
+def _programs(links: Iterable[Any]) -> Iterator[tuple[int, OtherUse]]:
+    """BPF programs at interfaces."""
     for link in links:
-        index, flags = link["index"], link["flags"]
+        index = link["index"]
         if (xdp := link.get_attr("IFLA_XDP")) is not None and xdp.get_attr("IFLA_XDP_ATTACHED"):
             number = xdp.get_attr("IFLA_XDP_PROG_ID") or "of several modes"
             yield index, OtherUse(f"has the XDP program {number}")
         for at, kind in (("ingress", _TCX_INGRESS), ("egress", _TCX_EGRESS)):
             if numbers := tcx_programs(index, kind):
                 yield index, OtherUse(f"has the BPF program {numbers[0]} at tcx {at}")
+
+
+def _listeners(links: Iterable[Any]) -> Iterator[tuple[int, OtherUse]]:
+    """Interfaces that hear more than what is sent to them."""
+    for link in links:
+        index, flags = link["index"], link["flags"]
         if link.get_attr("IFLA_MASTER"):
             continue  # a bridge's port hears all because of the bridge, which is told
         if flags & _PROMISCUOUS or link.get_attr("IFLA_PROMISCUITY"):
             yield index, OtherUse("is promiscuous: a program listens to all frames", lost=False)
         elif flags & _ALL_MULTICAST:
             yield index, OtherUse("receives all multicast frames, as somebody has set", lost=False)
+        elif link.get_attr("IFLA_ALLMULTI"):  # the flag tells what users have set, and no others
+            yield index, OtherUse("receives all multicast frames, as routers of groups do")
+
+
+def _multicast_routers() -> Iterator[tuple[int, OtherUse]]:
+    """Interfaces that groups of IPv4 are routed over, of all tables: /proc lists those of one."""
+    header = struct.pack("=BxHiII", _FAMILY_IPMR, 0, 0, 0, 0)
+    for answer in ask_kernel(_GET_LINK, DUMP, header):
+        table = dict(attributes(dict(attributes(answer[16:])).get(_AF_SPEC, b"")))
+        for _, one in attributes(table.get(_IPMR_TABLE_VIFS, b"")):
+            found = dict(attributes(one))
+            if _IPMR_VIF_IFINDEX in found:
+                yield number(found[_IPMR_VIF_IFINDEX]), OtherUse(_ROUTES_GROUPS)
 
 
 def _rules(route: Any) -> Iterator[tuple[str, OtherUse]]:
@@ -103,7 +132,7 @@ def _from_proc(net: Path) -> Iterator[tuple[str, OtherUse]]:
             yield name, OtherUse(f"receives the multicast group {address}, as somebody has set")
     for file in ("ip_mr_vif", "ip6_mr_vif"):
         for words in _rows(net / file, 2):
-            yield words[1], OtherUse("is an interface of multicast routing")
+            yield words[1], OtherUse(_ROUTES_GROUPS)
     for words in _rows(net / "pppoe", 3):
         yield words[2], OtherUse("carries a PPPoE session")
 
@@ -144,6 +173,29 @@ def xdp_sockets() -> list[tuple[int, int]]:
         info = dict(attributes(answer[16:])).get(_XDP_DIAG_INFO, b"")
         if len(info) >= 4:
             found.append((number(info), inode))
+    return found
+
+
+def queues_taken() -> list[tuple[int, str]]:
+    """Interface and user of each receive queue whose memory is a program's (from Linux 6.12 on).
+
+    Of AF_XDP it tells what kernels without XDP_SOCKETS_DIAG do not; of TCP into memory of a device
+    and of io_uring nothing else tells.
+    """
+    name = struct.pack("=HH8s", 11, _FAMILY_NAME, b"netdev\0")
+    found: list[tuple[int, str]] = []
+    with contextlib.suppress(OSError):
+        answers = ask_kernel(
+            _GENL_CTRL, 0, struct.pack("=BBH", _GET_FAMILY, 1, 0) + name, protocol=_GENERIC
+        )
+        family = dict(attributes(answers[0][4:])).get(_FAMILY_ID, b"") if answers else b""
+        request = struct.pack("=BBH", _GET_QUEUES, 1, 0)
+        kind = int.from_bytes(family, sys.byteorder)
+        for answer in ask_kernel(kind, DUMP, request, protocol=_GENERIC) if kind else ():
+            queue = dict(attributes(answer[4:]))
+            for attribute, user in _QUEUE_USERS.items():
+                if attribute in queue and _QUEUE_INTERFACE in queue:
+                    found.append((number(queue[_QUEUE_INTERFACE]), user))
     return found
 
 

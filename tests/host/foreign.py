@@ -1,0 +1,164 @@
+"""Uses of an interface by others, made for real: for each a function that makes it and keeps it."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import platform
+import socket
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+#: What a kernel without the protocol, the option or the kind of program answers.
+_UNKNOWN = (
+    *(errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ENOPROTOOPT, errno.EOPNOTSUPP),
+    *(errno.EINVAL, errno.ENOSYS),
+)
+_AF_XDP, _AF_PPPOX = 44, 24
+_SOL_XDP, _RX_RING, _FILL_RING, _COMPLETION_RING, _UMEM = 283, 2, 5, 6, 4
+_COPY = 1 << 1
+_MRT_INIT, _MRT_ADD_VIF, _MRT_TABLE, _BY_INDEX = 200, 202, 209, 8
+_MRT6_INIT, _MRT6_ADD_MIF = 200, 202
+_BPF = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "s390x": 351}
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@contextmanager
+def skipped_where_unknown(what: str) -> Iterator[None]:
+    """Skip a test on a kernel that has not what it makes.
+
+    Where the variable names it (`VNETPERF_REQUIRE=uses`), as in the lab, that is a failure.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNKNOWN or "uses" in os.environ.get("VNETPERF_REQUIRE", ""):
+            raise
+        pytest.skip(f"this kernel has no {what}: {error.strerror}")
+
+
+def open_xdp_socket(name: str) -> object:
+    """An AF_XDP socket on queue 0 of an interface, with frames copied to it."""
+    memory = mmap.mmap(-1, 16 << 12)
+    with skipped_where_unknown("AF_XDP"):
+        heard = socket.socket(_AF_XDP, socket.SOCK_RAW, 0)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    heard.setsockopt(_SOL_XDP, _UMEM, struct.pack("=QQIIII", at, 16 << 12, 4096, 0, 0, 0))
+    for ring in (_FILL_RING, _COMPLETION_RING, _RX_RING):
+        heard.setsockopt(_SOL_XDP, ring, struct.pack("=I", 16))
+    address = struct.pack("=HHIII", _AF_XDP, _COPY, socket.if_nametoindex(name), 0, 0)
+    _call("bind", heard.fileno(), address)
+    return heard, memory
+
+
+def open_pppoe_session(name: str) -> object:
+    """A PPPoE session over an interface, as pppd opens one after discovery."""
+    with skipped_where_unknown("PPPoE"):
+        session = socket.socket(_AF_PPPOX, socket.SOCK_STREAM, 0)
+    peer = bytes.fromhex("020000000009")
+    address = struct.pack("=HI2s6s16s", _AF_PPPOX, 0, b"\x00\x07", peer, name.encode())
+    _call("connect", session.fileno(), address)
+    return session
+
+
+def route_multicast(name: str) -> object:
+    """A router of multicast groups, as pimd is one."""
+    return _route_multicast(name, None)
+
+
+def route_multicast_by_table(name: str) -> object:
+    """A router of multicast groups with a table of its own, as of a VRF."""
+    return _route_multicast(name, 77)
+
+
+def _route_multicast(name: str, table: int | None) -> socket.socket:
+    router = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_IGMP)
+    with skipped_where_unknown("multicast routing"):
+        if table is not None:
+            router.setsockopt(socket.IPPROTO_IP, _MRT_TABLE, table)
+        router.setsockopt(socket.IPPROTO_IP, _MRT_INIT, 1)
+    index = socket.if_nametoindex(name)
+    interface = struct.pack("=HBBIi4s", 0, _BY_INDEX, 1, 0, index, bytes(4))
+    router.setsockopt(socket.IPPROTO_IP, _MRT_ADD_VIF, interface)
+    return router
+
+
+def route_multicast6_by_table(name: str) -> object:
+    """A router of multicast groups of IPv6 with a table of its own: no list of these names it."""
+    return _route_multicast6(name, 77)
+
+
+def route_multicast6(name: str) -> object:
+    """A router of multicast groups of IPv6."""
+    return _route_multicast6(name, None)
+
+
+def _route_multicast6(name: str, table: int | None) -> socket.socket:
+    router = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
+    with skipped_where_unknown("multicast routing of IPv6"):
+        if table is not None:
+            router.setsockopt(socket.IPPROTO_IPV6, _MRT_TABLE, table)
+        router.setsockopt(socket.IPPROTO_IPV6, _MRT6_INIT, 1)
+    index = socket.if_nametoindex(name)
+    interface = struct.pack("=HBBH2xI", 0, 0, 1, index, 0)
+    router.setsockopt(socket.IPPROTO_IPV6, _MRT6_ADD_MIF, interface)
+    return router
+
+
+def attach_tcx_ingress(name: str) -> object:
+    """A BPF program at the ingress of an interface, by tcx."""
+    return _attach(name, 46)
+
+
+def attach_tcx_egress(name: str) -> object:
+    """A BPF program at the egress of an interface, by tcx."""
+    return _attach(name, 47)
+
+
+def _attach(name: str, where: int) -> object:
+    """A program that lets each frame pass: r0 = -1 (TCX_NEXT), exit."""
+    code = ctypes.create_string_buffer(
+        struct.pack("=BBhi", 0xB7, 0, 0, -1) + struct.pack("=BBhi", 0x95, 0, 0, 0)
+    )
+    licence = ctypes.create_string_buffer(b"GPL")
+    load = struct.pack("=IIQQ104x", 3, 2, ctypes.addressof(code), ctypes.addressof(licence))
+    with skipped_where_unknown("BPF"):
+        program = _bpf(5, load)
+    link = struct.pack("=IIII48x", program, socket.if_nametoindex(name), where, 0)
+    with skipped_where_unknown("tcx"):
+        attached = _bpf(28, link)
+    return os.fdopen(program, "rb"), os.fdopen(attached, "rb")
+
+
+def _bpf(command: int, attributes: bytes) -> int:
+    found: int = _LIBC.syscall(
+        ctypes.c_long(_BPF[platform.machine()]),
+        *(ctypes.c_long(command), attributes, ctypes.c_long(len(attributes))),
+    )
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return found
+
+
+def _call(function: str, file: int, address: bytes) -> None:
+    """Bind or connect a socket of a family that Python does not know."""
+    if getattr(_LIBC, function)(file, address, len(address)):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+#: What makes a use -> a part of the sentence that says it, and whether the kernel drops it.
+USES: Mapping[Callable[[str], object], tuple[str, bool]] = {
+    open_xdp_socket: ("AF_XDP", True),
+    open_pppoe_session: ("carries a PPPoE session", True),
+    route_multicast: ("multicast routing", True),
+    route_multicast_by_table: ("multicast routing", True),
+    route_multicast6: ("multicast routing", True),
+    route_multicast6_by_table: ("receives all multicast frames", True),
+    attach_tcx_ingress: ("at tcx ingress", True),
+    attach_tcx_egress: ("at tcx egress", True),
+}
