@@ -10,6 +10,7 @@ from tests.fakes.backends import FakeSwitch
 from tests.fakes.machine import PROGRAMS, facts
 from vnetperf import registry
 from vnetperf.deployment.deploy import dedicated_facts, facts_or_why
+from vnetperf.deployment.limits import require_limits
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import (
@@ -20,7 +21,7 @@ from vnetperf.model.errors import (
     HostError,
 )
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, HugepageFacts, Limits, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.pytest_plugin.plans import describe
@@ -244,6 +245,59 @@ def test_a_control_groups_limit_of_memory_is_known_before() -> None:
         scenario(), facts(limits=Limits(memory_kb=100 << 10))
     )
     assert plan(scenario(), facts(limits=Limits(memory_kb=1 << 20)))
+
+
+def test_memory_that_guests_and_hugepages_take_counts_where_the_limit_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _set_memory(monkeypatch, VnfMemory(ordinary_mib=2048, floats=True))
+    few = Limits(memory_kb=1 << 20)
+    assert "2304 MiB of memory are needed" in refusal(scenario(), facts(limits=few))
+    assert plan(scenario(), facts(limits=Limits(memory_kb=3 << 20)))
+    _set_memory(monkeypatch, VnfMemory(512, floats=True))
+    small = Limits(memory_kb=600 << 10)
+    assert plan(scenario(), facts(limits=small))  # hugepages are counted elsewhere
+    counted = small.model_copy(update={"hugepages_in_memory": True})
+    text = refusal(scenario(), facts(limits=counted))
+    assert "768 MiB of memory with hugepages" in text
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        ({"tasks": 60}, "processes and threads are needed"),
+        (
+            {"address_kb": 64 << 20},
+            "MiB of address space, and the kernel lets a process have 65536",
+        ),
+        ({"data_kb": 64 << 10}, "MiB of private memory"),
+        ({"file_kb": 1 << 10}, "MiB in a file of memory"),
+        ({"open_files": 200}, "up to 256 open files"),
+    ],
+)
+def test_each_limit_of_processes_is_known_before(limit: dict[str, int], says: str) -> None:
+    text = refusal(scenario(), facts(limits=Limits.model_validate(limit)))
+    assert says in text
+    (name,) = limit
+    assert plan(scenario(), facts(limits=Limits.model_validate({name: 1 << 32})))
+
+
+def test_locked_memory_is_for_what_hardware_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = facts(limits=Limits(locked_kb=64))
+    made = plan(scenario(), few)  # no NIC is in it
+    nic = NicUse(wire=0, side="dut", pci="0000:01:00.0", driver="vfio-pci", kernel=False)
+    by_program = made.model_copy(update={"nics": (nic,)})
+    with pytest.raises(CapabilityError, match="64 MiB of locked memory"):
+        require_limits([by_program], few)
+    in_kernel = made.model_copy(update={"nics": (nic.model_copy(update={"kernel": True}),)})
+    require_limits([in_kernel], few)
+
+
+def test_limits_are_of_all_that_one_machine_deploys() -> None:
+    enough_for_one = facts(limits=Limits(tasks=100))
+    made = plan(scenario(), enough_for_one)
+    with pytest.raises(CapabilityError, match="processes and threads"):
+        require_limits([made, made], enough_for_one)
 
 
 def test_threads_on_another_node_get_their_little_memory_there(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,7 +107,8 @@ def test_limits_of_the_process_are_recorded() -> None:
     facts = limit_facts()
     assert json.loads(json.dumps(facts)) == facts
     assert len(facts["open files"]) == 2
-    assert set(facts["control group"]) == set(Limits.model_fields)
+    own = {"address_kb", "data_kb", "locked_kb", "file_kb", "open_files"}  # they are beside it
+    assert set(facts["control group"]) == set(Limits.model_fields) - own
 
 
 def node(root: Path, number: int, distance: str, **meminfo: int) -> None:
@@ -134,3 +138,98 @@ def test_one_node_has_what_the_machine_has(tmp_path: Path) -> None:
     assert inventory._free_memory(sys=tmp_path, proc=tmp_path) == {0: 5}
     (tmp_path / "meminfo").write_text("MemAvailable:\n")
     assert inventory._free_memory(sys=tmp_path, proc=tmp_path) == {}
+
+
+#: Limits of a process, soft and hard, as the kernel prints them (fs/proc/base.c).
+OF_A_SHELL = {
+    "Max cpu time": ("unlimited", "unlimited"),
+    "Max file size": (1048576, 2097152),
+    "Max data size": ("unlimited", "unlimited"),
+    "Max processes": (96365, 96365),
+    "Max open files": (256, 512),
+    "Max locked memory": (65536, 65536),
+    "Max address space": (1073741824, 4294967296),
+    "Max nice priority": (0, 0),
+}
+ULIMITS = "Limit                     Soft Limit           Hard Limit           Units\n" + "".join(
+    f"{name:<25} {soft:<20} {hard:<20} {'units':<10}\n" for name, (soft, hard) in OF_A_SHELL.items()
+)
+#: CapEff and CapBnd of root: with all capabilities, and with those that a container has left
+#: (neither IPC_LOCK nor SYS_RESOURCE).
+ALL, FEW = "000001ffffffffff", "00000000a82c35fb"
+LOCKER = f"{int(FEW, 16) | 1 << 14:016x}"
+
+
+def _own(root: Path, held: str, users: str = "0 0 4294967295") -> dict[str, int]:
+    status = f"Name:\tx\nCapEff:\t{held}\nCapBnd:\t{held}\nCapAmb:\t{held}"
+    files = {"proc/self/limits": ULIMITS, "proc/self/status": status, "proc/self/uid_map": users}
+    found = machine(root, files).model_dump(exclude_defaults=True)
+    return {name: value for name, value in found.items() if name != "nodes"}
+
+
+def test_limits_of_the_process_are_those_that_cannot_be_raised(tmp_path: Path) -> None:
+    kept = {"file_kb": 2048, "open_files": 512, "locked_kb": 64, "address_kb": 4 << 20}
+    assert _own(tmp_path, FEW) == kept
+    assert _own(tmp_path, ALL) == {}
+    # In a user namespace of its own root has all capabilities, and the limits stay.
+    assert _own(tmp_path, ALL, "0 1000 1") == kept
+    # CAP_IPC_LOCK frees of one of them.
+    assert _own(tmp_path, LOCKER) == {n: v for n, v in kept.items() if n != "locked_kb"}
+
+
+def test_odd_limits_of_the_process_are_none(tmp_path: Path) -> None:
+    for text in ("", "Max open files", "Max open files            x y z", "\0" * 40):
+        odd = re.sub("(?m)^Max open files.*$", text, ULIMITS)
+        (tmp_path / "proc/self").mkdir(parents=True, exist_ok=True)
+        found = machine(tmp_path, {"proc/self/limits": odd})
+        assert found.open_files is None
+
+
+def test_a_real_limit_of_the_process_is_read() -> None:
+    """A child that has set it, and has given up the right to raise it where it had that."""
+    code = (
+        "import resource, json, ctypes\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
+        "libc = ctypes.CDLL(None)\n"
+        "libc.prctl(24, 24, 0, 0, 0)\n"  # PR_CAPBSET_DROP, CAP_SYS_RESOURCE
+        "from vnetperf.host.limits import read_limits\n"
+        "print(read_limits().model_dump_json())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    found = json.loads(done.stdout)
+    assert (found["open_files"], found["file_kb"]) == (300, 1024)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_processes_that_may_be_started(tmp_path: Path, version: int) -> None:
+    cgroup = "0::/a/b" if version == 2 else "5:pids:/a/b\n0::/"
+    root = "sys/fs/cgroup" + ("" if version == 2 else "/pids")
+    files = {
+        "proc/self/cgroup": cgroup,
+        f"{root}/a/b/pids.max": "max",
+        f"{root}/a/pids.max": "150",
+        f"{root}/a/pids.current": "50",
+        "proc/loadavg": "0.20 0.18 0.12 1/80 11206",
+        "proc/sys/kernel/threads-max": "1000",
+        "proc/sys/kernel/pid_max": "4194304",
+    }
+    assert machine(tmp_path, files).tasks == 100
+    assert machine(tmp_path, {f"{root}/a/pids.max": "max"}).tasks == 920
+    assert machine(tmp_path, {"proc/sys/kernel/pid_max": "90"}).tasks == 10
+    assert machine(tmp_path, {f"{root}/a/b/pids.max": "20"}).tasks == 10
+    assert machine(tmp_path, {f"{root}/a/b/pids.current": "21"}).tasks == 0
+
+
+def test_memory_beyond_which_processes_stand_still_is_a_limit(tmp_path: Path) -> None:
+    files = OWN | {
+        f"{V2}/memory.max": "4294967296",
+        f"{V2}/memory.high": "1073741824",
+        f"{V2}/memory.current": "0",
+    }
+    assert machine(tmp_path, files).memory_kb == 1 << 20
+    assert not machine(tmp_path, {}).hugepages_in_memory
+    mounts = "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,memory_hugetlb_accounting"
+    assert machine(tmp_path, {"proc/self/mountinfo": mounts}).hugepages_in_memory

@@ -85,7 +85,7 @@ def _print_machine(facts: MachineFacts) -> None:
     for node, free in facts.memory_free_kb.items():
         print(f"  memory         node {node}: {free // 1024} MiB could become hugepages")
     for text in facts.limits.texts:
-        print(f"  limit          {text}, by the control group of this process")
+        print(f"  limit          {text}, as the kernel lets this process have")
     print(f"  short slices   {facts.slices or 'available (EEVDF): pollers can share cores'}")
     print(f"  BPF programs   {facts.bpf or 'can be loaded, and what they drop counted'}")
     root = "yes" if facts.is_root else "no: run as root or allow sudo -n"

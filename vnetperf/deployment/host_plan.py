@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from vnetperf import registry
 from vnetperf.deployment.capability_check import tester_roles
+from vnetperf.deployment.limits import require_limits
 from vnetperf.deployment.memory import memory_of
 from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import Deployment, VnfPort
@@ -183,6 +184,7 @@ def with_memory_and_commands(plan: Plan, facts: MachineFacts) -> Plan:
     vnf = registry.load_vnf(scenario.vnf)
     generator = registry.load("traffic", scenario.generator)
     plan = plan.model_copy(update={"memory": memory_of(plan, facts, vswitch, vnf, generator)})
+    require_limits((plan,), facts)
     commands = dict(dedicated_commands(plan, facts))
     if plan.has_dut:
         commands |= vswitch.launch_lines(plan, facts)

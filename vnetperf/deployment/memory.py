@@ -19,10 +19,6 @@ Pool = tuple[int, int]
 ShortNodes = Mapping[str, frozenset[int]]
 
 
-#: Memory in ordinary pages that the programs of the smallest deployment touch, KiB.
-LEAST_KB = 256 << 10
-
-
 class HugepageShortageError(CapabilityError):
     """Hugepages that a plan wants and cannot have.
 
@@ -181,20 +177,11 @@ def require_memory(memory: Sequence[MemoryPlan], plan: Plan, facts: MachineFacts
     Raises:
         MemoryShortageError: A node cannot have them; another may.
         HugepageShortageError: The control group lets this process have fewer.
-        CapabilityError: It lets this process have too little memory of any kind.
     """
     for one in memory:
         if error := _shortage(one, plan, facts):
             error.host, error.node, error.wire = plan.host, one.node, plan.wire
             raise error
-    left_kb = facts.limits.memory_kb
-    if left_kb is not None and left_kb < LEAST_KB:
-        raise CapabilityError(
-            f"the control group of this process lets it have {left_kb // 1024} MiB of memory more",
-            where=f"{plan.scenario.id}, memory",
-            accepted=f"at least {LEAST_KB // 1024} MiB",
-            cure="raise memory.max of the control group (docker run --memory), or leave it",
-        )
     for size_kb, left_kb in facts.limits.hugepages_kb.items():
         wanted_kb = sum(one.pages * size_kb for one in memory if one.size_kb == size_kb)
         if wanted_kb > left_kb:

@@ -30,6 +30,7 @@ from vnetperf.deployment.hosts import (
     share_ends,
     share_out,
 )
+from vnetperf.deployment.limits import require_limits
 from vnetperf.deployment.memory import (
     ShortNodes,
     memory_of_pools,
@@ -365,6 +366,7 @@ class _Hosts:
             if within:
                 plan = plan.model_copy(update={"memory": _beside(plan.memory, plans)})
                 require_memory(plan.memory, plan, self.facts.hosts[share.host])
+                require_limits((*plans, plan), self.facts.hosts[share.host])
             plans.append(plan)
         return plans
 
@@ -711,7 +713,9 @@ def _plan_loop(
     )
     users = {scenario.generator: generator.hugepage_mib(scenario, (wire,))}
     pools = {(node, testbed.hugepage_kb): users for node in nodes_of(plan, ("tester", "dut"))}
-    return plan.model_copy(update={"memory": memory_of_pools(pools, plan, facts)})
+    plan = plan.model_copy(update={"memory": memory_of_pools(pools, plan, facts)})
+    require_limits((plan,), facts)
+    return plan
 
 
 def largest_frame(scenario: Scenario) -> int:

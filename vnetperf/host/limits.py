@@ -1,7 +1,8 @@
-"""What the kernel lets this process have at most: hugepages, memory, processor time, nodes.
+"""What the kernel lets this process have at most: hugepages, memory, processor time, processes.
 
 Control groups of both versions; a limit holds for a group and all below it, so that the least of
-them counts. What cannot be read is no limit that anybody could tell.
+them counts. Of the process's own limits (`ulimit`) those that a run cannot raise. What cannot be
+read is no limit that anybody could tell.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf.host.cpu import SYS, parse_cpus
-from vnetperf.host.linux import PROC, cgroup_folders, parse_number, read_file
+from vnetperf.host.linux import (
+    LEAST_OPEN_FILES,
+    PROC,
+    cgroup_folders,
+    held_capabilities,
+    parse_number,
+    read_file,
+    read_mounts,
+)
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import Limits
 
@@ -36,18 +45,23 @@ PROCESS_LIMITS = {
 
 
 def read_limits(*, sys: Path = SYS, proc: Path = PROC) -> Limits:
-    """The limits of this process's control groups."""
+    """The limits of this process: of its control groups, of the machine, and its own."""
     return Limits(
         memory_kb=_memory_kb(sys, proc),
+        hugepages_in_memory=_hugepages_in_memory(proc),
         hugepages_kb=_hugepages_kb(sys, proc),
         processors=_processors(sys, proc),
         nodes=_nodes(proc),
+        tasks=_tasks(sys, proc),
+        **_of_process(proc),
     )
 
 
 def limit_facts(*, sys: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
     """All limits for the record: of control groups, and of the process (soft and hard)."""
-    return {"control group": read_limits(sys=sys, proc=proc).model_dump(mode="json")} | {
+    own = {field for field, _, _ in _OWN.values()}
+    of_group = read_limits(sys=sys, proc=proc).model_dump(mode="json", exclude=own)
+    return {"control group": of_group} | {
         name: [_limit_text(value) for value in resource.getrlimit(kind)]
         for name, kind in PROCESS_LIMITS.items()
     }
@@ -62,6 +76,7 @@ def _memory_kb(sys: Path, proc: Path) -> int | None:
     for group in cgroup_folders("memory", sys=sys, proc=proc):
         for limit, usage in (
             ("memory.max", "memory.current"),
+            ("memory.high", "memory.current"),  # beyond it processes stand still to give some back
             ("memory.limit_in_bytes", "memory.usage_in_bytes"),
         ):
             most = _octets(group / limit)
@@ -75,6 +90,15 @@ def _memory_kb(sys: Path, proc: Path) -> int | None:
                 used = (_octets(group / usage) or 0) - cached
                 left.append(max(0, most - max(0, used)) // 1024)
     return min(left, default=None)
+
+
+def _hugepages_in_memory(proc: Path) -> bool:
+    """Whether control groups of version 2 count hugepages as memory (from Linux 6.7 on)."""
+    try:
+        mounts = read_mounts(proc / "self/mountinfo")
+    except OSError:
+        return False
+    return any("memory_hugetlb_accounting" in words[-1].split(",") for words in mounts if words)
 
 
 def _words(line: str) -> tuple[str, str, str]:
@@ -114,6 +138,59 @@ def _processors(sys: Path, proc: Path) -> float | None:
         if quota and period and min(quota, period) > 0:  # "max", or -1, is none
             shares.append(quota / period)
     return min(shares, default=None)
+
+
+def _tasks(sys: Path, proc: Path) -> int | None:
+    """Processes and threads that may be started: of control groups, and of the whole machine.
+
+    RLIMIT_NPROC holds for no process with the rights that a run needs (fork(2)).
+    """
+    left = []
+    for group in cgroup_folders("pids", sys=sys, proc=proc):
+        if (most := _octets(group / "pids.max")) is not None:
+            left.append(most - (_octets(group / "pids.current") or 0))
+    # "0.20 0.18 0.12 1/80 11206": of 80 that there are, one runs.
+    there = parse_number(_text(proc / "loadavg").partition("/")[2].partition(" ")[0])
+    for name in ("threads-max", "pid_max") if there is not None else ():
+        if (most := _octets(proc / "sys/kernel" / name)) is not None:
+            left.append(most - there)
+    return max(0, min(left)) if left else None
+
+
+#: Limits of a process, by their names in /proc/self/limits -> field, what one is there, and the
+#: capability that frees of it.
+_OWN = {
+    "Max address space": ("address_kb", 1024, ""),
+    "Max data size": ("data_kb", 1024, ""),
+    "Max locked memory": ("locked_kb", 1024, "IPC_LOCK"),
+    "Max file size": ("file_kb", 1024, ""),
+    "Max open files": ("open_files", 1, ""),
+}
+#: What the user namespace of the machine itself maps: all users to themselves.
+_ALL_USERS = ["0", "0", "4294967295"]
+
+
+def _of_process(proc: Path) -> dict[str, int]:
+    """Limits of each process that nobody here can raise; a run raises the others (raise_limits)."""
+    held = held_capabilities(proc=proc) or frozenset()
+    # In a user namespace of its own root has the capability, and may raise nothing all the same.
+    everywhere = _text(proc / "self/uid_map").split() == _ALL_USERS
+    if "SYS_RESOURCE" in held and everywhere:
+        return {}
+    found = {}
+    for line in _text(proc / "self/limits").splitlines():
+        field, unit, freed_by = _OWN.get(line[:_NAME_WIDTH].strip(), ("", 1, ""))
+        soft, _, hard = line[_NAME_WIDTH:].partition(" ")
+        most = parse_number(hard.split()[0]) if hard.split() else None
+        if field and most is not None and not (freed_by in held and everywhere):
+            if field == "open_files":  # raised to no more than programs are made for
+                most = min(most, max(parse_number(soft) or 0, LEAST_OPEN_FILES))
+            found[field] = most // unit
+    return found
+
+
+#: Width of the first column of /proc/self/limits (fs/proc/base.c).
+_NAME_WIDTH = 26
 
 
 def _nodes(proc: Path) -> tuple[int, ...] | None:

@@ -528,32 +528,69 @@ class HugepageFacts(Frozen):
     free: int
 
 
+#: Processes and threads, and open files of one process, that no plan comes near: not worth a word.
+MANY_TASKS, MANY_FILES = 4096, 1024
+
+
 class Limits(Frozen):
-    """What control groups let a process have, of what its machine has.
+    """What the kernel lets this process, and those that it starts, have of its machine.
+
+    Of control groups and of the machine, for all of them together:
 
     Attributes:
-        memory_kb: Memory that it may still take, KiB; None without a limit.
-        hugepages_kb: Size of hugepages, KiB -> how much of them it may still take, KiB; sizes
+        memory_kb: Memory that they may still take, KiB; None without a limit.
+        hugepages_in_memory: True when hugepages count in that too.
+        hugepages_kb: Size of hugepages, KiB -> how much of them they may still take, KiB; sizes
             without a limit are not named.
         processors: Processor time in each second, seconds; None without a limit.
-        nodes: NUMA nodes that it may take memory on; None for all.
+        nodes: NUMA nodes that they may take memory on; None for all.
+        tasks: Processes and threads that they may still start; None where it is not known.
+
+    Of each process for itself, beyond what a run can raise; None without a limit:
+
+    Attributes:
+        address_kb: Address space, KiB.
+        data_kb: Private memory that can be written, KiB.
+        locked_kb: Locked memory, which a NIC or a guest's hardware sees, KiB.
+        file_kb: Size of a file, KiB; memory that processes share is one.
+        open_files: Files that can be open.
     """
 
     memory_kb: int | None = None
+    hugepages_in_memory: bool = False
     hugepages_kb: dict[int, int] = Field(default_factory=dict)
     processors: float | None = None
     nodes: tuple[int, ...] | None = None
+    tasks: int | None = None
+    address_kb: int | None = None
+    data_kb: int | None = None
+    locked_kb: int | None = None
+    file_kb: int | None = None
+    open_files: int | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The limits of pages, memory and time that there are, in words."""
+        """The limits of pages, memory, time and processes that there are, in words."""
         found = []
         if self.memory_kb is not None:
-            found.append(f"{self.memory_kb // 1024} MiB of memory more")
+            also = ", hugepages among it" if self.hugepages_in_memory else ""
+            found.append(f"{self.memory_kb // 1024} MiB of memory more{also}")
         if self.processors is not None:
             found.append(f"the time of {self.processors:g} processors")
         for size_kb, kb in sorted(self.hugepages_kb.items()):
             found.append(f"{kb // 1024} MiB of hugepages of {size_kb} KiB more")
+        if self.tasks is not None and self.tasks < MANY_TASKS:
+            found.append(f"{self.tasks} processes and threads more")
+        for kb, what in (
+            (self.address_kb, "of address space"),
+            (self.data_kb, "of private memory"),
+            (self.locked_kb, "of locked memory"),
+            (self.file_kb, "in a file"),
+        ):
+            if kb is not None:
+                found.append(f"{kb // 1024} MiB {what} for each process")
+        if self.open_files is not None and self.open_files < MANY_FILES:
+            found.append(f"{self.open_files} open files for each process")
         return tuple(found)
 
 

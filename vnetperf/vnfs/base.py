@@ -29,19 +29,22 @@ FORMER: Mapping[str, str] = {
 
 
 class VnfMemory(NamedTuple):
-    """Hugepages that one VNF requires.
+    """Memory that one VNF requires.
 
     Attributes:
-        mib: MiB; 0 for none.
+        mib: Hugepages, MiB; 0 for none.
         page_kb: Size of the pages, KiB; None for the testbed's.
         floats: True when the memory of an unpinned VNF is on any node, as the kernel decides.
         node: NUMA node that the user has chosen for it; None for the VNFs'.
+        ordinary_mib: Memory in ordinary pages beside what a program takes for itself, MiB: of a
+            guest without hugepages.
     """
 
     mib: int = 0
     page_kb: int | None = None
     floats: bool = False
     node: int | None = None
+    ordinary_mib: int = 0
 
 
 class Vnf(Backend):
@@ -154,7 +157,7 @@ class Vnf(Backend):
 
     @classmethod
     def memory(cls, scenario: Scenario, attachment: str) -> VnfMemory:
-        """Hugepage memory one VNF requires.
+        """Memory one VNF requires beside what any program takes.
 
         Args:
             scenario: The scenario: its MTU and queues matter.

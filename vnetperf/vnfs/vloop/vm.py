@@ -60,6 +60,8 @@ LIBVIRTD = Program(
 PORTS = 2
 #: What a kernel and its programs need beside testpmd's hugepages, MiB.
 SYSTEM_MIB = 192
+#: What QEMU takes beside the guest's memory, MiB.
+QEMU_MIB = 192
 
 
 class VmVloop(EndpointHost):
@@ -148,10 +150,11 @@ class VmVloop(EndpointHost):
 
     @classmethod
     def memory(cls, scenario: Scenario, attachment: str) -> VnfMemory:
-        """Memory of the guest, where it is on hugepages."""
+        """Memory of the guest, and of QEMU beside it."""
         guest = scenario.guest
         mib = guest.memory_mib if guest.hugepage_kb else 0
-        return VnfMemory(mib, guest.hugepage_kb, floats=True, node=guest.node)
+        ordinary = guest.memory_mib - mib + QEMU_MIB
+        return VnfMemory(mib, guest.hugepage_kb, True, guest.node, ordinary)
 
     @classmethod
     def _inside_mib(cls, scenario: Scenario) -> int:
