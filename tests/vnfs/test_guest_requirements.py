@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -314,6 +315,9 @@ class FakeAgent:
         name = argv[-1].split("/")[-2] if argv[0] == "readlink" else ""
         return f"/sys/devices/pci0000:00/{PCIS[name]}/virtio1\n" if name else ""
 
+    def read(self, path: str) -> str:
+        raise HostError("there is no such file", where=path)
+
     def write(self, path: str, text: str) -> None:
         if path == NOIOMMU and not self.noiommu:
             raise DutError("no such file", where=path)
@@ -373,6 +377,16 @@ def test_a_function_without_an_interrupt_line_stays_the_kernels() -> None:
     assert "packet sockets" in testpmd.driver
     assert "ip link set dev eth1 mtu 1500 up" in agent.ran
     assert not any(path.endswith("unbind") for path, _ in agent.written)
+
+
+@pytest.mark.parametrize("kb", [4, 16, 64])
+def test_rings_in_a_guest_are_of_its_own_pages(kb: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    smaps = f"00400000-00452000 r-xp 00000000 08:02 1 /x\nKernelPageSize:    {kb:>4} kB\n"
+    monkeypatch.setattr(FakeAgent, "read", lambda *_: smaps)
+    _, _, devices = taken(VF, noiommu=False)
+    for device in devices:
+        (block,) = re.findall(r"blocksz=(\d+)", device)
+        assert int(block) % (kb << 10) == 0
 
 
 class PagesAgent:

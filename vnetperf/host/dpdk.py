@@ -59,9 +59,18 @@ def memif_devargs(
     )
 
 
-def af_packet_devargs(number: int, netdev: str, mtu: int, frames: int = AF_PACKET_FRAMES) -> str:
-    """A kernel interface with rings of so many frames; it takes the interface's own MAC address."""
-    ring = af_packet_ring(mbuf_room(mtu), frames)
+def af_packet_devargs(
+    number: int,
+    netdev: str,
+    mtu: int,
+    frames: int = AF_PACKET_FRAMES,
+    page: int = PAGE_OCTETS,
+) -> str:
+    """A kernel interface with rings of so many frames; it takes the interface's own MAC address.
+
+    `page`: octets of a page where the interface is, which may be in a guest.
+    """
+    ring = af_packet_ring(mbuf_room(mtu), frames, page)
     return f"net_af_packet{number},iface={netdev},{ring},qdisc_bypass=1"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from vnetperf.host import dpdk
 from vnetperf.host.dpdk import TestpmdCommand
 from vnetperf.host.hugepages import RESERVE_ATTEMPTS
+from vnetperf.host.linux import PAGE_OCTETS
 from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError
@@ -23,6 +24,7 @@ from vnetperf.vnfs.vloop.kernel_forwarders import Form, FormPort, KernelForwarde
 
 #: Hugepages of the size that the guest's kernel has by default.
 GUEST_HUGEPAGES = "/proc/sys/vm/nr_hugepages"
+PAGE_SIZE = re.compile(r"^KernelPageSize:\s*(\d+) kB$", re.MULTILINE)
 HUGEPAGE_SIZE = re.compile(r"^Hugepagesize:\s*(\d+) kB$", re.MULTILINE)
 COMPACT = "/proc/sys/vm/compact_memory"
 NOIOMMU = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"
@@ -95,11 +97,20 @@ class GuestTestpmd:
         for name in names:
             self.guest.agent.run(link_up(name, mtu))
         self._numbers = tuple(range(len(names)))
+        page = self._page_octets()
         self.driver = "the kernel's own, by packet sockets: no IOMMU in the guest"
         return tuple(
-            f"--vdev={dpdk.af_packet_devargs(number, name, mtu)},qpairs={queues}"
+            f"--vdev={dpdk.af_packet_devargs(number, name, mtu, page=page)},qpairs={queues}"
             for number, (name, queues) in enumerate(names.items())
         )
+
+    def _page_octets(self) -> int:
+        """What ordinary pages of the guest hold: its kernel may have others than the machine's."""
+        try:
+            size = PAGE_SIZE.search(self.guest.agent.read("/proc/self/smaps"))
+        except (DutError, HostError):  # a kernel without it
+            size = None
+        return int(size[1]) * 1024 if size else PAGE_OCTETS
 
     def _load_driver(self) -> str:
         agent = self.guest.agent
