@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from tests.host.test_vfs import PHYSICAL, Kernel
 from vnetperf.host import journal as journal_file
 from vnetperf.host import kernel as values
 from vnetperf.host.journal import CHANGE_KINDS, Journal
-from vnetperf.host.nic import eswitch, vfs
+from vnetperf.host.nic import eswitch, switchdev, users, vfs
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import restore
 from vnetperf.model.errors import HostError
@@ -244,3 +245,88 @@ def test_the_guardian_can_undo_both() -> None:
     assert CHANGE_KINDS["eswitch"].load() is eswitch.undo_mode
     assert CHANGE_KINDS["uplink"].load() is eswitch.undo_uplink
     assert not CHANGE_KINDS["eswitch"].first
+
+
+def attribute(kind: int, octets: bytes) -> bytes:
+    """As the kernel writes it."""
+    head = struct.pack("=HH", 4 + len(octets), kind)
+    return head + octets + bytes(-len(octets) % 4)
+
+
+def port(
+    name: str,
+    *,
+    flavour: int = 4,
+    physical: int = 0,
+    number: int = 0,
+    external: int | None = 0,
+    device: str = PHYSICAL,
+) -> bytes:
+    """What devlink tells of a port (DEVLINK_CMD_PORT_NEW), with attributes that are not read."""
+    octets = attribute(1, b"pci\0") + attribute(2, device.encode() + b"\0")
+    octets += attribute(3, struct.pack("=I", 65535)) + attribute(4, b"\2\0")
+    octets += attribute(6, struct.pack("=I", 9)) + attribute(7, name.encode() + b"\0")
+    octets += attribute(77, struct.pack("=H", flavour))
+    octets += attribute(127, struct.pack("=H", physical))
+    octets += attribute(128, struct.pack("=H", number)) if flavour == 4 else b""
+    octets += attribute(150, struct.pack("=I", 1))
+    octets += attribute(149, bytes([external])) if external is not None else b""
+    return struct.pack("=BBH", 7, 1, 0) + octets
+
+
+def told(monkeypatch: pytest.MonkeyPatch, *ports: bytes) -> None:
+    """A kernel that knows devlink, and these ports."""
+
+    def ask(kind: int, flags: int, body: bytes, *, protocol: int = 0) -> list[bytes]:
+        assert protocol == 16
+        if kind == 16:  # the controller of generic netlink
+            assert b"devlink\0" in body
+            return [struct.pack("=BBH", 1, 2, 0) + attribute(1, b"\x15\0")]
+        assert (kind, flags, body[:1]) == (0x15, users.DUMP, b"\5")
+        return list(ports)
+
+    monkeypatch.setattr(users, "ask_kernel", ask)
+
+
+def test_devlink_tells_what_a_ports_name_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = "0000:99:00.0"
+    told(
+        monkeypatch,
+        port("uplink", flavour=0),
+        port("whole", flavour=3),
+        port("renamed-by-udev", number=0),
+        port("c1pf0vf1", number=1, external=None),  # an older kernel, without the attribute
+        port("of-another-host", number=2, external=1),
+        port("elsewhere", number=2, device=other),
+        port("", number=3),  # not made yet
+    )
+    assert eswitch.representors(PHYSICAL, 0) == {0: "renamed-by-udev"}
+    assert switchdev.representor_name(PHYSICAL, 0) == "renamed-by-udev"
+    assert switchdev.representor_name(PHYSICAL, 1) == "c1pf0vf1"
+    assert eswitch.representors(PHYSICAL, 2) == eswitch.representors(PHYSICAL, 3) == {}
+    assert eswitch.representors(other, 2) == {0: "elsewhere"}
+
+
+def test_of_several_physical_functions_on_a_switch_devlink_tells_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    second = PHYSICAL[:-1] + "1"
+    told(
+        monkeypatch,
+        *(port(f"a{p}", physical=p, number=0) for p in (0, 1)),
+        *(port(f"b{p}", physical=p, number=0, device=second) for p in (0, 1)),
+    )
+    assert switchdev.representor_name(PHYSICAL, 0) == "a0"
+    assert switchdev.representor_name(second, 0) == "b1"
+
+
+@given(st.binary(max_size=64))
+def test_odd_answers_of_devlink_name_no_interface(octets: bytes) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        told(monkeypatch, octets, port("a0", number=5))
+        assert eswitch.representors(PHYSICAL, 5) == {0: "a0"}
+
+
+def test_a_kernel_without_devlink_leaves_it_to_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users, "ask_kernel", lambda *_, **__: [])
+    assert eswitch.representors(PHYSICAL, 0) == {}

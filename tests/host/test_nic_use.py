@@ -14,7 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.host.foreign import USES, UnknownToKernelError, run_ip, uses_in_private_namespace
+from tests.host.foreign import (
+    USES,
+    UnknownToKernelError,
+    open_xdp_socket,
+    run_ip,
+    uses_in_private_namespace,
+)
 from vnetperf.host import kernel, nic
 from vnetperf.host.linux import call_in_thread, unshare_network
 from vnetperf.host.machine import Machine
@@ -403,6 +409,24 @@ XDP_SOCKET = struct.pack("=BBHIII", 44, 3, 0, 4711, 0, 0) + struct.pack("=HHII",
 def test_an_af_xdp_socket_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "ask_kernel", lambda *_, **__: [XDP_SOCKET])
     assert users.xdp_sockets() == [(6, 4711)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
+def test_a_socket_of_af_xdp_that_the_kernel_hides_may_be_anywhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kernel without XDP_SOCKETS_DIAG, or with its module not loaded, before Linux 6.14."""
+    monkeypatch.setattr(users, "xdp_sockets", list)
+    monkeypatch.setattr(users, "queues_taken", list)
+    assert not {"eth0", "eth1"} & set(uses_in_private_namespace())
+    kept: list[object] = []
+    try:
+        found = uses_in_private_namespace(then=lambda: kept.append(open_xdp_socket("eth1")))
+    except UnknownToKernelError as error:
+        pytest.skip(str(error))
+    for name in ("eth0", "eth1"):
+        assert "may be used by a program by AF_XDP" in found[name].reason
+        assert found[name].never
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")

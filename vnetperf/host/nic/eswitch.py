@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
 from vnetperf.host import links
 from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.host.linux import netlink, read_file, run_in
-from vnetperf.host.nic import pci
+from vnetperf.host.nic import pci, users
 from vnetperf.host.nic.netdev import PROMISCUOUS, UP, request_link
 from vnetperf.model.errors import HostError
 
@@ -68,6 +69,31 @@ def undo_mode(data: UndoData) -> str:
         return f"already {previous}"
     _set_mode(address, previous)
     return f"{now or 'unknown'} -> {previous}"
+
+
+#: linux/devlink.h.
+PORT_GET, VF_FLAVOUR = 5, 4
+BUS_NAME, DEV_NAME, NETDEV_NAME, FLAVOUR = 1, 2, 7, 77
+PF_NUMBER, VF_NUMBER, EXTERNAL = 127, 128, 149
+
+
+def representors(address: str, number: int, *, bus: str = "pci") -> dict[int, str]:
+    """Interfaces that stand for a virtual function of this host, whatever they are called.
+
+    Returns:
+        Number of the physical function -> name; empty where the driver tells devlink nothing.
+    """
+    found = {}
+    for port in users.dump_generic("devlink", PORT_GET):
+        device = (bus.encode() + b"\0", address.encode() + b"\0")
+        kind = users.number(port.get(FLAVOUR, b"")), users.number(port.get(VF_NUMBER, b""))
+        # A port beyond the card's processor is another host's.
+        external = users.number(port.get(EXTERNAL, b""))
+        name = port.get(NETDEV_NAME, b"").rstrip(b"\0")
+        mine = (port.get(BUS_NAME), port.get(DEV_NAME)) == device and not external
+        if mine and name and kind == (VF_FLAVOUR, number):
+            found[users.number(port.get(PF_NUMBER, b""))] = os.fsdecode(name)
+    return found
 
 
 def devlink_attributes(address: str, number: int | None) -> list[tuple[str, object]]:

@@ -96,7 +96,11 @@ def uplink_name(address: str, *, sys: Path = SYS) -> str:
 
 
 def representor_name(address: str, number: int, *, sys: Path = SYS) -> str:
-    """The interface that stands for a virtual function."""
+    """The interface that stands for a virtual function: by devlink, else by the ports' names."""
+    function = int(address.rpartition(".")[2], 16)
+    told = eswitch.representors(address, number) if sys == SYS else {}
+    if told:
+        return next(iter(told.values())) if len(told) == 1 else told.get(function, "")
     wire = uplink_name(address, sys=sys)
     switch = _net_attribute(sys, wire, "phys_switch_id") if wire else ""
     if not switch:
@@ -121,7 +125,7 @@ def representor_name(address: str, number: int, *, sys: Path = SYS) -> str:
     if len(found) == 1:
         return next(iter(found.values()))
     # Several physical functions share the switch.
-    return found.get(str(int(address.rpartition(".")[2], 16)), "")
+    return found.get(str(function), "")
 
 
 def wait_for_representors(address: str, count: int, *, sys: Path = SYS) -> tuple[str, ...]:

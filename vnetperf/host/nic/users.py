@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.linux import PROC, raw_syscall, read_file
+from vnetperf.host.linux import PROC, parse_number, raw_syscall, read_file
 
 #: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h, linux/xdp_diag.h.
 _NLMSG_ERROR, _NLMSG_DONE, _REQUEST, DUMP = 2, 3, 0x1, 0x300
@@ -25,6 +25,10 @@ _AF_XDP, _XDP_SHOW_INFO, _XDP_DIAG_INFO = 44, 1, 1
 #: linux/genetlink.h, linux/netdev.h.
 _GENERIC, _GENL_CTRL, _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 16, 16, 3, 1, 2
 _GET_QUEUES, _QUEUE_INTERFACE = 10, 2
+_HIDDEN_XDP = (
+    "may be used by a program by AF_XDP: the kernel does not tell of its socket which interface it "
+    "is on (`modprobe xsk_diag` lets it)"
+)
 _QUEUE_USERS = {5: "TCP into memory of a device", 6: "io_uring", 7: "AF_XDP"}
 #: linux/if.h: what somebody has set on the interface.
 _PROMISCUOUS, _ALL_MULTICAST = 0x100, 0x200
@@ -61,7 +65,7 @@ def other_uses(route: Any, links: Iterable[Any]) -> dict[int, tuple[OtherUse, ..
         *_sockets(),
         *_permanent_neighbours(route),
         *((indices[name], use) for name, use in named if name in indices),
-        *((n, OtherUse(f"has a queue that a program uses by {u}")) for n, u in queues_taken()),
+        *_queues(links),
         *_listeners(links),  # last, as it may follow from others: the first is told
     ]
     grouped: dict[int, tuple[OtherUse, ...]] = {}
@@ -176,26 +180,29 @@ def xdp_sockets() -> list[tuple[int, int]]:
     return found
 
 
+def _queues(links: Iterable[Any]) -> Iterator[tuple[int, OtherUse]]:
+    """Queues that programs have; where AF_XDP's are hidden, any interface may have one."""
+    taken = queues_taken()
+    for index, user in taken:
+        yield index, OtherUse(f"has a queue that a program uses by {user}")
+    seen = max(len(xdp_sockets()), sum(user == "AF_XDP" for _, user in taken))
+    there = {words[0]: words[2] for words in _rows(PROC / "thread-self/net/protocols", 3)}
+    if (parse_number(there.get("XDP", "")) or 0) > seen:
+        for link in links:
+            yield link["index"], OtherUse(_HIDDEN_XDP)
+
+
 def queues_taken() -> list[tuple[int, str]]:
     """Interface and user of each receive queue whose memory is a program's (from Linux 6.12 on).
 
     Of AF_XDP it tells what kernels without XDP_SOCKETS_DIAG do not; of TCP into memory of a device
     and of io_uring nothing else tells.
     """
-    name = struct.pack("=HH8s", 11, _FAMILY_NAME, b"netdev\0")
     found: list[tuple[int, str]] = []
-    with contextlib.suppress(OSError):
-        answers = ask_kernel(
-            _GENL_CTRL, 0, struct.pack("=BBH", _GET_FAMILY, 1, 0) + name, protocol=_GENERIC
-        )
-        family = dict(attributes(answers[0][4:])).get(_FAMILY_ID, b"") if answers else b""
-        request = struct.pack("=BBH", _GET_QUEUES, 1, 0)
-        kind = int.from_bytes(family, sys.byteorder)
-        for answer in ask_kernel(kind, DUMP, request, protocol=_GENERIC) if kind else ():
-            queue = dict(attributes(answer[4:]))
-            for attribute, user in _QUEUE_USERS.items():
-                if attribute in queue and _QUEUE_INTERFACE in queue:
-                    found.append((number(queue[_QUEUE_INTERFACE]), user))
+    for queue in dump_generic("netdev", _GET_QUEUES):
+        for attribute, user in _QUEUE_USERS.items():
+            if attribute in queue and _QUEUE_INTERFACE in queue:
+                found.append((number(queue[_QUEUE_INTERFACE]), user))
     return found
 
 
@@ -282,8 +289,23 @@ def ask_kernel(
                 return found
 
 
+def dump_generic(family: str, command: int) -> list[dict[int, bytes]]:
+    """The attributes of each thing that a family of generic netlink lists; none without it."""
+    name = family.encode() + b"\0"
+    wanted = struct.pack("=BBHHH", _GET_FAMILY, 1, 0, 4 + len(name), _FAMILY_NAME) + name
+    wanted += bytes(-len(wanted) % 4)
+    with contextlib.suppress(OSError):
+        answers = ask_kernel(_GENL_CTRL, 0, wanted, protocol=_GENERIC)
+        found = dict(attributes(answers[0][4:])).get(_FAMILY_ID, b"") if answers else b""
+        if kind := int.from_bytes(found, sys.byteorder):
+            request = struct.pack("=BBH", command, 1, 0)
+            listed = ask_kernel(kind, DUMP, request, protocol=_GENERIC)
+            return [dict(attributes(answer[4:])) for answer in listed]
+    return []
+
+
 def number(octets: bytes) -> int:
-    """An attribute of 32 bits."""
+    """An attribute of 8, 16 or 32 bits."""
     return int.from_bytes(octets[:4], sys.byteorder)
 
 
