@@ -147,6 +147,54 @@ def test_two_hosts_with_the_role_have_one_port_of_the_tester_each(name: str) -> 
     assert loop.own_ends == (0, 1)
 
 
+def no_memif_at(monkeypatch: pytest.MonkeyPatch, *boots: str) -> MachineFacts:
+    """Hosts of boots "east", "north", "west", of which some have a generator without memif."""
+
+    def cannot_plug(wire: str, _: int, *, facts: MachineFacts, **__: object) -> str:
+        return "its program has no memif" if wire == "memif" and facts.boot in boots else ""
+
+    generator = registry.load("traffic", "loadgen")
+    monkeypatch.setattr(generator, "cannot_plug", staticmethod(cannot_plug))
+    found = machine()
+    hosts = {name: one.model_copy(update={"boot": name}) for name, one in found.hosts.items()}
+    return found.model_copy(update={"hosts": hosts})
+
+
+@pytest.mark.parametrize("without", ["east", "west"])
+def test_a_wire_is_chosen_that_each_host_of_the_tester_can_have(
+    without: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configuration = loaded()
+    testbed = configuration.testbed.model_copy(update={"wires": ("memif", "veth")})
+    scenario = make_scenario("v2c2v_dpdk", configuration)
+    assert make_plan(scenario, testbed, machine()).wire == "memif"
+    found = no_memif_at(monkeypatch, without)
+    plan = make_plan(scenario, testbed, found)
+    assert [part.host for part in plan.testers] == ["east", "west"]
+    assert plan.wire == "veth"
+    one = testbed.model_copy(update={"wires": ("memif",)})
+    with pytest.raises(CapabilityError, match=f"{without}.*no memif|its program has no memif"):
+        make_plan(scenario, one, found)
+    # One that was asked for is not replaced.
+    named = scenario.model_copy(update={"wire": "memif"})
+    with pytest.raises(CapabilityError, match="its program has no memif"):
+        make_plan(named, testbed, found)
+
+
+def test_a_tester_that_one_host_cannot_plug_in_is_refused_with_that_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def cannot_plug(wire: str, _: int, *, facts: MachineFacts, **__: object) -> str:
+        return "its program has no veth" if facts.boot == "north" else ""
+
+    found = no_memif_at(monkeypatch)
+    generator = registry.load("traffic", "loadgen")
+    monkeypatch.setattr(generator, "cannot_plug", staticmethod(cannot_plug))
+    scenario = make_scenario("phy2phy_bridge", loaded())
+    with pytest.raises(CapabilityError, match=r"host north: its program has no veth"):
+        make_plan(scenario, in_a_row(east="tester", north="tester"), found)
+
+
 def test_a_chain_begins_at_one_tester_and_ends_at_the_other() -> None:
     roles = in_a_row(east="tester", north="tester")
     plan = by_host(plan_of("pvp2pvp_bridge", testbed=roles))

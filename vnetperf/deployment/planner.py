@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from vnetperf import registry
@@ -302,28 +303,76 @@ class _Hosts:
             for host, placed in fewer.placements().items()
         }
 
-    def wire_of_tester(
-        self, tester: str, dut: str, placements: Mapping[str, Placement]
-    ) -> tuple[str, int]:
+    def wire_of_testers(
+        self, meets: Mapping[str, str], placements: Mapping[str, Placement]
+    ) -> tuple[str, dict[str, int]]:
         """The kind of wire that the tester is calibrated over, and receive queues that it polls.
 
-        `tester` and `dut` are the hosts of the tester and of the vSwitch which it meets.
+        Where one is chosen, the first of the testbed's that every host of the tester can have.
+
+        Args:
+            meets: Host of the tester -> that of the vSwitch which it meets; of port 0 first.
+            placements: Processors on each host.
+
+        Returns:
+            The kind; host of the tester -> queues.
         """
+        queues = {
+            tester: switch_class(self.own[tester].deployment, self.own[tester].vswitch).tx_queues(
+                self.own[tester], placements[dut]
+            )
+            for tester, dut in meets.items()
+        }
+        first, *others = meets
+        lacking: dict[str, str] = {}
+        while True:
+            wire = self._wire_of_tester(first, queues[first], placements[first], lacking=lacking)
+            for other in others:
+                try:
+                    self._wire_of_tester(other, queues[other], placements[other], named=wire)
+                except CapabilityError as error:
+                    if not self._chooses_wire(first) or wire in lacking:
+                        raise
+                    lacking[wire] = f"host {other}: {error.what}"
+                    break
+            else:
+                return wire, queues
+
+    def _chooses_wire(self, tester: str) -> bool:
+        """Whether the tester's wire is one of the testbed's, and none is asked for by name."""
+        scenario = self.own[tester]
+        return bool(scenario.deployment.tester_vnf_ports) and scenario.wire == "auto"
+
+    def _wire_of_tester(
+        self,
+        tester: str,
+        queues: int,
+        placement: Placement,
+        *,
+        lacking: Mapping[str, str] = MappingProxyType({}),
+        named: str = "",
+    ) -> str:
+        """A wire that one host of the tester can have, or the one that is named."""
         scenario = self.own[tester]
         vswitch = switch_class(scenario.deployment, scenario.vswitch)
         generator = registry.load("traffic", scenario.generator)
-        placement, here = placements[tester], self.facts.hosts[tester]
-        queues: int = vswitch.tx_queues(scenario, placements[dut])
+        here = self.facts.hosts[tester]
         kind, local = cable_wire(self.testbed), self.testbed.of_host(tester)
         at_vnf = bool(scenario.deployment.tester_vnf_ports)
         offered = {*wires_taken(vswitch.capabilities, scenario.options.mode)} & {*local.wires}
         if at_vnf and kind == CABLE_OF_NICS and not offered:
-            return WIRE_WITHIN, queues  # it plugs nothing but those NICs in (SR-IOV)
+            return WIRE_WITHIN  # it plugs nothing but those NICs in (SR-IOV)
         if at_vnf:  # in a VNF's place, as on one host
+            wanted = scenario.model_copy(update={"wire": named or scenario.wire})
             wire, _ = choose_wire(
-                scenario, local, here, (generator, vswitch), lambda _: (placement, queues)
+                wanted,
+                local,
+                here,
+                (generator, vswitch),
+                lambda _: (placement, queues),
+                lacking=lacking,
             )
-            return wire, queues
+            return wire
         problem = generator.cannot_plug(
             kind,
             queues,
@@ -335,7 +384,7 @@ class _Hosts:
         if problem:
             raise CapabilityError(problem, where=f"{scenario.id}, host {tester}")
         # A NIC whose cable leads to another machine is looped to nothing here.
-        return WIRE_WITHIN, queues
+        return WIRE_WITHIN
 
     def plans(
         self,
@@ -400,18 +449,25 @@ def _plan_hosts(
     testers = sorted((s for s in hosts.shares if "tester" in s.parts), key=lambda one: one.ends)
     duts = [share for share in hosts.shares if "dut" in share.parts]
     tester = testers[0]
-    dut = tester if tester in duts else duts[0]
+    meets = {
+        share.host: (share if share in duts else duts[place if len(duts) > 1 else 0]).host
+        for place, share in enumerate(testers)
+    }
     bound_s = _clock_bound_s([share.host for share in testers], facts, placements)
-    wire, queues = hosts.wire_of_tester(tester.host, dut.host, placements)
+    wire, queues = hosts.wire_of_testers(meets, placements)
     whole = scenario.deployment if scenario.deployment.sites else None
     plugged = wire if scenario.deployment.tester_vnf_ports else cable_wire(testbed)
     of_frames = {
-        "tester_rx_queues": queues,
+        "tester_rx_queues": queues[tester.host],
         "refusal_is_loss": registry.load("wires", plugged).refusal_is_loss,
         "clock_bound_s": bound_s,
     }
     more = {
-        share.host: {**of_frames, "whole": whole if share in testers else None}
+        share.host: {
+            **of_frames,
+            "tester_rx_queues": queues.get(share.host, queues[tester.host]),
+            "whole": whole if share in testers else None,
+        }
         for share in hosts.shares
     }
     plans = hosts.plans(placements, more)
