@@ -142,6 +142,21 @@ def test_events_on_the_way_are_told(loop: Loop) -> None:
     assert [e["holder"] for e in told] == ["another run"]
 
 
+@pytest.mark.parametrize("said", ["RuntimeError: can't start new thread", "MemoryError"])
+def test_an_agent_that_the_kernel_gives_no_more_says_where_limits_are(
+    said: str, client: AgentClient, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send(item: str) -> None:
+        raise RuntimeError(f"Traceback\n  File x\n{said}")
+
+    monkeypatch.setattr(loop, "send", send)
+    monkeypatch.setattr(client, "_connect", lambda: client._channel)
+    with pytest.raises(HostError, match="the agent ended during inventory") as caught:
+        client.inventory()
+    assert "pids.max" in caught.value.cure
+    assert "ulimit" in caught.value.cure
+
+
 def test_an_agent_that_is_gone_is_told_with_what_became_of_the_machine(
     client: AgentClient,
     loop: Loop,

@@ -13,9 +13,10 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 from vnetperf.host.linux import call_in_thread, unshare_network
-from vnetperf.host.nic import usage
+from vnetperf.host.nic import pci, usage
 from vnetperf.host.nic.usage import InterfaceUse, find_uses
 
 #: What a kernel without the protocol, the option or the kind of program answers.
@@ -210,5 +211,17 @@ def say_all() -> None:
         print(f"use {make.__name__}: {told}", flush=True)  # noqa: T201 - read by the lab's test
 
 
+def say_clocks() -> None:
+    """Open the clock of each NIC that has one, and print who uses it: `clock ADDRESS: WHO`."""
+    for one in pci.nics():
+        files = usage.device_files(one.address, one.iommu_group)
+        for clock in (file for file in files if "ptp" in file):
+            with Path(clock).open("rb"):
+                told = usage.holder_of(files)
+            left = usage.holder_of(files)
+            print(f"clock {one.address}: {told}, then {left or 'nobody'}")  # noqa: T201
+
+
 if __name__ == "__main__":
     say_all()
+    say_clocks()

@@ -23,6 +23,11 @@ for address in $tester $dut; do
     say "nic $address" "$(basename "$(readlink $device/driver)") node $(cat $device/numa_node)"
 done
 
+# Who else uses a NIC: what this machine's kernel has and others lack. Its own loading of modules looks
+# for them outside of the lab.
+modprobe -a veth xsk_diag pppoe
+(cd "$PYTHONPATH" && python -m tests.host.foreign)
+
 # Cables: each pair in two namespaces, so that nothing but the cable can carry the ping.
 n=0
 for pair in "0000:21:00.0 0000:41:00.0" "0000:22:00.0 0000:42:00.0"; do

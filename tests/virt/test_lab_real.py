@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.host.foreign import USES
 from vnetperf.virt.lab_boot import NICS
 from vnetperf.virt.lab_guest import TIMED_OUT
 from vnetperf.virt.tools import QEMU, virtme_version, which
@@ -30,7 +32,7 @@ pytestmark = [
     pytest.mark.isolated,
     pytest.mark.slow,
     # Two starts, on a machine that others use too.
-    pytest.mark.timeout(2100 + BACKEND_S * len(BACKENDS)),
+    pytest.mark.timeout(2700 + BACKEND_S * len(BACKENDS)),
     pytest.mark.skipif(
         virtme_version() is None or which(QEMU) is None,
         reason="the lab is not installed: scripts/install-deps lab, pip install '.[lab]'",
@@ -54,7 +56,7 @@ def done(folder: Path, request: pytest.FixtureRequest) -> subprocess.CompletedPr
     shutil.copy(Path(__file__).with_name("probe.sh"), folder)
     settings = {k: v for k, v in os.environ.items() if not k.startswith("VNETPERF_")}
 
-    most_s = 600 + BACKEND_S * len(backends)
+    most_s = 900 + BACKEND_S * len(backends)
 
     def go_through() -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -106,6 +108,22 @@ def test_modules_and_their_devices_are_there(found: dict[str, list[str]]) -> Non
 def test_nics_are_where_the_testbed_file_says(found: dict[str, list[str]]) -> None:
     for nic in NICS:
         assert found[f"nic {nic.pci}"] == [f"igb node {nic.node}"]
+
+
+@pytest.mark.parametrize("make", USES)
+def test_uses_by_others_are_seen(
+    make: Callable[[str], object], found: dict[str, list[str]]
+) -> None:
+    says, lost = USES[make]
+    (told,) = found[f"use {make.__name__}"]
+    assert says in told
+    assert told.endswith(", lost") is lost
+
+
+def test_a_program_that_has_a_nics_clock_uses_the_nic(found: dict[str, list[str]]) -> None:
+    for nic in NICS:
+        (told,) = found[f"clock {nic.pci}"]
+        assert re.fullmatch(r"process \d+ \(python\S*\), then nobody", told)
 
 
 def test_cables_carry(found: dict[str, list[str]]) -> None:

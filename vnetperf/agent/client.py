@@ -75,6 +75,14 @@ _PROBE = "import sys; print(*sys.version_info[:2])"
 Event = Callable[[dict[str, Any]], None]
 
 
+#: What Python says where the kernel gives it no memory or no thread more.
+_OUT_OF_SOMETHING = ("start new thread", "MemoryError", "Cannot allocate memory")
+_LIMITED = (
+    "the kernel gives the agent no more: see `ulimit -Ha` of the shell (address space, data), and "
+    "memory.max and pids.max of the control group; `vnetperf doctor` tells them"
+)
+
+
 class _AgentDiedError(Exception):
     """The agent's process has ended, or does not answer any more."""
 
@@ -494,7 +502,9 @@ class AgentClient:
         return errors.HostError(
             f"the agent ended during {name} ({error}); {restored}",
             where=self.testbed.agent.transport,
-            cure=f"`{self._restore_command}` shows whether anything is left; run the case again",
+            cure=_LIMITED
+            if any(text in str(error) for text in _OUT_OF_SOMETHING)
+            else f"`{self._restore_command}` shows whether anything is left; run the case again",
         )
 
     def hello(self) -> dict[str, Any]:
