@@ -250,3 +250,25 @@ def test_no_output_of_any_program_ends_the_inventory(
     assert facts.cpus
     assert MachineFacts.model_validate_json(facts.model_dump_json()) == facts
     assert read_sync().bound_s is None
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [
+        ("[none] integrity confidentiality", ""),
+        ("none [integrity] confidentiality", "integrity"),
+        ("none integrity [confidentiality]", "confidentiality"),
+        ("none", ""),
+        ("", ""),
+        ("[odd]", ""),
+        (None, ""),
+    ],
+)
+def test_lockdown_is_what_the_kernel_says_it_is(
+    text: str | None, mode: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "kernel/security"
+    folder.mkdir(parents=True)
+    if text is not None:
+        (folder / "lockdown").write_text(f"{text}\n")
+    assert inventory._lockdown(sys=tmp_path) == mode

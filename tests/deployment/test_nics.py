@@ -107,6 +107,15 @@ def test_vfio_may_do_without_an_iommu(
     assert "no IOMMU" in use.note
 
 
+@pytest.mark.parametrize("noiommu", [True, False])
+def test_a_kernel_that_is_locked_down_gives_no_registers_to_uio(*, noiommu: bool) -> None:
+    """Secure Boot: the binding works, and the program that maps the registers then does not."""
+    locked = facts(lockdown="integrity", noiommu=noiommu)
+    use = choose(with_nics(locked, dut0={**NO_IOMMU, "intx": True}), Program)[1]
+    assert use.driver == ("vfio-pci" if noiommu else "igb")
+    assert "locked down for integrity" in use.note
+
+
 def test_no_driver_at_all_is_told_with_every_reason() -> None:
     bare = {"kernel_driver": "", "driver": "vfio-pci", **NO_IOMMU}
     machine = with_nics(facts(modules={"uio_pci_generic": "not there"}), dut0=bare)

@@ -19,6 +19,7 @@ from vnetperf.host import cpu, hugepages, kernel, limits, nic
 from vnetperf.host.environment import VARIABLES
 from vnetperf.host.facts import attempt, file_text, reason_of, unknown
 from vnetperf.host.facts.hardware import collect
+from vnetperf.host.facts.security import lockdown_mode
 from vnetperf.host.linux import (
     PROC,
     boot_id,
@@ -146,6 +147,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         },
         nics=parts.read("NICs", lambda: nic.inventory(nic_troubles)) or (),
         noiommu=bool(parts.read("vfio without an IOMMU", kernel.has_noiommu)),
+        lockdown=_lockdown(),
         seen=seen,
         images=parts.read("guest images", images.problems) or {},
         record=collect()
@@ -160,6 +162,12 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
     unreadable = parts.unreadable | nic_troubles
     record = facts.record | ({"unreadable": unreadable} if unreadable else {})
     return facts.model_copy(update={"record": record})
+
+
+def _lockdown(*, sys: Path = cpu.SYS) -> str:
+    """What the kernel is locked down for; "" where it is not, or does not tell."""
+    mode = lockdown_mode(sys / "kernel/security")
+    return mode if mode in ("integrity", "confidentiality") else ""
 
 
 def _flat_topology() -> cpu.CpuTopology:

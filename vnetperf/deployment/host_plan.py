@@ -125,6 +125,11 @@ def _without_iommu(nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
     if not nic.intx:
         trouble = "uio_pci_generic takes none without an interrupt line (INTx)"
         trouble += ", as virtual functions are" if nic.physical else ""
+    elif facts.lockdown:
+        trouble = (
+            f"a kernel that is locked down for {facts.lockdown}, as by Secure Boot, lets no "
+            "program map the registers of uio_pci_generic's"
+        )
     elif missing := facts.modules.get("uio_pci_generic", ""):
         trouble = f"there is no uio_pci_generic: {missing}"
     else:

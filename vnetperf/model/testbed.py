@@ -689,6 +689,8 @@ class MachineFacts(Frozen):
         modules: Kernel module -> "" when it is there or can be loaded, otherwise why not; modules
             that are not named are not known.
         noiommu: True when vfio can hand out devices without an IOMMU.
+        lockdown: What the kernel is locked down for, "integrity" or "confidentiality"; "" for
+            nothing: a program may then map registers by UIO.
         hosts: Facts of each host of a testbed of several, by name; those beside it are of one.
         seen: Name of a backend -> what else it has looked at there, by its `look`.
         images: Name of a guest image built there -> "" when it is whole and for its processors,
@@ -716,6 +718,7 @@ class MachineFacts(Frozen):
     modules: dict[str, str] = Field(default_factory=dict)
     nics: tuple[NicFacts, ...] = ()
     noiommu: bool = False
+    lockdown: str = ""
     seen: dict[str, Any] = Field(default_factory=dict)
     images: dict[str, str] = Field(default_factory=dict)
     hosts: dict[str, MachineFacts] = Field(default_factory=dict)

@@ -46,7 +46,7 @@ def security_facts(*, sys: Path, proc: Path, read_hooks: ReadHooks | None = None
     security = sys / "kernel/security"
     lsm = file_text(security / "lsm")
     return {
-        "lockdown": _lockdown(security),
+        "lockdown": lockdown_mode(security),
         "security_modules": lsm,
         "selinux": _selinux(sys, lsm),
         "apparmor": _apparmor(sys, security, lsm),
@@ -65,7 +65,7 @@ def security_facts(*, sys: Path, proc: Path, read_hooks: ReadHooks | None = None
     }
 
 
-def _lockdown(security: Path) -> str:
+def lockdown_mode(security: Path) -> str:
     """The mode in brackets: `none`, `integrity` (no /dev/mem), `confidentiality` (no tracing)."""
     text = file_text(security / "lockdown")
     chosen = re.search(r"\[(\w+)\]", text)
