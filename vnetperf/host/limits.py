@@ -151,8 +151,9 @@ def _tasks(sys: Path, proc: Path) -> int | None:
             left.append(most - (_octets(group / "pids.current") or 0))
     # "0.20 0.18 0.12 1/80 11206": of 80 that there are, one runs.
     there = parse_number(_text(proc / "loadavg").partition("/")[2].partition(" ")[0])
-    for name in ("threads-max", "pid_max") if there is not None else ():
-        if (most := _octets(proc / "sys/kernel" / name)) is not None:
+    for name in ("threads-max", "pid_max"):
+        most = _octets(proc / "sys/kernel" / name)
+        if most is not None and there is not None:
             left.append(most - there)
     return max(0, min(left)) if left else None
 

@@ -581,14 +581,14 @@ class Limits(Frozen):
             found.append(f"{kb // 1024} MiB of hugepages of {size_kb} KiB more")
         if self.tasks is not None and self.tasks < MANY_TASKS:
             found.append(f"{self.tasks} processes and threads more")
-        for kb, what in (
+        for own_kb, what in (
             (self.address_kb, "of address space"),
             (self.data_kb, "of private memory"),
             (self.locked_kb, "of locked memory"),
             (self.file_kb, "in a file"),
         ):
-            if kb is not None:
-                found.append(f"{kb // 1024} MiB {what} for each process")
+            if own_kb is not None:
+                found.append(f"{own_kb // 1024} MiB {what} for each process")
         if self.open_files is not None and self.open_files < MANY_FILES:
             found.append(f"{self.open_files} open files for each process")
         return tuple(found)
