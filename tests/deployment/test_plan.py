@@ -10,7 +10,7 @@ from tests.fakes.backends import FakeSwitch
 from tests.fakes.machine import PROGRAMS, facts
 from vnetperf import registry
 from vnetperf.deployment.deploy import dedicated_facts, facts_or_why
-from vnetperf.deployment.limits import require_limits
+from vnetperf.deployment.limits import needs_of, require_limits
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import (
@@ -265,7 +265,7 @@ def test_memory_that_guests_and_hugepages_take_counts_where_the_limit_has_them(
 @pytest.mark.parametrize(
     ("limit", "says"),
     [
-        ({"tasks": 60}, "processes and threads are needed"),
+        ({"tasks": 40}, "processes and threads are needed"),
         (
             {"address_kb": 64 << 20},
             "MiB of address space, and the kernel lets a process have 65536",
@@ -293,8 +293,21 @@ def test_locked_memory_is_for_what_hardware_sees(monkeypatch: pytest.MonkeyPatch
     require_limits([in_kernel], few)
 
 
+def test_ranks_of_pods_are_processes() -> None:
+    made = plan(scenario())
+    pods = make_deployment("bmp2bmp")
+    many = scenario().model_copy(
+        update={"deployment": pods, "sockets": True, "pods": 8, "ranks": 8, "vswitch": "macvlan"}
+    )
+    few = many.model_copy(update={"ranks": 1})
+    one, all_ = (
+        needs_of(made.model_copy(update={"scenario": of}), facts()).tasks for of in (few, many)
+    )
+    assert all_ - one == 4 * (64 - 8)
+
+
 def test_limits_are_of_all_that_one_machine_deploys() -> None:
-    enough_for_one = facts(limits=Limits(tasks=100))
+    enough_for_one = facts(limits=Limits(tasks=60))
     made = plan(scenario(), enough_for_one)
     with pytest.raises(CapabilityError, match="processes and threads"):
         require_limits([made, made], enough_for_one)

@@ -1,7 +1,7 @@
 """What a plan takes of what the kernel limits, held against the limits before anything is deployed.
 
-Estimates from above of what programs were seen to take, since a plan that is refused wrongly is
-worse than one whose program says itself that it got too little: they keep out what cannot work.
+Estimates, of what programs were seen to take and little more: they keep out what cannot work. A
+plan that is refused wrongly is worse than one whose program says itself that it got too little.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from vnetperf.vnfs.base import VnfMemory
 #: Memory in ordinary pages of the smallest deployment and of the run itself, and of each VNF after
 #: the first, MiB. Seen: OVS-DPDK 43, the load generator 119, a forwarder 7, the guardian 40.
 LEAST_MIB, ONE_MORE_MIB = 256, 48
-#: Threads and processes of the run itself, and those of a program beside its workers. Seen:
-#: OVS-DPDK with two pollers 13, other programs of DPDK 5.
-RUN_TASKS, TASKS = 40, 16
+#: Threads and processes of the run itself, those of a program beside its workers, and of an
+#: endpoint or a rank. Seen: OVS-DPDK with two pollers 13, other programs of DPDK 5.
+RUN_TASKS, TASKS, TALKER_TASKS = 16, 12, 4
 #: Private memory, most of it stacks of threads that are touched little, MiB. Seen: 126.
 DATA_MIB = 192
 #: The largest file of a program: DPDK without hugepages has its memory in one. Seen: 512 MiB.
@@ -63,7 +63,10 @@ def needs_of(plan: Plan, facts: MachineFacts) -> Needs:
     """What a plan takes, from what is in it."""
     vnfs = _memory_of_vnfs(plan)
     programs = plan.sends_frames + plan.has_dut + len(vnfs)
-    programs += len(plan.own_ends) if plan.scenario.sockets else 0
+    # Of pods each has its share of the ranks of MPI, of hosts an endpoint.
+    talking = len(plan.own_ends) if plan.scenario.sockets else 0
+    if plan.scenario.deployment.pods:
+        talking = talking * plan.scenario.pods * plan.scenario.ranks // 2
     workers = sum(map(len, plan.placement.cores.values()))
     ordinary = [memory.ordinary_mib for memory, _ in vnfs]
     guests = [memory.ordinary_mib + memory.mib for memory, _ in vnfs if memory.floats]
@@ -77,7 +80,7 @@ def needs_of(plan: Plan, facts: MachineFacts) -> Needs:
     return Needs(
         memory_mib=LEAST_MIB + ONE_MORE_MIB * max(0, len(vnfs) - 1) + sum(ordinary),
         hugepage_mib=sum(one.pages * one.size_kb for one in plan.memory) // 1024,
-        tasks=RUN_TASKS + TASKS * programs + workers,
+        tasks=RUN_TASKS + TASKS * programs + TALKER_TASKS * talking + workers,
         address_mib=ADDRESS_MIB + max([reserved if libraries else 0, *guests]),
         data_mib=DATA_MIB + max([0, *ordinary]),
         locked_mib=shared if by_hardware else 0,
