@@ -300,6 +300,8 @@ def test_devlink_tells_what_a_ports_name_does_not(monkeypatch: pytest.MonkeyPatc
         port("elsewhere", number=2, device=other),
         port("", number=3),  # not made yet
     )
+    assert switchdev.uplink_name(PHYSICAL) == "uplink"
+    assert eswitch.uplinks(other) == ()
     assert eswitch.representors(PHYSICAL, 0) == {0: "renamed-by-udev"}
     assert switchdev.representor_name(PHYSICAL, 0) == "renamed-by-udev"
     assert switchdev.representor_name(PHYSICAL, 1) == "c1pf0vf1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def undo_mode(data: UndoData) -> str:
 
 
 #: linux/devlink.h.
-PORT_GET, VF_FLAVOUR = 5, 4
+PORT_GET, PHYSICAL_FLAVOUR, VF_FLAVOUR = 5, 0, 4
 BUS_NAME, DEV_NAME, NETDEV_NAME, FLAVOUR = 1, 2, 7, 77
 PF_NUMBER, VF_NUMBER, EXTERNAL = 127, 128, 149
 
@@ -83,17 +84,31 @@ def representors(address: str, number: int, *, bus: str = "pci") -> dict[int, st
     Returns:
         Number of the physical function -> name; empty where the driver tells devlink nothing.
     """
-    found = {}
-    for port in users.dump_generic("devlink", PORT_GET):
-        device = (bus.encode() + b"\0", address.encode() + b"\0")
-        kind = users.number(port.get(FLAVOUR, b"")), users.number(port.get(VF_NUMBER, b""))
+    return {
+        users.number(port.get(PF_NUMBER, b"")): name
+        for name, port in _ports(address, bus)
+        if _flavour(port) == VF_FLAVOUR and users.number(port.get(VF_NUMBER, b"")) == number
         # A port beyond the card's processor is another host's.
-        external = users.number(port.get(EXTERNAL, b""))
+        if not users.number(port.get(EXTERNAL, b""))
+    }
+
+
+def uplinks(address: str, *, bus: str = "pci") -> tuple[str, ...]:
+    """Interfaces of the wires of a device; none where the driver tells devlink nothing."""
+    return tuple(name for name, port in _ports(address, bus) if _flavour(port) == PHYSICAL_FLAVOUR)
+
+
+def _ports(address: str, bus: str) -> Iterator[tuple[str, Mapping[int, bytes]]]:
+    """Ports of a device that have an interface here, with what devlink tells of each."""
+    device = (bus.encode() + b"\0", address.encode() + b"\0")
+    for port in users.dump_generic("devlink", PORT_GET):
         name = port.get(NETDEV_NAME, b"").rstrip(b"\0")
-        mine = (port.get(BUS_NAME), port.get(DEV_NAME)) == device and not external
-        if mine and name and kind == (VF_FLAVOUR, number):
-            found[users.number(port.get(PF_NUMBER, b""))] = os.fsdecode(name)
-    return found
+        if name and (port.get(BUS_NAME), port.get(DEV_NAME)) == device:
+            yield os.fsdecode(name), port
+
+
+def _flavour(port: Mapping[int, bytes]) -> int | None:
+    return users.number(port[FLAVOUR]) if FLAVOUR in port else None
 
 
 def devlink_attributes(address: str, number: int | None) -> list[tuple[str, object]]:

@@ -83,7 +83,13 @@ def why_no_switchdev(use: NicUse) -> str:
 
 
 def uplink_name(address: str, *, sys: Path = SYS) -> str:
-    """The interface of a switch's wire; some drivers put representors beside it."""
+    """The interface of a switch's wire, by devlink, else by the ports' names.
+
+    Some drivers put representors beside it.
+    """
+    told = eswitch.uplinks(address) if sys == SYS else ()
+    if len(told) == 1:
+        return told[0]
     there = sorted(path.name for path in (sys / "bus/pci/devices" / address / "net").glob("*"))
     named = [
         name
