@@ -7,6 +7,7 @@ import errno
 import mmap
 import os
 import platform
+import shutil
 import socket
 import struct
 import subprocess
@@ -165,6 +166,37 @@ def _attach(name: str, where: int) -> object:
     return os.fdopen(program, "rb"), os.fdopen(attached, "rb")
 
 
+def hook_filter(name: str) -> object:
+    """A chain of nftables that each frame of an interface goes through first."""
+    _run_nft("add table netdev t")
+    _run_nft(f"add chain netdev t c {{ type filter hook ingress device {name} priority 0 ; }}")
+    return None
+
+
+def hook_filters_of_several(name: str) -> object:
+    """A chain of several interfaces."""
+    _run_nft("add table netdev t")
+    at = f"devices = {{ {name}, {name}p }}"
+    _run_nft(f"add chain netdev t c {{ type filter hook ingress {at} priority 0 ; }}")
+    return None
+
+
+def hook_flow_table(name: str) -> object:
+    """A flow table of nftables, past which established connections go."""
+    _run_nft("add table inet t")
+    hook = f"hook ingress priority 0 ; devices = {{ {name} }} ;"
+    _run_nft(f"add flowtable inet t f {{ {hook} }}")
+    return None
+
+
+def _run_nft(command: str) -> None:
+    if shutil.which("nft") is None:
+        raise UnknownToKernelError("there is no program nft")
+    done = subprocess.run(["nft", *command.split()], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UnknownToKernelError(f"nft {command}: {done.stderr.splitlines()[0]}")
+
+
 def _bpf(command: int, attributes: bytes) -> int:
     found: int = _LIBC.syscall(
         ctypes.c_long(_BPF[platform.machine()]),
@@ -189,6 +221,9 @@ USES: Mapping[Callable[[str], object], tuple[str, bool]] = {
     route_multicast_by_table: ("multicast routing", True),
     route_multicast6: ("multicast routing", True),
     route_multicast6_by_table: ("receives all multicast frames", True),
+    hook_filter: ("chain of nftables, of the table t", True),
+    hook_filters_of_several: ("chain of nftables, of the table t", True),
+    hook_flow_table: ("flow table of nftables, of the table t", True),
     attach_tcx_ingress: ("at tcx ingress", True),
     attach_tcx_egress: ("at tcx egress", True),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import glob
 import os
 import platform
 import re
@@ -13,6 +14,7 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase as fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,10 @@ _HIDDEN_XDP = (
     "is on (`modprobe xsk_diag` lets it)"
 )
 _QUEUE_USERS = {5: "TCP into memory of a device", 6: "io_uring", 7: "AF_XDP"}
+#: linux/netfilter/nf_tables.h.
+_NETFILTER, _NFT_TABLE, _NFT_GET_CHAIN, _NFT_GET_FLOWTABLE = 12, 1, 10 << 8 | 4, 10 << 8 | 23
+_NFT_CHAIN_HOOK, _NFT_HOOK_DEVICE, _NFT_HOOK_DEVICES = 4, 3, 4
+_NFT_FLOWTABLE_HOOK, _NFT_FLOWTABLE_DEVICES, _NFT_DEVICE_PREFIX = 3, 3, 2
 #: linux/if.h: what somebody has set on the interface.
 _PROMISCUOUS, _ALL_MULTICAST = 0x100, 0x200
 _RULES_OF = (socket.AF_INET, socket.AF_INET6)
@@ -59,12 +65,14 @@ def other_uses(route: Any, links: Iterable[Any]) -> dict[int, tuple[OtherUse, ..
     links = list(links)
     indices = {link.get_attr("IFLA_IFNAME"): link["index"] for link in links}
     named = [*_rules(route), *_from_proc(PROC / "thread-self/net")]
+    filtered = [*_packet_filters()]
     found = [
         *_multicast_routers(),
         *_programs(links),
         *_sockets(),
         *_permanent_neighbours(route),
         *((indices[name], use) for name, use in named if name in indices),
+        *((indices[n], use) for pattern, use in filtered for n in indices if fnmatch(n, pattern)),
         *_queues(links),
         *_listeners(links),  # last, as it may follow from others: the first is told
     ]
@@ -139,6 +147,34 @@ def _from_proc(net: Path) -> Iterator[tuple[str, OtherUse]]:
             yield words[1], OtherUse(_ROUTES_GROUPS)
     for words in _rows(net / "pppoe", 3):
         yield words[2], OtherUse("carries a PPPoE session")
+
+
+def _packet_filters() -> Iterator[tuple[str, OtherUse]]:
+    """Patterns of interfaces that chains and flow tables of nftables are hooked to.
+
+    These leave with them.
+    """
+    for message, hook, devices, what in (
+        (_NFT_GET_CHAIN, _NFT_CHAIN_HOOK, _NFT_HOOK_DEVICES, "chain"),
+        (_NFT_GET_FLOWTABLE, _NFT_FLOWTABLE_HOOK, _NFT_FLOWTABLE_DEVICES, "flow table"),
+    ):
+        answers: list[bytes] = []
+        with contextlib.suppress(OSError):  # a kernel without nftables
+            answers = ask_kernel(message, DUMP, bytes(4), protocol=_NETFILTER)
+        for answer in answers:
+            listed = dict(attributes(answer[4:]))
+            table = _text(listed.get(_NFT_TABLE, b""))
+            hooked = dict(attributes(listed.get(hook, b"")))
+            every = [*attributes(hooked.get(devices, b""))]
+            if not every and message == _NFT_GET_CHAIN and _NFT_HOOK_DEVICE in hooked:
+                every = [(0, hooked[_NFT_HOOK_DEVICE])]
+            for kind, name in every:
+                pattern = glob.escape(_text(name)) + "*" * (kind == _NFT_DEVICE_PREFIX)
+                yield pattern, OtherUse(f"has a {what} of nftables, of the table {table}")
+
+
+def _text(octets: bytes) -> str:
+    return os.fsdecode(octets.partition(b"\0")[0])
 
 
 def _rows(file: Path, columns: int) -> Iterator[list[str]]:
