@@ -166,6 +166,28 @@ def _attach(name: str, where: int) -> object:
     return os.fdopen(program, "rb"), os.fdopen(attached, "rb")
 
 
+def enable_tipc_bearer(name: str) -> object:
+    """An interface that TIPC talks over."""
+    if shutil.which("tipc") is None:
+        raise UnknownToKernelError("there is no program tipc")
+    command = ["tipc", "bearer", "enable", "media", "eth", "device", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UnknownToKernelError(f"tipc: {done.stderr.strip()}")
+    return None
+
+
+def route_labels(name: str) -> object:
+    """A route of MPLS over an interface."""
+    labels = Path("/proc/sys/net/mpls/platform_labels")
+    if not labels.exists():
+        raise UnknownToKernelError("this kernel has no MPLS")
+    labels.write_text("1000")
+    run_ip(f"-f mpls route add 100 dev {name}")
+    run_ip(f"-f mpls route add 101 nexthop dev {name} nexthop dev lo")
+    return None
+
+
 def hook_filter(name: str) -> object:
     """A chain of nftables that each frame of an interface goes through first."""
     _run_nft("add table netdev t")
@@ -221,6 +243,8 @@ USES: Mapping[Callable[[str], object], tuple[str, bool]] = {
     route_multicast_by_table: ("multicast routing", True),
     route_multicast6: ("multicast routing", True),
     route_multicast6_by_table: ("receives all multicast frames", True),
+    enable_tipc_bearer: ("protocol of the kernel (tipc", True),
+    route_labels: ("route of MPLS label 100", True),
     hook_filter: ("chain of nftables, of the table t", True),
     hook_filters_of_several: ("chain of nftables, of the table t", True),
     hook_flow_table: ("flow table of nftables, of the table t", True),

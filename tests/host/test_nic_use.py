@@ -508,3 +508,43 @@ def test_only_names_of_modules_are_loaded(name: str, monkeypatch: pytest.MonkeyP
     with pytest.raises(HostError, match="is no name of a kernel module"):
         kernel.load_module(MagicMock(), name)
     run.assert_not_called()
+
+
+def test_routes_of_labels_are_read_with_all_their_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel writes them: a label is the upper 20 bits, of four octets."""
+
+    def attribute(kind: int, octets: bytes) -> bytes:
+        return struct.pack("=HH", 4 + len(octets), kind) + octets
+
+    def route(label: int, *attributes: bytes, family: int = 28) -> bytes:
+        head = struct.pack("=BBBBBBBBI", family, 20, 0, 0, 254, 4, 0, 1, 0)
+        bottom = struct.pack("!I", label << 12 | 1 << 8)
+        return head + attribute(1, bottom) + b"".join(attributes)
+
+    def hops(*indices: int) -> bytes:
+        return b"".join(struct.pack("=HBBi", 8, 0, 0, index) for index in indices)
+
+    answers = [
+        route(100, attribute(4, struct.pack("=I", 7))),
+        route(200000, attribute(9, hops(7, 9))),
+        route(5, attribute(4, struct.pack("=I", 3)), family=2),  # of a kernel without MPLS
+        route(6),
+    ]
+    monkeypatch.setattr(usage, "ask_kernel", lambda *_, **__: answers)
+    assert usage.read_labels() == [(100, 7), (200000, 7), (200000, 9)]
+
+
+def test_protocols_of_the_kernel_that_are_bound_to_an_interface_use_it(tmp_path: Path) -> None:
+    (tmp_path / "ptype").write_text(
+        "Type Device      Function\n"
+        "ALL  eth0     packet_rcv\n"
+        "ALL  eth0     tpacket_rcv\n"
+        "0800          ip_rcv\n"
+        "88cc          lldp_rcv [lldp]\n"
+        "88ca eth1     tipc_l2_rcv_msg [tipc]\n"
+        "4305 eth2     batadv_batman_skb_recv [batman_adv]\n"
+    )
+    found = {name: use for name, use in users._from_proc(tmp_path) if name.startswith("eth")}
+    assert set(found) == {"eth1", "eth2"}
+    assert "tipc_l2_rcv_msg" in found["eth1"].what
+    assert found["eth1"].lost

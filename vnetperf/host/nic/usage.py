@@ -190,6 +190,7 @@ def read_network() -> NetworkState:
     ]
     # Where routes name a nexthop object, they need not name its interface.
     over += [(index, f"of nexthop {count}", True) for count, index in read_nexthops()]
+    over += [(index, f"of MPLS label {label}", True) for label, index in read_labels()]
     return NetworkState(
         interfaces=tuple(
             UsageInterface(
@@ -231,6 +232,29 @@ def read_nexthops() -> list[tuple[int, int]]:
     header = struct.pack("=BBBxI", 0, 0, 0, 0)
     answers = [dict(attributes(a[8:])) for a in ask_kernel(_GET_NEXTHOP, DUMP, header)]
     return [(number(a[_NHA_ID]), number(a[_NHA_OIF])) for a in answers if _NHA_OIF in a]
+
+
+#: linux/rtnetlink.h: struct rtmsg has 12 octets, struct rtnexthop 8.
+_GET_ROUTE, _AF_MPLS, _RTA_DST, _RTA_OIF, _RTA_MULTIPATH = 26, 28, 1, 4, 9
+
+
+def read_labels() -> list[tuple[int, int]]:
+    """Routes of MPLS of the caller's namespace that have an interface: label and index."""
+    found = []
+    header = struct.pack("=BBBBBBBBI", _AF_MPLS, 0, 0, 0, 0, 0, 0, 0, 0)
+    for answer in ask_kernel(_GET_ROUTE, DUMP, header):
+        route = dict(attributes(answer[12:]))
+        if answer[:1] != bytes([_AF_MPLS]):  # a kernel without MPLS lists all others
+            continue
+        label = int.from_bytes(route.get(_RTA_DST, b"")[:3], "big") >> 4
+        hops = [number(route[_RTA_OIF])] if _RTA_OIF in route else []
+        rest = route.get(_RTA_MULTIPATH, b"")
+        while len(rest) >= 8:
+            length, _, _, index = struct.unpack_from("=HBBi", rest)
+            hops.append(index)
+            rest = rest[max(8, (length + 3) & ~3) :]
+        found += [(label, index) for index in hops]
+    return found
 
 
 def _namespace_id(namespace: int) -> int:
