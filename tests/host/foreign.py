@@ -177,6 +177,15 @@ def enable_tipc_bearer(name: str) -> object:
     return None
 
 
+def send_by_pktgen(name: str) -> object:
+    """An interface that the kernel's packet generator has."""
+    thread = Path("/proc/thread-self/net/pktgen/kpktgend_0")
+    if not thread.exists():
+        raise UnknownToKernelError("this kernel has no pktgen")
+    thread.write_text(f"add_device {name}\n")
+    return None
+
+
 def route_labels(name: str) -> object:
     """A route of MPLS over an interface."""
     labels = Path("/proc/sys/net/mpls/platform_labels")
@@ -244,6 +253,7 @@ USES: Mapping[Callable[[str], object], tuple[str, bool]] = {
     route_multicast6: ("multicast routing", True),
     route_multicast6_by_table: ("receives all multicast frames", True),
     enable_tipc_bearer: ("protocol of the kernel (tipc", True),
+    send_by_pktgen: ("packet generator", True),
     route_labels: ("route of MPLS label 100", True),
     hook_filter: ("chain of nftables, of the table t", True),
     hook_filters_of_several: ("chain of nftables, of the table t", True),

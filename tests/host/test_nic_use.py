@@ -544,7 +544,10 @@ def test_protocols_of_the_kernel_that_are_bound_to_an_interface_use_it(tmp_path:
         "88ca eth1     tipc_l2_rcv_msg [tipc]\n"
         "4305 eth2     batadv_batman_skb_recv [batman_adv]\n"
     )
+    (tmp_path / "pktgen").mkdir()
+    for name in ("pgctrl", "kpktgend_0", "eth7", "eth8@1"):
+        (tmp_path / "pktgen" / name).touch()
     found = {name: use for name, use in users._from_proc(tmp_path) if name.startswith("eth")}
-    assert set(found) == {"eth1", "eth2"}
+    assert set(found) == {"eth1", "eth2", "eth7", "eth8"}
     assert "tipc_l2_rcv_msg" in found["eth1"].what
     assert found["eth1"].lost
