@@ -152,9 +152,10 @@ def _from_proc(net: Path) -> Iterator[tuple[str, OtherUse]]:
         _, name, function = words[:3]
         if not _OF_SOCKETS.match(function):
             yield name, OtherUse(f"is bound to by a protocol of the kernel ({function})")
-    with contextlib.suppress(OSError):  # "eth0", or "eth0@1" of one thread of several
-        for entry in os.listdir(net / "pktgen"):  # noqa: PTH208 - names alone
-            yield entry.partition("@")[0], OtherUse("is sent on by the kernel's packet generator")
+    with contextlib.suppress(OSError):
+        for entry in sorted(net.glob("pktgen/*")):  # "eth0", or "eth0@1" of one thread of several
+            name = entry.name.partition("@")[0]
+            yield name, OtherUse("is sent on by the kernel's packet generator")
     for words in _rows(net / "pppoe", 3):
         yield words[2], OtherUse("carries a PPPoE session")
 
