@@ -166,17 +166,6 @@ def _attach(name: str, where: int) -> object:
     return os.fdopen(program, "rb"), os.fdopen(attached, "rb")
 
 
-def enable_tipc_bearer(name: str) -> object:
-    """An interface that TIPC talks over."""
-    if shutil.which("tipc") is None:
-        raise UnknownToKernelError("there is no program tipc")
-    command = ["tipc", "bearer", "enable", "media", "eth", "device", name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UnknownToKernelError(f"tipc: {done.stderr.strip()}")
-    return None
-
-
 def send_by_pktgen(name: str) -> object:
     """An interface that the kernel's packet generator has."""
     thread = Path("/proc/thread-self/net/pktgen/kpktgend_0")
@@ -252,7 +241,6 @@ USES: Mapping[Callable[[str], object], tuple[str, bool]] = {
     route_multicast_by_table: ("multicast routing", True),
     route_multicast6: ("multicast routing", True),
     route_multicast6_by_table: ("receives all multicast frames", True),
-    enable_tipc_bearer: ("protocol of the kernel (tipc", True),
     send_by_pktgen: ("packet generator", True),
     route_labels: ("route of MPLS label 100", True),
     hook_filter: ("chain of nftables, of the table t", True),

@@ -25,7 +25,7 @@ done
 
 # Who else uses a NIC: what this machine's kernel has and others lack. Its own loading of modules looks
 # for them outside of the lab.
-modprobe -a veth xsk_diag pppoe nf_tables nf_flow_table nf_flow_table_inet mpls_router tipc pktgen
+modprobe -a veth xsk_diag pppoe nf_tables nf_flow_table nf_flow_table_inet mpls_router pktgen
 (cd "$PYTHONPATH" && python -m tests.host.foreign)
 
 # Cables: each pair in two namespaces, so that nothing but the cable can carry the ping.

@@ -32,8 +32,6 @@ _HIDDEN_XDP = (
     "is on (`modprobe xsk_diag` lets it)"
 )
 _QUEUE_USERS = {5: "TCP into memory of a device", 6: "io_uring", 7: "AF_XDP"}
-#: Functions that hand frames to sockets of AF_PACKET.
-_OF_SOCKETS = re.compile(r"t?packet_rcv")
 #: linux/netfilter/nf_tables.h.
 _NETFILTER, _NFT_TABLE, _NFT_GET_CHAIN, _NFT_GET_FLOWTABLE = 12, 1, 10 << 8 | 4, 10 << 8 | 23
 _NFT_CHAIN_HOOK, _NFT_HOOK_DEVICE, _NFT_HOOK_DEVICES = 4, 3, 4
@@ -147,11 +145,6 @@ def _from_proc(net: Path) -> Iterator[tuple[str, OtherUse]]:
     for file in ("ip_mr_vif", "ip6_mr_vif"):
         for words in _rows(net / file, 2):
             yield words[1], OtherUse(_ROUTES_GROUPS)
-    for words in _rows(net / "ptype", 3):
-        # Type, interface if it is of one alone, function; sockets are listed elsewhere.
-        _, name, function = words[:3]
-        if not _OF_SOCKETS.match(function):
-            yield name, OtherUse(f"is bound to by a protocol of the kernel ({function})")
     with contextlib.suppress(OSError):
         for entry in sorted(net.glob("pktgen/*")):  # "eth0", or "eth0@1" of one thread of several
             name = entry.name.partition("@")[0]
