@@ -295,6 +295,8 @@ def test_the_parent_of_a_containers_macvlan_is_in_use() -> None:
         ("maddress add 01:00:5e:00:00:05 dev eth1", "01005e000005", True),
         ("maddress add 01:80:c2:00:00:0e dev eth1", "0180c200000e", True),
         ("neighbour add 10.3.3.3 lladdr 02:00:00:00:00:09 dev eth1 nud permanent", "10.3.3", True),
+        ("neighbour add proxy 10.3.3.4 dev eth1", "10.3.3.4", True),
+        ("-6 neighbour add proxy 2001:db8::7 dev eth1", "2001:db8::7", True),
         ("link add vx0 type vxlan id 5 dstport 4789 dev eth1", "vx0", True),
         ("link add vx0 type vxlan id 5 dstport 4789 dev eth1.7", "eth1.7", True),
     ],

@@ -40,6 +40,8 @@ _NFT_FLOWTABLE_HOOK, _NFT_FLOWTABLE_DEVICES, _NFT_DEVICE_PREFIX = 3, 3, 2
 _PROMISCUOUS, _ALL_MULTICAST = 0x100, 0x200
 _RULES_OF = (socket.AF_INET, socket.AF_INET6)
 _NUD_PERMANENT = 0x80
+#: linux/neighbour.h.
+_GET_NEIGHBOUR, _NTF_PROXY, _NDA_DST = 30, 0x08, 1
 #: linux/rtnetlink.h, linux/mroute.h.
 _GET_LINK, _FAMILY_IPMR, _AF_SPEC, _IPMR_TABLE_VIFS, _IPMR_VIF_IFINDEX = 18, 128, 26, 6, 1
 _ROUTES_GROUPS = "is an interface of multicast routing"
@@ -71,6 +73,7 @@ def other_uses(route: Any, links: Iterable[Any]) -> dict[int, tuple[OtherUse, ..
         *_programs(links),
         *_sockets(),
         *_permanent_neighbours(route),
+        *_neighbours_answered_for(),
         *((indices[name], use) for name, use in named if name in indices),
         *((indices[n], use) for pattern, use in filtered for n in indices if fnmatch(n, pattern)),
         *_queues(links),
@@ -134,6 +137,19 @@ def _permanent_neighbours(route: Any) -> Iterator[tuple[int, OtherUse]]:
         if neighbour["state"] & _NUD_PERMANENT:
             address = neighbour.get_attr("NDA_DST") or neighbour.get_attr("NDA_LLADDR")
             yield neighbour["ifindex"], OtherUse(f"has the permanent neighbour {address}")
+
+
+def _neighbours_answered_for() -> Iterator[tuple[int, OtherUse]]:
+    """Interfaces on which the kernel answers for others (`ip neigh add proxy`)."""
+    for family in _RULES_OF:
+        header = struct.pack("=BxxxiHBB", family, 0, 0, _NTF_PROXY, 0)
+        for answer in ask_kernel(_GET_NEIGHBOUR, DUMP, header):
+            _, index, _, flags, _ = struct.unpack_from("=BxxxiHBB", answer)
+            if flags & _NTF_PROXY:
+                octets = dict(attributes(answer[12:])).get(_NDA_DST, b"")
+                size = 4 if family == socket.AF_INET else 16
+                whose = socket.inet_ntop(family, octets) if len(octets) == size else "another"
+                yield index, OtherUse(f"answers for the neighbour {whose}")
 
 
 def _from_proc(net: Path) -> Iterator[tuple[str, OtherUse]]:
