@@ -115,6 +115,8 @@ def _multicast_routers() -> Iterator[tuple[int, OtherUse]]:
     """Interfaces that groups of IPv4 are routed over, of all tables: /proc lists those of one."""
     header = struct.pack("=BxHiII", _FAMILY_IPMR, 0, 0, 0, 0)
     for answer in ask_kernel(_GET_LINK, DUMP, header):
+        if answer[:1] != bytes([_FAMILY_IPMR]):  # a kernel without it lists all links
+            continue
         table = dict(attributes(dict(attributes(answer[16:])).get(_AF_SPEC, b"")))
         for _, one in attributes(table.get(_IPMR_TABLE_VIFS, b"")):
             found = dict(attributes(one))
