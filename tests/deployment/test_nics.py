@@ -18,6 +18,7 @@ from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import NicUse, RoleDemand, Scenario
 from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.traffic.trex.driver import Trex
 from vnetperf.wires import Nic
 
 NO_IOMMU: dict[str, Any] = {"iommu_group": None}
@@ -49,9 +50,12 @@ def scenario(deployment: str = "pvp", vswitch: str = "fake") -> Scenario:
 
 
 def choose(
-    machine: MachineFacts, dut: Any = InKernel, wanted: Scenario | None = None
+    machine: MachineFacts,
+    dut: Any = InKernel,
+    wanted: Scenario | None = None,
+    tester: Any = Program,
 ) -> tuple[NicUse, ...]:
-    return choose_nics(wanted or scenario(), Testbed(nics=CABLES), machine, Program, dut)
+    return choose_nics(wanted or scenario(), Testbed(nics=CABLES), machine, tester, dut)
 
 
 def test_each_end_gets_the_first_driver_it_can_have() -> None:
@@ -134,6 +138,32 @@ def test_a_nic_with_several_interfaces_is_not_planned(*, isolated: bool) -> None
     why = Nic.missing(machine, scenario(), testbed)
     assert why.startswith(f"nics[0].dut: {DUT0}: it has 2 interfaces (ens1, ens1d1), of which one")
     assert "name another NIC" in why
+
+
+@pytest.mark.parametrize(
+    ("tester", "deployment", "drivers"),
+    [
+        (Trex, "phy2phy", ["vfio-pci", "vfio-pci"]),
+        (Trex, "p2v", ["igb"]),
+        (Program, "p2v", ["vfio-pci"]),
+    ],
+)
+def test_nics_and_other_devices_are_mixed_by_who_can(
+    tester: Any, deployment: str, drivers: list[str]
+) -> None:
+    """TRex ends where its configuration has both."""
+    chosen = choose(with_nics(facts()), Program, scenario(deployment), tester)
+    assert [use.driver for use in chosen if use.side == "tester"] == drivers
+    assert {use.driver for use in chosen if use.side == "dut"} == {"vfio-pci"}
+
+
+def test_a_nic_that_only_the_kernel_can_drive_takes_the_other_one_along() -> None:
+    machine = with_nics(facts(), tester0={"kernel_driver": "mlx5_core", "driver": "mlx5_core"})
+    of_tester = [use for use in choose(machine, tester=Trex) if use.side == "tester"]
+    assert [use.driver for use in of_tester] == ["mlx5_core", "igb"]
+    assert "beside another device" in of_tester[1].note
+    mixed = [use.driver for use in choose(machine) if use.side == "tester"]
+    assert mixed == ["mlx5_core", "vfio-pci"]
 
 
 VFS = {"vfs": 2, "vfs_in_use": "its virtual function 0000:41:01.1 is given to vfio-pci"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from vnetperf import registry
 from vnetperf.deployment.capability_check import tester_roles
@@ -25,7 +25,7 @@ def choose_nics(
     scenario: Scenario, testbed: Testbed, facts: MachineFacts, tester: Any, dut: Any
 ) -> tuple[NicUse, ...]:
     """Choose drivers for the NICs of a scenario; the wire has checked that they are there."""
-    uses = []
+    asked = []
     far = dut if scenario.deployment.pods else tester  # pods have both ends of a cable
     for wire in wires_of(scenario):
         config = testbed.nics[wire]
@@ -37,8 +37,8 @@ def choose_nics(
             nic = facts.nic(name)
             if nic is None:
                 raise CapabilityError(f"there is no NIC {name}", where=f"nics[{wire}].{side}")
-            uses.append(nic_use(wire, side, nic, end, facts, where=f"nics[{wire}].{side}"))
-    chosen = tuple(uses)
+            asked.append(NicAsked(wire, side, nic, end, f"nics[{wire}].{side}"))
+    chosen = nic_uses(asked, facts, scenario)
     if problem := getattr(dut, "nics_missing", lambda *_: "")(chosen, facts, scenario):
         raise CapabilityError(problem, where=dut.name)
     return chosen
@@ -60,18 +60,45 @@ def preferred_node(nics: tuple[NicUse, ...]) -> int | None:
     return None
 
 
-def nic_use(
-    wire: int,
-    side: Literal["tester", "dut"],
-    nic: NicFacts,
-    end: Any,
-    facts: MachineFacts,
-    *,
-    where: str,
-) -> NicUse:
-    """A NIC with the first driver that its end wants and the machine has."""
-    reasons: list[str] = []
+class NicAsked(NamedTuple):
+    """A NIC that an end is to drive: number of the wire, side, and who is told of what is wrong."""
+
+    wire: int
+    side: Literal["tester", "dut"]
+    nic: NicFacts
+    end: Any
+    where: str
+
+
+def nic_uses(
+    asked: Sequence[NicAsked], facts: MachineFacts, scenario: Scenario
+) -> tuple[NicUse, ...]:
+    """NICs, each with the first driver that its end wants and the machine has.
+
+    A generator that drives NICs itself or other devices, and never both in one process, has all its
+    NICs through the kernel where one of its ports is something else.
+    """
+    uses = tuple(_nic_use(one, facts) for one in asked)
+    in_kernel = {use.kernel for use in uses if use.side == "tester"}
+    if len(scenario.deployment.tester_vnf_ports) == 1:
+        in_kernel.add(True)  # its other port is an attachment
+    if len(in_kernel) < 2:
+        return uses
+    return tuple(
+        use
+        if one.side == "dut" or getattr(one.end.capabilities, "mixes_devices", True)
+        else _nic_use(one, facts, kernel_only="it drives no NIC itself beside another device")
+        for use, one in zip(uses, asked, strict=True)
+    )
+
+
+def _nic_use(asked: NicAsked, facts: MachineFacts, kernel_only: str = "") -> NicUse:
+    """A NIC with its driver; `kernel_only` is why its end cannot have any but the kernel's."""
+    wire, side, nic, end, where = asked
     wanted: tuple[str, ...] = end.capabilities.nic_drivers
+    reasons: list[str] = []
+    if kernel_only:
+        wanted, reasons = tuple({*wanted} & {"kernel"}), [kernel_only]
     for kind in wanted:
         driver, reason = _driver(kind, nic, facts)
         if driver:

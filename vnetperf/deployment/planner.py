@@ -11,9 +11,10 @@ from vnetperf import registry
 from vnetperf.deployment.capability_check import check_capabilities, tester_roles
 from vnetperf.deployment.endpoints import MOVABLE_WIRES
 from vnetperf.deployment.host_plan import (
+    NicAsked,
     choose_wire,
     demands_of,
-    nic_use,
+    nic_uses,
     preferred_node,
     require_backends,
     require_processor_time,
@@ -176,7 +177,7 @@ class _Hosts:
             scenario, here = self.own[share.host], self.facts.hosts[share.host]
             dut = switch_class(scenario.deployment, scenario.vswitch)
             ends = {"dut": dut, "tester": registry.load("traffic", scenario.generator)}
-            found: list[NicUse] = []
+            asked: list[NicAsked] = []
             for use in share.cables:
                 where = f"cables.{use.cable}.ends, {share.host}:{use.nic}"
                 nic = here.nic(use.nic)
@@ -189,10 +190,11 @@ class _Hosts:
                     )
                 if why := nic.refusal(isolated=self.testbed.isolated):
                     raise CapabilityError(why, where=where)
-                found.append(nic_use(use.port, use.side, nic, ends[use.side], here, where=where))
-                if not found[-1].kernel:
+                asked.append(NicAsked(use.port, use.side, nic, ends[use.side], where))
+            nics[share.host] = found = nic_uses(asked, here, scenario)
+            for use, chosen in zip(share.cables, found, strict=True):
+                if not chosen.kernel:
                     by_program.add(use.cable)
-            nics[share.host] = tuple(found)
             if "dut" in share.parts and (why := dut.nics_missing(nics[share.host], here, scenario)):
                 raise CapabilityError(why, where=f"{scenario.vswitch}, host {share.host}")
         seen = tuple(

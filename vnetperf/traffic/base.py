@@ -79,6 +79,8 @@ class GeneratorCapabilities(Frozen):
         attachments: Kinds of attachment it can take the place of a VNF at.
         tunnels: Kinds of tunnel it can send frames in.
         nic_drivers: Drivers it can use a PCI NIC through, in order of preference.
+        mixes_devices: True when it can drive a NIC itself while its other port is no NIC, as in a
+            VNF's place.
         headers: Kinds of header that it can send.
         vary: Fields that it can vary.
         random_fields: True when it can pick values at random.
@@ -107,6 +109,7 @@ class GeneratorCapabilities(Frozen):
     attachments: tuple[str, ...] = ()
     tunnels: tuple[Encapsulation, ...] = ()
     nic_drivers: tuple[str, ...] = ()
+    mixes_devices: bool = True
     latency_histogram: bool = False
     latency_definition: Literal["store-and-forward", "bit-forwarding"] = "store-and-forward"
     exact_bursts: bool = False

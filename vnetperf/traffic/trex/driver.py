@@ -108,6 +108,7 @@ class Trex(ExternalGenerator):
         attachments=ATTACHMENTS,
         tunnels=(*TUNNELS, GTPU),
         nic_drivers=("vfio-pci", "kernel"),
+        mixes_devices=False,
         latency_histogram=True,
         max_frame_size=MAX_FRAME,
         asymmetric=True,
