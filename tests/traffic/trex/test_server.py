@@ -74,6 +74,36 @@ def test_with_too_few_processors_it_takes_turns_and_sleeps(where: Placement) -> 
     assert f"low_end_core: {threads.workers[0]}" in text
 
 
+@pytest.mark.parametrize(
+    ("cores", "main", "node", "why"),
+    [
+        ((2, 3, 119), 0, 3, ""),
+        ((2, 3, 120), 0, 0, "processors up to 119, and would be on 120"),
+        ((257, 258, 259), 256, 0, "would be on 256, 257, 258, 259"),
+        ((2, 3, 4), 0, 5, "NUMA nodes up to 3, and would be on 5"),
+        ((300,), 300, 7, ""),  # taking turns, it names no threads
+    ],
+)
+def test_what_the_servers_tables_have_no_room_for_is_refused(
+    cores: tuple[int, ...], main: int, node: int, why: str
+) -> None:
+    """Threads have octets there: a processor 257 would have been 1 in silence."""
+    where = placement(*cores, main=main).model_copy(update={"node": node})
+    wanted = Scenario(
+        deployment=make_deployment("phy2phy"), vswitch="ovs", traffic=TrafficProfile()
+    )
+    for wire in ("veth", "memif", "nic"):
+        said = Trex.cannot_plug(
+            wire,
+            1,
+            scenario=wanted,
+            placement=where,
+            testbed=Testbed(),
+            facts=MachineFacts(cpus=()),
+        )
+        assert (why in said) if why else not said
+
+
 def test_memif_is_told_by_wire_and_an_attachment_by_its_socket() -> None:
     assert "id=1," in server_port(0, MEMIF, 1500).interface
     assert "id=0," in server_port(0, MEMIF, 1500, own_socket=True).interface

@@ -36,6 +36,7 @@ from vnetperf.traffic.trex.server import (
     PROGRAM,
     WIRES,
     TrexServer,
+    beyond_server,
     server_port,
     server_threads,
 )
@@ -158,6 +159,9 @@ class Trex(ExternalGenerator):
         facts: MachineFacts,
     ) -> str:
         """A memif's other end drops what it sends on queues that nobody polls."""
+        threads = server_threads(placement)
+        if not cls.section_of(testbed).server and (why := beyond_server(threads, placement.node)):
+            return why
         if wire != "memif":
             return ""
         if scenario.traffic.flows > 1 and scenario.largest_on_wire > LONGEST:
@@ -165,7 +169,7 @@ class Trex(ExternalGenerator):
                 f"TRex sends frames of more than {LONGEST} octets in pieces when flows differ, and "
                 "DPDK's memif joins pieces wrongly"
             )
-        polled = len(server_threads(placement).workers)
+        polled = len(threads.workers)
         if queues <= polled:
             return ""
         return (

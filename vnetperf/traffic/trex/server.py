@@ -148,6 +148,25 @@ def server_threads(
     return ServerThreads(low_end=False, workers=workers, receiver=cores[-1], main=main)
 
 
+#: Numbers that the server has no room for in its tables (v3.08): processors from here on, which it
+#: takes for others or ends at, and NUMA nodes.
+PROCESSORS, NODES = 120, 4
+
+
+def beyond_server(threads: ServerThreads, node: int) -> str:
+    """Why the server cannot run on these processors and this node, "" when it can."""
+    if threads.low_end:  # names one processor to DPDK, and no node
+        return ""
+    used = sorted({*threads.workers, threads.receiver, threads.main})
+    if over := [cpu for cpu in used if cpu >= PROCESSORS]:
+        what = f"processors up to {PROCESSORS - 1}, and would be on {', '.join(map(str, over))}"
+        return f"TRex takes {what}; name others in `allowed` under [cores]"
+    if node >= NODES:
+        what = f"NUMA nodes up to {NODES - 1}, and would be on {node}"
+        return f"TRex takes {what}; name processors of others in `allowed` under [cores]"
+    return ""
+
+
 def server_configuration(
     ports: Sequence[ServerPort], threads: ServerThreads, prefix: str, *, mtu: int, node: int
 ) -> str:
