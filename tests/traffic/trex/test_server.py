@@ -127,6 +127,14 @@ def test_a_nic_is_the_servers_own() -> None:
     assert 'ext_dpdk_opt: ["--huge-unlink"]' in text  # a killed one leaves no files with its pages
 
 
+def test_taking_turns_it_does_not_take_all_hugepages_for_nics() -> None:
+    """It gives DPDK a limit by itself, of 1024 MiB, but not with low_end."""
+    ports = [server_port(0, NIC, 1500)] * 2
+    few = server_configuration(ports, server_threads(placement(1)), "p", mtu=1500, node=0)
+    assert 'ext_dpdk_opt: ["--huge-unlink", "-m", "1024"]' in few
+    assert "limit_memory" not in few
+
+
 def test_what_it_has_no_driver_for_is_refused() -> None:
     end = WireEnd(wire=0, kind="vhost-user", side="tester", socket="/run/x", role="client")
     with pytest.raises(GeneratorError, match="cannot plug into a vhost-user"):

@@ -114,6 +114,8 @@ class RemoteServer:
 PROGRAM = "trex"
 #: Memory without hugepages, MiB: with processors of its own it has pools for everything.
 LOW_END_MIB, ROOMY_MIB = 512, 1024
+#: Hugepages that it takes for NICs, MiB.
+NIC_MIB = 1024
 #: Any unicast address: streams carry addresses of their own.
 ANY_MAC = "02:00:00:00:00:01"
 
@@ -181,7 +183,10 @@ def server_configuration(
     if not any(port.pci for port in ports):
         lines.append(f"  limit_memory: {LOW_END_MIB if threads.low_end else ROOMY_MIB}")
     else:  # its hugepages have no files that would keep them when it is killed
-        lines.append('  ext_dpdk_opt: ["--huge-unlink"]')
+        options = ["--huge-unlink"]
+        if threads.low_end:  # else it has a limit by itself, and here all that are free
+            options += ["-m", str(NIC_MIB)]
+        lines.append(f"  ext_dpdk_opt: {json.dumps(options)}")
     if threads.low_end:
         lines += ["  low_end: true", f"  low_end_core: {threads.workers[0]}"]
     else:
