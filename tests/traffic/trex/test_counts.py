@@ -145,6 +145,37 @@ def test_coarse_buckets_take_what_the_server_knows_better(
     assert all(value <= latency.max_ns * 1.002 for value in latency.percentiles.values())
 
 
+#: What a server v3.08 without --hdrh said of two of its trials, of 150 probes each.
+STALE = {
+    "histogram": {
+        **{"0": 5, "10": 4, "20": 11, "30": 3, "40": 3, "70": 3, "80": 5, "90": 4, "100": 14},
+        **{"200": 13, "300": 22, "400": 6, "500": 8, "600": 7, "700": 13, "800": 7, "900": 9},
+        **{"1000": 16, "6000": 1},
+    },
+    "hdrh": "",
+    "received": 150,
+    "average": 497.0,
+    "total_min": 6,
+    "total_max": 0,
+}
+
+
+def test_quick_probes_are_those_of_this_trial() -> None:
+    """Its first bucket kept four of trials before, and another time had not its one yet."""
+    latency = latency_of([STALE])
+    assert latency is not None
+    assert (latency.count, latency.min_ns, latency.max_ns) == (150, 6_000, 7_000_000)
+    untold = {"hdrh": "", "histogram": {"10": 149}, "received": 150, "total_min": 17}
+    latency = latency_of([untold])
+    assert latency is not None
+    assert (latency.count, latency.min_ns, latency.max_ns) == (150, 0, 20_000)
+    only_quick = latency_of([{"hdrh": "", "histogram": {}, "received": 7}])
+    assert only_quick is not None
+    assert (only_quick.count, only_quick.max_ns) == (7, 10_000)
+    none_back = latency_of([{"hdrh": "", "histogram": {"0": 9}, "received": 0}])
+    assert none_back is None
+
+
 def test_a_resolution_that_is_worse_is_said() -> None:
     coarse = to_trial_result(PLAN, answer((1000, 1000), (1000, 1000), latency=PROBED), 1.0)
     assert any("--hdrh" in why for why in coarse.uncollected.values())

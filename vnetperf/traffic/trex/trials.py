@@ -279,7 +279,8 @@ UNCOLLECTED = {
 #: What of latency is not known, of a server that keeps coarse buckets.
 COARSE = (
     "not measured: the TRex server was started without --hdrh and keeps nine buckets a decade: "
-    "percentiles are their upper edges, up to twice the time"
+    "percentiles are their upper edges, up to twice the time, and the first ten probes are not in "
+    "its maximum"
 )
 #: Where the first of them ends, microseconds.
 FIRST_BUCKET_US = 10
@@ -458,10 +459,16 @@ def _buckets(probe: Mapping[str, Any]) -> Iterable[Bucket]:
     """A probe's histogram."""
     if text := probe.get("hdrh"):
         return [Bucket(value, value, frames) for value, frames in recorded(text)]
-    coarse = probe.get("histogram") or {}
+    coarse = {int(value): int(frames) for value, frames in (probe.get("histogram") or {}).items()}
+    if isinstance(received := probe.get("received"), int):
+        # The server keeps what the first bucket had in trials of before, and begins to tell it with
+        # its next sample; all other probes that came back are in the others.
+        others = sum(frames for value, frames in coarse.items() if value)
+        coarse[0] = max(0, received - others)
     return [
-        Bucket(int(value) * NS_PER_US, _upper_us(int(value)) * NS_PER_US, int(frames))
+        Bucket(value * NS_PER_US, _upper_us(value) * NS_PER_US, frames)
         for value, frames in coarse.items()
+        if frames
     ]
 
 
