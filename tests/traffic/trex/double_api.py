@@ -168,7 +168,10 @@ class STLClient:
 
     def get_pgid_stats(self, pgids: list[int]) -> dict[str, Any]:
         found = self._do("get_pgid_stats", pgids=pgids)
-        return {"latency": {int(n): _latency(it["frames"]) for n, it in found.items()}}
+        return {
+            "flow_stats": {int(n): {"rx_pkts": {"total": it["frames"]}} for n, it in found.items()},
+            "latency": {int(n): _latency(it["frames"]) for n, it in found.items()},
+        }
 
     @staticmethod
     def _numbers(ports: list[Any]) -> list[int]:

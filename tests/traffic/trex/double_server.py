@@ -72,7 +72,8 @@ class Server:
     Attributes:
         wrong: What is wrong with it: "ceiling" frames/s of a port, "loss" share of frames,
             "dropped", "frozen", "back", "slow" seconds, "owner", "leftover", "link_down",
-            "version", "die_after" seconds of traffic, "foreign" frames.
+            "version", "mode", "restarted" after so many reads of counters, "die_after" seconds of
+            traffic, "foreign" frames.
     """
 
     def __init__(self, wrong: dict[str, Any]) -> None:
@@ -99,6 +100,11 @@ class Server:
                 return {"error": str(error)}
 
     def do_api_sync_v2(self, params: dict[str, Any]) -> Any:
+        if mode := self.wrong.get("mode"):
+            raise RuntimeError(
+                f"RPC configuration mismatch - server RPC configuration: '{mode}', "
+                "client RPC configuration: 'STL'"
+            )
         if params["version"] != self.wrong.get("version", RPC_VERSION):
             raise RuntimeError(
                 "\x1b[1mVersion mismatch\x1b[0m: server: "
@@ -175,6 +181,10 @@ class Server:
 
     def do_get_port_stats(self, params: dict[str, Any]) -> Any:
         self.reads += 1
+        if self.wrong.get("restarted", self.reads) < self.reads:
+            raise RuntimeError(
+                "API verification failed - API handler provided mismatch for class: 'STL'"
+            )
         number = params["port_id"]
         sent, far = self.ports[number].sent(), self.ports[number ^ 1].sent()
         kept = 1.0 - self.wrong.get("loss", 0.0)

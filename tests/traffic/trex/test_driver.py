@@ -19,6 +19,7 @@ import scapy
 
 from tests.traffic.trex.conftest import ENDS, Tree, prepare
 from vnetperf.deployment.trial import LinkWatch
+from vnetperf.host.wait import patient
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile
@@ -212,6 +213,23 @@ def test_a_refused_version_is_named(make: Make, tree: Tree) -> None:
     assert "\x1b" not in str(error.value)
 
 
+def test_a_server_of_another_mode_is_named_at_once(make: Make, server: Server) -> None:
+    theirs = server(mode="ASTF")
+    began = time.monotonic()
+    with pytest.raises(GeneratorError) as error:
+        make(server=theirs.address)
+    assert "the server is not stateless" in str(error.value)
+    assert "server RPC configuration: 'ASTF'" in str(error.value)
+    assert "without --astf" in str(error.value)
+    assert time.monotonic() - began < patient(5.0)  # it was tried again all that time
+
+
+def test_a_server_that_was_started_anew_is_named(make: Make, server: Server) -> None:
+    theirs = server(restarted=6)
+    with pytest.raises(GeneratorError, match="the server was started anew meanwhile"):
+        run(make(server=theirs.address))
+
+
 def test_ports_of_somebody_else_are_not_taken(make: Make, server: Server) -> None:
     theirs = server(owner="alice")
     with pytest.raises(GeneratorError) as error:
@@ -290,6 +308,13 @@ def test_counters_that_go_back_are_no_result(make: Make, tree: Tree) -> None:
 def test_more_frames_received_than_sent_are_inconsistent(make: Make, tree: Tree) -> None:
     tree.wrong(foreign=5)
     assert verdict(run(make())) is Verdict.INCONSISTENT
+
+
+def test_an_error_within_the_client_has_its_kind() -> None:
+    """The text of a KeyError alone is "0"."""
+    assert worker.classify_error(KeyError(0)).text == "KeyError 0"
+    assert worker.classify_error(RuntimeError("port is down")).text == "port is down"
+    assert worker.classify_error(KeyboardInterrupt()).text == "KeyboardInterrupt"
 
 
 def test_the_client_replaces_libraries_in_its_own_process_only(make: Make) -> None:

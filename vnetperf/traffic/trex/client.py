@@ -125,6 +125,14 @@ ERRORS = {
         "the server refuses this version of TRex's client",
         "use the client of the server's own tree (client under [trex] of the testbed file)",
     ),
+    "mode": (
+        "the server is not stateless",
+        "start it with -i and without --astf",
+    ),
+    "restarted": (
+        "the server was started anew meanwhile",
+        "let nobody restart it while a run uses it",
+    ),
     "owned": (
         "the ports are owned by another client",
         "have their owner release them, or take them with force = true under [trex] of "

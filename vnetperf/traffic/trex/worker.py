@@ -89,6 +89,8 @@ def _cannot_import(error: BaseException) -> WorkerError:
 #: Parts of messages of client and server -> kind of error.
 _ERROR_TEXTS = (
     ("version", ("version mismatch", "mismatch between client and server")),
+    ("mode", ("configuration mismatch",)),
+    ("restarted", ("api verification failed",)),
     ("owned", ("owned by", "already taken", "is owned", "not owned", "acquire")),
     (
         "gone",
@@ -103,6 +105,8 @@ _ERROR_TEXTS = (
         ),
     ),
 )
+#: Kinds that no waiting ends.
+LASTING = ("version", "mode")
 #: In the client's message when it takes a port to be in the wrong state for a step.
 WRONG_STATE = "on current state"
 SETTLING_S = 3.0
@@ -110,7 +114,9 @@ SETTLING_S = 3.0
 
 def classify_error(error: BaseException) -> WorkerError:
     """The kind of a client's exception."""
-    text = strip_escapes(str(error) or type(error).__name__)
+    text = strip_escapes(str(error))
+    if not text or isinstance(error, LookupError):  # whose text alone is "0"
+        text = f"{type(error).__name__} {text}".strip()
     low = text.lower()
     kind = next((kind for kind, words in _ERROR_TEXTS if any(w in low for w in words)), "refused")
     return WorkerError(kind, text)
@@ -165,7 +171,7 @@ class ServerSession:
 
     def connect(self, patience_s: float) -> dict[str, Any]:
         """Connect; a server that is just starting is waited for."""
-        repeat(self._connect, patience_s, lambda error: error.kind != "version", pause_s=0.05)
+        repeat(self._connect, patience_s, lambda error: error.kind not in LASTING, pause_s=0.05)
         return self.describe()
 
     def _connect(self) -> None:
@@ -488,12 +494,14 @@ class WorkerTrial:
         probes = self.order["probes"]
         if not probes:
             return {}
-        stats = self.session.client.get_pgid_stats(probes).get("latency", {})
-        found = {str(probe): stats[probe]["latency"] for probe in probes if probe in stats}
+        stats = self.session.client.get_pgid_stats(probes)
+        flows, times = stats.get("flow_stats", {}), stats.get("latency", {})
+        found = {probe: times[probe]["latency"] for probe in probes if probe in times}
         return {
-            probe: {
+            str(probe): {
                 "histogram": {str(k): v for k, v in latency.get("histogram", {}).items()},
                 "hdrh": latency.get("hdrh", ""),
+                "received": flows.get(probe, {}).get("rx_pkts", {}).get("total"),
                 **{key: latency[key] for key in SUMMARY if key in latency},
             }
             for probe, latency in found.items()
@@ -503,7 +511,7 @@ class WorkerTrial:
 #: What the server tells of all probes of a stream besides its histograms, microseconds.
 SUMMARY = ("average", "total_min", "total_max")
 #: Changes with the orders and answers; both ends are of one version of this project.
-PROTOCOL = 3
+PROTOCOL = 4
 
 
 class Worker:
