@@ -240,6 +240,17 @@ def test_a_server_with_other_ports_is_refused(looped: Looped) -> None:
             other.connect(loop.ends)
 
 
+def test_a_version_without_a_function_is_refused_before_any_trial(looped: Looped) -> None:
+    """Pktgen 26.01 took pktStats away."""
+    with looped() as loop:
+        loop.generator._lua("pktgen.pktStats = nil")
+        loop.generator._lua_client.close()
+        other = Pktgen(loop.generator.machine, plan_of(f"127.0.0.1:{conftest.launch.PORT}"))
+        with pytest.raises(GeneratorError, match=r"Pktgen 23.06.1 has no pktStats") as error:
+            other.connect(loop.ends)
+        assert "23.03 to 25.08" in error.value.accepted
+
+
 def test_more_frames_than_it_counts_are_refused(looped: Looped) -> None:
     with looped() as loop:
         prepare(loop.generator)

@@ -82,6 +82,14 @@ def sets_mtu(program: str) -> bool:
         return False
 
 
+#: What is called of its Lua; 26.01 has no pktStats, and another portStats.
+FUNCTIONS = (
+    *("set", "start", "stop", "clear", "latency", "isSending", "linkState", "screen"),
+    *("portStats", "pktStats", "portInfo", "portCount", "pattern", "pcap"),
+    *("set_mac", "set_ipaddr", "set_proto", "set_type", "set_range"),
+)
+
+
 class PktgenConfig(Frozen):
     """How Pktgen-DPDK is used: the section [pktgen] of a testbed file.
 
@@ -185,6 +193,7 @@ class Pktgen(ExternalGenerator):
         self._ends = ends
         if self._server:
             self._lua_client = connect_server(self._server)
+            self._check_functions()
             self._check_server()
             return
         scenario = self.plan.scenario
@@ -207,10 +216,29 @@ class Pktgen(ExternalGenerator):
         self._launch = pktgen_command(program, self.plan, self._ends, files, prefix)
         self._started = PktgenProcess(self.machine, self._launch)
         self._lua_client = self._started.connect()
-        self._lua_client.call("pktgen.screen('off')")
+        self._check_functions()
+        self._lua("pktgen.screen('off')")
         placement = self.plan.placement  # who deployed it does this once, and it starts often
         self._started.set_slices_and_nice(POLLER_NICE, placement.slice_us)
         self._started.deprioritise_helper_threads()
+
+    def _check_functions(self) -> None:
+        """Refuse a version whose Lua lacks what trials need, before any is run."""
+        names = ", ".join(f"'{name}'" for name in FUNCTIONS)
+        lacking = self._lua(
+            f"local lacks={{}} for _,name in ipairs({{{names}}}) do "
+            "if pktgen[name]==nil then lacks[#lacks+1]=name end end "
+            "return table.concat(lacks,', ')"
+        )
+        if lacking:
+            version = (self._lua("return pktgen.info") or {}).get("Pktgen_Version", "this Pktgen")
+            raise GeneratorError(
+                f"{version} has no {lacking} in its Lua",
+                where=self._server or self.machine.facts.programs.get("pktgen", ""),
+                accepted="Pktgen 23.03 to 25.08; later ones count neither foreign frames nor the "
+                "times of probes for who asks",
+                cure="build an older version",
+            )
 
     def _check_server(self) -> None:
         ports = self._lua("return pktgen.portCount()")
