@@ -39,6 +39,22 @@ def test_output_goes_to_a_log_and_the_exit_code_is_kept(processes: Processes) ->
     again.stop()
 
 
+def test_a_usage_does_not_hide_why_it_was_printed(processes: Processes) -> None:
+    """As of DPDK, which has a hundred lines of options between the reason and the end."""
+    script = (
+        "echo 'EAL: core 77 unavailable'; echo; echo 'Usage: xx [options]'; echo 'Options:'; "
+        'for n in $(seq 60); do echo "  --option$n  what it does"; done; '
+        "echo 'EAL: Error - exiting with code: 1'; exit 1"
+    )
+    process = processes.spawn("picky", ["sh", "-c", script])
+    wait_for(lambda: process.returncode is not None, 60, "its end")
+    said = ["EAL: core 77 unavailable", "", "Usage: xx [options]"]
+    assert process.log_tail().splitlines() == [*said, "EAL: Error - exiting with code: 1"]
+    terse = processes.spawn("terse", ["sh", "-c", "echo 'usage: terse FILE'; exit 2"])
+    wait_for(lambda: terse.returncode is not None, 60, "its end")
+    assert terse.log_tail() == "usage: terse FILE"
+
+
 def test_a_log_is_no_file_that_a_link_names(processes: Processes, tmp_path: Path) -> None:
     """Who can write to the run's directory would have root write where they like."""
     elsewhere = tmp_path / "elsewhere"

@@ -286,6 +286,8 @@ READY_POLL_S = 0.02
 #: Longest wait for the exit code of a process that has begun to end, seconds.
 LAST_S = 0.2
 TAIL_LINES = 20
+#: What a program begins its usage with, which it prints when its command line is refused.
+USAGE = "usage:"
 TAIL_BYTES = 16384
 
 
@@ -343,7 +345,7 @@ class ManagedProcess:
             return f"(no log: {error})"
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
-        """The last lines that it wrote, for a message."""
+        """The last lines that it wrote, for a message; without a usage, which hides its cause."""
         try:
             with self.log.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -351,7 +353,7 @@ class ManagedProcess:
                 text = file.read().decode(errors="replace")
         except OSError as error:
             return f"(no log: {error})"
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(_without_usage(text.splitlines())[-lines:])
 
     def signal(self, number: int) -> None:
         """Send a signal; nothing happens when it has ended."""
@@ -550,3 +552,11 @@ def _made(scope: Path | None) -> Path | None:
 def _place(cpus: Iterable[int] | None, netns: Path | None) -> str:
     on = f", CPUs {','.join(map(str, sorted(cpus)))}" if cpus is not None else ""
     return on + (f", namespace {netns.name}" if netns is not None else "")
+
+
+def _without_usage(lines: list[str]) -> list[str]:
+    """What a program wrote, less the headings and indented lines of its usage, if it has one."""
+    first = next((n for n, line in enumerate(lines) if line.lower().startswith(USAGE)), len(lines))
+    rest = lines[first + 1 :]
+    said = [line for line in rest if line.strip() and line[0] not in " \t-" and line[-1] != ":"]
+    return lines[: first + 1] + said
