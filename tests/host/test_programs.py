@@ -12,7 +12,7 @@ from vnetperf.host.programs import (
     FoundProgram,
     find_programs,
     python_distributions,
-    trust_path,
+    trust_programs,
 )
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Program, Testbed
@@ -159,8 +159,8 @@ def test_an_agent_of_root_has_no_folder_of_others_on_its_path(
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs").chmod(0o777)
     monkeypatch.setenv("PATH", f"{tmp_path}/theirs:.::{tmp_path}/none:/usr/bin")
-    trust_path()
+    trust_programs()
     assert os.environ["PATH"] == "/usr/bin"
     monkeypatch.setenv("PATH", f"{tmp_path}/theirs")
-    trust_path()
+    trust_programs()
     assert os.environ["PATH"] == EXTRA_PATH

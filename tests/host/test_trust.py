@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import shutil
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +19,8 @@ from vnetperf.host.journal import Journal
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots, cache_directory, make_private
 from vnetperf.host.session import restore
-from vnetperf.host.trust import why_untrusted, why_untrusted_below
-from vnetperf.model.errors import HostError
+from vnetperf.host.trust import refuse_untrusted, why_untrusted, why_untrusted_below
+from vnetperf.model.errors import HostError, UntrustedProgramError
 
 # Whom POSIX ACLs let write (Linux, include/uapi/linux/posix_acl_xattr.h).
 
@@ -199,3 +202,106 @@ def test_a_lock_that_is_a_link_is_not_taken(tmp_path: Path, roots: HostRoots) ->
     with pytest.raises(HostError, match="no regular file"):
         TestbedLock.acquire(roots, "testbed", "new")
     assert precious.read_text() == "mine"
+
+
+# What root starts, however it is started. An interpreter's hooks stay, so each try has its own.
+
+_START = """
+import os, subprocess, sys
+sys.path[:0] = sys.argv[1].split(":")
+from vnetperf.host.programs import trust_programs
+from vnetperf.model.errors import HostError
+trust_programs()
+try:
+    {start}
+except HostError as error:
+    print("refused", error.what)
+"""
+_BY = {
+    "a name": "subprocess.run(['mine'], check=False)",
+    "a path": "subprocess.Popen([sys.argv[2] + '/mine']).wait()",
+    "exec": "os.execvp('mine', ['mine'])",
+    "posix_spawn": "os.waitpid(os.posix_spawn(sys.argv[2] + '/mine', ['m'], os.environ), 0)",
+    "another PATH": "subprocess.run(['mine'], env={'PATH': '/none:' + sys.argv[2]}, check=False)",
+    "env": "subprocess.run(['env', 'A=b', 'mine'], check=False)",
+    "a shell": "subprocess.run(['sh', '-c', 'exec \"$@\"', 'sh', 'mine'], check=False)",
+    "this Python": "subprocess.run([sys.executable, '-c', 'import os, sys; "
+    "os.execvp(sys.argv[1], sys.argv[1:])', sys.argv[2] + '/mine'], check=False)",
+}
+
+
+def started_by_root(start: str, folder: Path) -> str:
+    script = _START.format(start=start)
+    path = f"{folder}:{os.environ['PATH']}"
+    argv = [sys.executable, "-c", script, ":".join(sys.path), str(folder)]
+    done = subprocess.run(
+        argv, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True
+    )
+    assert not done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    if os.geteuid():
+        pytest.skip("only root can give files to another user")
+    program = tmp_path / "folder/mine"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho started\n")
+    program.chmod(0o755)
+    return program
+
+
+def give_away_behind_a_link(program: Path) -> None:
+    theirs = program.parent.parent / "theirs"
+    program.rename(theirs)
+    os.chown(theirs, NOBODY, -1)
+    program.symlink_to(theirs)
+
+
+def give_interpreter_away(program: Path, line: str = "#!{}") -> None:
+    theirs = program.with_name("their-sh")
+    shutil.copy("/bin/sh", theirs)
+    os.chown(theirs, NOBODY, -1)
+    program.write_text(f"{line.format(theirs)}\necho started\n")
+
+
+SPOILT: dict[str, Callable[[Path], object]] = {
+    "owner": lambda program: os.chown(program, NOBODY, -1),
+    "mode": lambda program: program.chmod(0o757),
+    "behind a link": give_away_behind_a_link,
+    "ACL": lambda program: give_acl(program, (USER, 7, NOBODY), mask=7),
+    "interpreter": give_interpreter_away,
+    "interpreter by env": lambda program: give_interpreter_away(program, "#!/usr/bin/env -S {} -u"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", _BY.values(), ids=_BY)
+def test_root_starts_no_program_of_others_whoever_starts_it(mine: Path, start: str) -> None:
+    assert started_by_root(start, mine.parent) == "started\n"
+    os.chown(mine, NOBODY, -1)
+    said = started_by_root(start, mine.parent)
+    assert said.startswith(f"refused {mine} ")
+    assert str(NOBODY) in said
+    assert "started" not in said
+
+
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_what_makes_a_program_one_of_others(mine: Path, spoil: Callable[[Path], object]) -> None:
+    refuse_untrusted([str(mine)])
+    spoil(mine)
+    with pytest.raises(UntrustedProgramError) as refused:
+        refuse_untrusted([str(mine)])
+    assert str(mine) in refused.value.what
+    with pytest.raises(OSError, match="not run as root"):  # as one that cannot be started
+        refuse_untrusted(["setpriv", "--pdeathsig", "KILL", "--", str(mine), "-v"])
+
+
+def test_what_a_program_is_given_is_not_taken_for_a_program(mine: Path) -> None:
+    os.chown(mine, NOBODY, -1)
+    image = str(mine)  # executable by its mode, as all is on some file systems
+    refuse_untrusted(["/bin/cat", image])
+    refuse_untrusted(["sh", "-c", 'exec "$@"', "sh", "/bin/cat", image])
+    refuse_untrusted(["sh", "-c", "a/b\nc", "", "x" * 5000])
+    refuse_untrusted(["there-is-no-such-program"])

@@ -54,7 +54,7 @@ from vnetperf.host.linux import ProcessId, caller_uid, is_root, raise_limits
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.log import ROOT, ForwardingHandler
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.programs import trust_path
+from vnetperf.host.programs import trust_programs
 from vnetperf.host.session import LiveRun, RestoreReport, restore_patiently
 from vnetperf.host.snapshot import read_last
 from vnetperf.host.trust import why_untrusted
@@ -697,7 +697,7 @@ def serve(channel: Any, *, restricted: bool = False, host: str = "") -> None:
     ROOT.addHandler(ForwardingHandler(_log_to(line)))
     ROOT.setLevel(logging.DEBUG)
     VARIABLES.keep()
-    trust_path()
+    trust_programs()
     Agent(line, HostRoots.of_host(host), restricted=restricted).serve()
     if line.silent:
         # It may read this when it goes on. Its pipe may be full: nothing here waits for that.

@@ -21,7 +21,7 @@ from vnetperf.backend import IS_STOPPED
 from vnetperf.deployment.pods import network_of
 from vnetperf.host.linux import ProcessId, is_stopped
 from vnetperf.host.log import replay_record
-from vnetperf.host.trust import why_untrusted
+from vnetperf.host.trust import watch_starts, why_untrusted
 from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.calibration import Calibration
@@ -210,6 +210,7 @@ class AgentClient:
         if self._channel is not None:
             return self._channel
         self._require_wanted()
+        watch_starts()  # ssh, and this Python: a test run of root has PATH as its user left it
         import execnet  # noqa: PLC0415 - not needed to plan or to report
 
         group = self._group = execnet.Group()

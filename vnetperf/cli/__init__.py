@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from vnetperf import __version__
+from vnetperf.host.trust import watch_starts
 from vnetperf.model.errors import ConfigError, VnetperfError, did_you_mean, full_text
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand."""
     argv = [*(sys.argv[1:] if argv is None else argv)]
+    watch_starts()
     parser = _Parser(
         prog="vnetperf",
         description="Benchmarks virtual switches and NFV data planes. "

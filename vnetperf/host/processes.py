@@ -39,7 +39,7 @@ from vnetperf.host.linux import (
 )
 from vnetperf.host.paths import cache_directory
 from vnetperf.host.wait import wait_for
-from vnetperf.model.errors import HostError
+from vnetperf.model.errors import HostError, UntrustedProgramError
 
 log = logging.getLogger(__name__)
 TERM_GRACE_S = 1.0
@@ -495,6 +495,8 @@ class Processes:
                     scope=self.scope,
                 )
             )
+        except UntrustedProgramError:  # which says all
+            raise
         except OSError as error:
             raise HostError(
                 f"{name} could not be started: {error}",

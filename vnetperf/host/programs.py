@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from vnetperf.host.facts import is_unknown, unknown
 from vnetperf.host.linux import read_file
-from vnetperf.host.trust import why_untrusted
+from vnetperf.host.trust import watch_starts, why_not_for_root
 from vnetperf.model.testbed import Program
 
 log = logging.getLogger(__name__)
@@ -150,17 +150,13 @@ def find_trusted(name: str, search: str) -> tuple[str, str]:
     return "", problem
 
 
-def why_not_for_root(path: str) -> str:
-    """Why root does not run a program, or one of a folder; "" when it does, and for other users."""
-    if os.geteuid():
-        return ""
-    if not path.startswith("/"):
-        return f"{path or '.'} is whatever directory it is started in"
-    return why_untrusted(Path(path))
+def trust_programs() -> None:
+    """Have this process, where it is root, start only programs that no other user could write.
 
-
-def trust_path() -> None:
-    """Leave out of this process's PATH what others could put programs into, where it is root."""
+    Folders into which others could put programs leave its PATH, for what its programs start too;
+    a program in another folder that is another user's is refused when it is to be started.
+    """
+    watch_starts()
     folders = dict.fromkeys(os.environ.get("PATH", os.defpath).split(os.pathsep))
     reasons = {folder: why_not_for_root(folder) for folder in folders}
     for folder, why in reasons.items():

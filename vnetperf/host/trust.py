@@ -1,4 +1,8 @@
-"""Files and directories that others than those who are trusted could change."""
+"""Files and directories that others than those who are trusted could change.
+
+A process of root that has called `watch_starts` starts no program of that kind, whoever in it asks
+for one: a library, a backend, code that has a name from a testbed file.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,15 @@ import contextlib
 import errno
 import functools
 import os
+import shutil
 import stat
 import struct
-from collections.abc import Collection, Iterator
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from vnetperf.model.errors import UntrustedProgramError
 
 #: Number of /dev/null (the kernel's Documentation/admin-guide/devices.txt).
 _NULL_DEVICE = os.makedev(1, 3)
@@ -134,3 +143,128 @@ def _entries(directory: str) -> Iterator[tuple[str, os.stat_result]]:
 def _caller_of_sudo() -> tuple[int, ...]:
     user = os.environ.get("SUDO_UID", "") if os.getuid() == 0 else ""
     return (int(user),) if user.isdecimal() else ()
+
+
+#: Programs whose arguments are a program to become or to start; our own Python is one too.
+_STARTERS = frozenset(
+    (
+        *("bash", "chrt", "dash", "env", "ionice", "ip", "mpirun", "nice", "nohup", "nsenter"),
+        *("numactl", "orterun", "perf", "prterun", "script", "setpriv", "setsid", "sh", "stdbuf"),
+        *("strace", "sudo", "taskset", "timeout", "unshare"),
+    )
+)
+#: Most octets that the kernel reads of a script's first line (include/uapi/linux/binfmts.h).
+_FIRST_LINE = 256
+
+
+def why_not_for_root(path: str) -> str:
+    """Why root does not run a program, or one of a folder; "" when it does, and for other users.
+
+    The interpreter that a script names is run as well as the script.
+    """
+    if os.geteuid():
+        return ""
+    if not path.startswith("/"):
+        return f"{path or '.'} is whatever directory it is started in"
+    if why := why_untrusted(Path(path)):
+        return why
+    for interpreter in _interpreters(path):
+        if interpreter.startswith("/") and (why := why_untrusted(Path(interpreter), may_miss=True)):
+            return f"it is run by {interpreter}, and {why}"
+    return ""
+
+
+def _interpreters(path: str) -> list[str]:
+    """What the first line of a script names: a program, and for env the one that PATH has."""
+    if not Path(path).is_file():  # a folder; a FIFO is never written to
+        return []
+    with Path(path).open("rb") as file:
+        first = file.read(_FIRST_LINE)
+    if not first.startswith(b"#!"):
+        return []
+    words = os.fsdecode(first[2:].partition(b"\n")[0]).split()
+    if words[1:] and Path(words[0]).name == "env":
+        names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+        words[1:] = [shutil.which(names[0]) or ""] if names else []
+        return words
+    return words[:1]
+
+
+@functools.cache  # a hook is for ever, so one is enough
+def watch_starts() -> None:
+    """Have this process, if it is root's, start no program that others could have written.
+
+    From then on, for its whole life: the interpreter itself reports each start before it happens.
+    """
+    if os.geteuid() == 0:
+        sys.addaudithook(_look_at_start)
+
+
+def _look_at_start(event: str, args: tuple[Any, ...]) -> None:
+    """An audit hook (PEP 578), called for every event of the interpreter: the rest returns fast."""
+    if event == "subprocess.Popen":
+        executable, argv, cwd, environment = args
+    elif event in {"os.exec", "os.posix_spawn"}:
+        (executable, argv, environment), cwd = args, None
+    else:
+        return
+    line = [os.fsdecode(word) for word in ([argv] if isinstance(argv, str | bytes) else argv)]
+    refuse_untrusted(
+        [os.fsdecode(executable), *line[1:]], environment, None if cwd is None else os.fsdecode(cwd)
+    )
+
+
+def refuse_untrusted(
+    argv: Sequence[str], environment: Mapping[Any, Any] | None = None, cwd: str | None = None
+) -> None:
+    """Raise where a command line starts a program that root does not run, also by env or a shell.
+
+    Args:
+        argv: The program, by its path or a name on PATH, and its arguments.
+        environment: Its variables; None are this process's.
+        cwd: The directory that it starts in; None is this process's.
+    """
+    if os.geteuid():
+        return
+    given = os.environ if environment is None else environment
+    search = os.fsdecode(given.get("PATH") or given.get(b"PATH") or os.defpath)
+    for number, word in enumerate(argv):
+        path = _executable(word, search, cwd)
+        starts_others = path == sys.executable or Path(path or word).name in _STARTERS
+        if path and path != sys.executable and (why := _why_not_started(path)):
+            raise UntrustedProgramError(
+                f"{path} is not run as root: {why}",
+                where=" ".join(argv[: number + 1])[:200],
+                cure="give it to root, or remove it",
+            )
+        # What follows a program is its own, unless it was a name, which may be a mere word here.
+        if not starts_others and (number == 0 or (path and "/" in word)):
+            return
+
+
+#: Programs that were found trusted, each as it was then: its file is not another since. Whoever
+#: could change the folders above it is trusted.
+_trusted: set[tuple[str, int, int, int]] = set()
+
+
+def _why_not_started(path: str) -> str:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - before every start
+    except OSError:
+        return ""  # gone, so that it will not start
+    known = (path, found.st_dev, found.st_ino, found.st_ctime_ns)
+    if known in _trusted:
+        return ""
+    if not (why := why_not_for_root(path)):
+        _trusted.add(known)
+    return why
+
+
+def _executable(word: str, search: str, cwd: str | None) -> str:
+    """The file that a word of a command line would start; "" where it would start none."""
+    if "/" not in word:
+        return "" if word.startswith("-") else shutil.which(word, path=search) or ""
+    path = os.path.join(cwd or "", word)  # noqa: PTH118 - not every word is a path
+    if os.path.isfile(path) and os.access(path, os.X_OK):  # noqa: PTH113
+        return os.path.abspath(path)  # noqa: PTH100
+    return ""

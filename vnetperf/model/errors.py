@@ -98,6 +98,13 @@ class HostError(VnetperfError):
     """The machine refused a change or lacks something."""
 
 
+class UntrustedProgramError(HostError, PermissionError):
+    """A program was not started, since others than root could have written it.
+
+    To who starts an optional one, it is a program that cannot be started.
+    """
+
+
 class GeneratorError(VnetperfError):
     """The traffic generator failed; what it measured is not a number."""
 
