@@ -161,6 +161,20 @@ def test_a_backend_of_a_folder_that_was_left_out_names_it(
     assert "chown" in what
 
 
+@pytest.mark.parametrize(("restricted", "given"), [(False, "/mine.so"), (True, None)])
+def test_a_restricted_agent_takes_no_variable_from_its_caller(
+    monkeypatch: pytest.MonkeyPatch, restricted: bool, given: str | None
+) -> None:
+    monkeypatch.setattr(agent_module, "is_root", lambda: False)
+    agent = Agent(MagicMock(), restricted=restricted)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    agent.call_hello([], {}, variables={"A_LIBRARY": "/mine.so"})
+    try:
+        assert os.environ.get("A_LIBRARY") == given
+    finally:
+        agent.call_hello([], {})
+
+
 def test_versions_that_differ_are_named() -> None:
     agent = Agent(MagicMock())
     args = {"path": [], "plugins": {}, "version": "0.0.7"}

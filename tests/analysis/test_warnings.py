@@ -190,6 +190,14 @@ def test_a_tester_on_two_hosts_stands_beside_the_numbers() -> None:
     assert f"p2c2p_bridge: {told}" in conditions("p2c2p_bridge", {"ports of the tester": told})
 
 
+def test_a_variable_that_is_named_and_set_nowhere_stands_beside_the_numbers() -> None:
+    named = {"OMP_NUM_THREADS": "2", "OMP_PROC_BIND": "not set"}
+    record = EnvironmentRecord(facts={"variables": {"let through by the testbed": named}})
+    text = warnings("pvp_dpdk", environment=record)
+    assert "OMP_PROC_BIND" in text
+    assert "OMP_NUM_THREADS" not in text
+
+
 @pytest.mark.parametrize(
     ("source", "warned"),
     [

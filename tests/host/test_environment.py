@@ -55,18 +55,37 @@ def test_programs_get_what_the_testbed_names_and_not_what_another_named(
     variables: Variables,
 ) -> None:
     variables.keep()
-    variables.let_through(["OMP_NUM_THREADS", "NOT_THERE"])
+    variables.let_through({"OMP_NUM_THREADS": None, "NOT_THERE": None})
     assert os.environ["OMP_NUM_THREADS"] == "2"
     assert "NOT_THERE" not in os.environ
-    variables.let_through(["UCX_TLS"])
+    variables.let_through({"UCX_TLS": None})
     assert "OMP_NUM_THREADS" not in os.environ
     assert os.environ["UCX_TLS"] == "tcp"
+
+
+def test_named_variables_have_the_controllers_values(variables: Variables) -> None:
+    variables.keep()
+    named = {"OMP_NUM_THREADS": "8", "UCX_TLS": None, "NOT_HERE": "x", "LC_TIME": "de_DE"}
+    variables.let_through(named)
+    seen = {name: os.environ[name] for name in named}
+    assert seen == {**named, "UCX_TLS": "tcp"}  # which the controller has not, but the agent
+    assert variables.facts()["let through by the testbed"] == seen
+    variables.let_through({})  # another testbed: all is as it was
+    assert not os.environ.keys() & {"OMP_NUM_THREADS", "UCX_TLS", "NOT_HERE"}
+    assert os.environ["LC_TIME"] == "C"
+
+
+def test_who_the_agent_is_no_controller_says(variables: Variables) -> None:
+    variables.keep()
+    own = dict(os.environ)
+    variables.let_through({"SUDO_UID": "7", "HOME": "/x", "PATH": "/x", "VNETPERF_RUN_ID": "x"})
+    assert dict(os.environ) == own
 
 
 def test_a_path_that_was_cleaned_stays_so(variables: Variables) -> None:
     variables.keep()
     os.environ["PATH"] = "/bin"
-    variables.let_through(["PATH"])
+    variables.let_through({"PATH": "/home/u/bin"})
     assert os.environ["PATH"] == "/bin"
     assert variables.facts()["let through"]["PATH"] == "/bin"  # what programs got
 
@@ -75,9 +94,9 @@ def test_a_named_variable_that_is_not_there_is_told(
     variables: Variables, caplog: pytest.LogCaptureFixture
 ) -> None:
     variables.keep()
-    variables.let_through(["OMP_NUM_THREADS"])
+    variables.let_through({"OMP_NUM_THREADS": None})
     assert not caplog.records
-    variables.let_through(["OMP_NUM_THREADS", "NOT_THERE"])
+    variables.let_through({"OMP_NUM_THREADS": None, "NOT_THERE": None})
     (told,) = caplog.records
     assert "NOT_THERE" in told.getMessage()
     assert "OMP_NUM_THREADS" not in told.getMessage()
@@ -85,7 +104,7 @@ def test_a_named_variable_that_is_not_there_is_told(
 
 def test_what_was_there_is_stated_without_what_may_be_secret(variables: Variables) -> None:
     variables.keep()
-    variables.let_through(["OMP_NUM_THREADS", "NOT_THERE"])
+    variables.let_through({"OMP_NUM_THREADS": None, "NOT_THERE": None})
     facts = variables.facts()
     assert facts["let through by the testbed"] == {"NOT_THERE": "not set", "OMP_NUM_THREADS": "2"}
     assert facts["let through"] == {"LC_TIME": "C", "PATH": "/usr/bin"}

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -340,12 +340,13 @@ class Agent:
         plugins: dict[Any, dict[str, str]],
         predecessor: Sequence[int] = (),
         version: str = __version__,
-        variables: Sequence[str] = (),
+        variables: Mapping[str, str | None] | None = None,
     ) -> dict[str, Any]:
         """Learn the controller's import path and plugins; refuse one of another version.
 
-        Programs get the variables that the testbed file names, of those this agent was started
-        with, besides the usual ones.
+        Programs get the variables that the testbed file names besides the usual ones, with the
+        controller's values. A restricted agent takes no value from its caller: LD_PRELOAD would
+        run anything as root. There those count with which the agent was started.
 
         A predecessor is this controller's earlier agent, by pid and start time: one that lives on
         does not answer, and is ended, so that its run is restored. A restricted agent ends only
@@ -357,7 +358,8 @@ class Agent:
                 where=str(Path(__file__).parents[1]),
                 cure="install the same version on both sides",
             )
-        VARIABLES.let_through(variables)
+        named = variables or {}
+        VARIABLES.let_through(dict.fromkeys(named) if self.restricted else named)
         if self.restricted:
             refuse_plugins(plugins)
             path, plugins = [], {}

@@ -233,7 +233,8 @@ class AgentClient:
         predecessor, self.process = self.process, ()
         try:
             hello = {"path": path, "plugins": registry.registered(), "predecessor": predecessor}
-            hello |= {"version": __version__, "variables": self.testbed.environment}
+            named = {name: os.environ.get(name) for name in self.testbed.environment}
+            hello |= {"version": __version__, "variables": named}
             if not self._is_here:
                 with contextlib.suppress(errors.VnetperfError):  # of another version, says hello
                     self.clock = self._look_at_clock()

@@ -70,6 +70,8 @@ def _left_warning(left: Sequence[str]) -> str:
 
 #: What stands for a machine without any difference.
 AS_BEFORE = "as before"
+#: What the facts have for a variable that the testbed names and nobody has set.
+NOT_SET = "not set"
 
 
 def warnings_of(
@@ -80,7 +82,7 @@ def warnings_of(
     left: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Every warning of a run; `left` are cases that it was continued without."""
-    warnings = _restore_warnings(records) + _clock_warnings(records)
+    warnings = _restore_warnings(records) + _clock_warnings(records) + _unset_variables(records)
     if is_interrupted(records):
         warnings.append(
             "this run was interrupted or is still going on: some results may be missing"
@@ -171,6 +173,23 @@ def _clock_warnings(records: Iterable[Record]) -> list[str]:
         "agree, from which every time stamp of the tester is taken, is not known"
         for source in sources
         if source not in _COUNTERS and not source.startswith("unknown")
+    ]
+
+
+def _unset_variables(records: Iterable[Record]) -> list[str]:
+    """Variables that the testbed file names, without which the programs ran."""
+    unset = dict.fromkeys(
+        name
+        for record in records
+        if isinstance(record, EnvironmentRecord)
+        and isinstance(held := record.facts.get("variables"), dict)
+        for name, value in dict(held.get("let through by the testbed") or {}).items()
+        if value == NOT_SET
+    )
+    return [
+        f"`environment` of the testbed names {name}, which was set neither where the test run was "
+        "started nor where its agent ran: programs ran without it"
+        for name in unset
     ]
 
 

@@ -2,14 +2,15 @@
 
 A variable that a user's shell sets changes what programs do, and nobody sees it in a result:
 threads of OpenMP, transports of MPI, another library, another allocator. So an agent keeps what is
-on the list, with what the testbed file names besides, and states the rest by name.
+on the list, with what the testbed file names besides, and states the rest by name. What it names
+has the value that the controller has, wherever the agent runs: `OMP_NUM_THREADS=2 pytest ...`.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,11 @@ def is_let_through(name: str) -> bool:
     return listed or name.startswith(_PREFIXES)
 
 
+def _is_agents_own(name: str) -> bool:
+    """Whether a variable says who and where the agent is, so that no controller gives its value."""
+    return name in _OF_THE_USER or name == "PATH" or name.startswith("VNETPERF_")
+
+
 class Variables:
     """The variables that a process was started with, and which of them its programs get.
 
@@ -46,20 +52,32 @@ class Variables:
     def __init__(self) -> None:
         self._there: dict[str, str] = {}
         self._named: tuple[str, ...] = ()
+        self._given: dict[str, str] = {}
 
     def keep(self) -> None:
         """Take what is not let through out of this process's environment, and remember it."""
         self._there = dict(os.environ)
         self._apply()
 
-    def let_through(self, named: Iterable[str] = ()) -> None:
-        """Let variables through that the testbed file names, and none that it named before."""
-        self._named = tuple(sorted({*named}))
+    def let_through(self, named: Mapping[str, str | None]) -> None:
+        """Let variables through that the testbed file names, and none that it named before.
+
+        Args:
+            named: Their values at the controller; None for one that it has not, or may not give:
+                the value counts with which this process was started.
+        """
+        for name in self._given:
+            os.environ.pop(name, None)
+            if name in self._there and self._is_kept(name):
+                os.environ[name] = self._there[name]
+        self._named = tuple(sorted(named))
+        self._given = {n: v for n, v in named.items() if v is not None and not _is_agents_own(n)}
         self._apply()
+        os.environ.update(self._given)
         if missing := [name for name in self._named if name not in os.environ]:
             log.warning(
-                "`environment` of the testbed names %s, not set where the agent runs; sudo takes "
-                "variables by env_keep, ssh by SendEnv and AcceptEnv",
+                "`environment` of the testbed names %s, set neither where the test run was started "
+                "nor where the agent runs",
                 ", ".join(missing),
             )
         if kept := self.facts()["kept from programs"]:

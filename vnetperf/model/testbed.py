@@ -279,8 +279,8 @@ class Testbed(Frozen):
         nics: NICs of wire 0 and wire 1, for wires of the kind "nic".
         programs: Programs to use instead of those found on PATH, by `Program.setting`: absolute
             paths, "" to search.
-        environment: Names of variables that programs of a run get besides the usual ones, of those
-            that the agent was started with: "LD_LIBRARY_PATH", "OMP_NUM_THREADS".
+        environment: Names of variables that programs of a run get besides the usual ones, with the
+            controller's values, else the agent's: "LD_LIBRARY_PATH", "OMP_NUM_THREADS".
         hugepage_kb: Page size of poll-mode memory, KiB.
         nic_timestamps: True takes arrivals from the clock of the tester's NICs where their drivers
             give it; drivers may then receive by a slower path.
