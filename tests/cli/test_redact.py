@@ -123,6 +123,13 @@ FORMS = {
     "an IMSI": ("imsi=450051234567890", "450051234567890"),
     "an IMEI": ("modem 356938035643809", "356938035643809"),
     "a phone": ("call +82-2-555-0199", "555-0199"),
+    "a host that is called as a pod": ("pod1.acme: refused", "pod1.acme"),
+    "a MAC address of digits": ("hwaddr: 00.11.22.33.44.66", "00.11|44.66"),
+    "JSON in JSON": (
+        '{"m": "{\\"nodeName\\": \\"gw77q\\", \\"password\\": \\"hunt er2\\"}\\nby kimjwa@dut46q"}',
+        "gw77q|hunt|er2|kimjwa|dut46q",
+    ),
+    "a letter in JSON": ('{"hostname": "r\\u00e4ck9q", "x": "on r\\u00e4ck9q"}', "ck9q"),
 }
 PARTS = ("acmecorp", "jqdoe", "labadmin", "AcmeSecret", "acmewidget", "golden", "tok3nABC", "nas01")
 C = CANARIES
@@ -402,6 +409,53 @@ def test_what_the_file_says_of_hosts_cables_and_the_external_dut_has_tokens(run:
     Testbed.model_validate_json(made[0].testbed.model_dump_json())  # type: ignore[union-attr]  # is one still
 
 
+def environment_with(run: Path, **facts: object) -> str:
+    """The redacted environment of a run with further facts; alice and runner have accounts."""
+    records = [
+        record.model_copy(update={"facts": {**record.facts, **facts}})
+        if isinstance(record, EnvironmentRecord)
+        else record
+        for record in read_log(run / "trials.jsonl")
+    ]
+    made = redaction.Redactor(records, accounts=("alice", "runner", "bob")).redacted()
+    return next(r.model_dump_json() for r in made if isinstance(r, EnvironmentRecord))
+
+
+@pytest.mark.parametrize(
+    ("key", "spelled"),
+    [
+        ("mac", "001122334455"),
+        ("perm_address", "00:11:22:33:44:55"),
+        ("hwaddr", "0011.2233.4455"),
+        ("address", "001122-334455"),
+        ("macs", "00 11 22 33 44 55"),
+    ],
+)
+def test_digits_alone_are_an_address_where_their_key_says_so(
+    run: Path, key: str, spelled: str
+) -> None:
+    text = environment_with(run, nic={key: [spelled], "a version": spelled.replace(":", ".")})
+    assert f'"{key}":["02:5e:53:' in text
+    assert spelled.replace(":", ".") in text or ":" not in spelled
+
+
+def test_a_hosts_own_name_has_a_token_in_any_case_and_any_text(run: Path) -> None:
+    named = {"hostname": "Gw7q", "a": "\ngw7q: no", "b": '{"m": "{\\"x\\": \\"GW7Q\\"}\\ngw7q"}'}
+    assert "gw7q" not in environment_with(run, **named).casefold()
+
+
+def test_accounts_of_the_machine_have_tokens_where_a_path_has_their_name(run: Path) -> None:
+    text = environment_with(
+        run,
+        a="/usr/local/home/alice/bin /usr/lib/alice/x",
+        b="alice and bob",
+        c="/usr/lib/python3/dist-packages/vnetperf/runner/run.py, vnetperf.runner.run",
+    )
+    assert "alice" not in text
+    assert "bob" in text  # a word like any other: no path has it
+    assert "vnetperf.runner.run" in text
+
+
 def test_nodes_of_a_cluster_are_hosts_wherever_they_stand(run: Path) -> None:
     records = read_log(run / LOG_NAME)
     at = next(n for n, record in enumerate(records) if isinstance(record, ScenarioRecord))
@@ -431,7 +485,7 @@ def test_the_same_name_has_the_same_token_and_group_10_tells(run: Path) -> None:
     assert host.startswith("host-")
     assert host in results.scenarios[0].facts["vswitch"]["launch line"]
     assert results.redacted is not None
-    assert results.redacted.values["MAC address"] == 8
+    assert results.redacted.values["MAC address"] == 9
     assert {"captures/a.pcap", f"{host}.txt"} <= set(results.redacted.dropped)
     assert "removed by redaction" in (copy / "report.md").read_text()
 

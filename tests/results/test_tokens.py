@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from uuid import UUID
 
@@ -230,6 +231,7 @@ def test_a_mac_address_of_letters_or_of_digits_alone(spelled: str) -> None:
 HOSTS = """
     docker.acme-corp.com tests.acme.internal libvirt.acme.com os.acme.com json.acme.com
     pod1.acme.com pod1.corp pod1.kr phy1.corp.acme.com net.core.acme.com web01.dev web01.zip
+    pod1.acme vnf0.cloud phy1.bank
     vnetperf.acme.com vnetperf.host.acme.com testcases.acme.com kernel.lab_7.acme.com
     socket.timeout.acme.com gen7.sh gen7.py subprocess.acme.bank
 """
@@ -248,7 +250,7 @@ def test_a_host_that_is_called_as_a_module_or_file_has_a_token(name: str) -> Non
         *("tests.results.test_tokens", "test_x.py", "tests/prepare.sh", "librte_net.so"),
         *("net.ipv4.conf.all.forwarding", "kernel.sched_rt_runtime_us", "README.md"),
         *("json.decoder.JSONDecodeError", "multi-user.target", "net.core.rmem_max"),
-        *("vnf0.tun", "/run/vnetperf/2026-1/ovs/vswitchd.ctl"),
+        *("vnf0.tun", "vnf0.gtp-u (inside)", "pod0.rx", "/run/vnetperf/2026-1/ovs/vswitchd.ctl"),
     ],
 )
 def test_modules_files_and_settings_stay(text: str) -> None:
@@ -280,6 +282,45 @@ def test_a_secret_ends_where_its_quote_or_word_does(text: str, expected: str) ->
     made = Pseudonyms().plain(text)
     assert made == expected.replace("{}", "(redacted secret 1)")
     assert Pseudonyms().plain(made) == made
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mac 001122334455", "mac {}"),
+        ('"mac": "001122334455"', '"mac": "{}"'),
+        ("link/ether 00 11 22 33 44 55 brd", "link/ether {} brd"),
+        ("mac address is 0011.2233.4455", "mac address is {}"),
+        *((text, text) for text in ("macs: 5", "machine 001122334455", "ether 0.1", "mac 1.2.3")),
+        *((text, text) for text in ("mac 027600000001", "mac 0011223344556677 frames")),
+    ],
+)
+def test_digits_that_are_said_to_be_an_address(text: str, expected: str) -> None:
+    made = Pseudonyms().plain(text, hashes=True)
+    assert made == expected.format("02:5e:53:00:00:01")
+    assert Pseudonyms().plain(made, hashes=True) == made
+
+
+LEAVES = st.sampled_from(
+    ("gw7", "Räck7", "alice@gw7", "x\ngw7", "/home/alice/x", 'a "gw7" b', "\\gw7")
+)
+NESTED = st.lists(LEAVES, max_size=3) | st.dictionaries(
+    st.sampled_from(("x", "gw7", "hostname")), LEAVES, max_size=3
+)
+
+
+@given(NESTED, st.integers(1, 3))
+def test_no_known_name_stays_in_json_within_json(value: object, depth: int) -> None:
+    text = value
+    for _ in range(depth):
+        text = json.dumps({"m": text})
+    made = tokens(hosts="gw7", users="alice")
+    made.know("hosts", "räck7")
+    plain = made.plain(str(text))
+    assert not re.search(r"gw7|alice|ck7", plain, re.IGNORECASE)
+    found: object = plain
+    for _ in range(depth):  # it is JSON as before
+        found = json.loads(str(found))["m"]
 
 
 @pytest.mark.parametrize("link", ["vlan10@eth0", "eth0.10@eth0", "mgmt@bond0", "lo@NONE"])

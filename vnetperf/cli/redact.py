@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import pwd
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +54,12 @@ def redact(source: Path, target: Path, words: list[str], keep: list[Kind]) -> li
             "the folder for the copy is in use", where=str(target), cure="name one that is not"
         )
     redactor = Redactor(
-        records, kept=keep, words=words, names=_of_this_machine(), public=_shipped_texts()
+        records,
+        kept=keep,
+        words=words,
+        names=_of_this_machine(),
+        accounts=_accounts(),
+        public=_shipped_texts(),
     )
     dropped = {redactor.tokens.plain(name): why for name, why in _dropped(source)}
     made = redactor.redacted(dropped)
@@ -87,6 +93,17 @@ def _of_this_machine() -> Iterator[tuple[Kind, str]]:
         yield "users", getpass.getuser()
     except (KeyError, OSError):  # a user without a name
         return
+
+
+#: Numbers that people's accounts have, not those of the system and of guests' users.
+_PEOPLE = range(1000, 60_000)
+
+
+def _accounts() -> Iterator[str]:
+    """Users of this machine, by their number or their home."""
+    for account in pwd.getpwall():
+        if account.pw_uid in _PEOPLE or Path(account.pw_dir).parent == Path("/home"):
+            yield account.pw_name
 
 
 def _shipped_texts() -> Iterator[str]:

@@ -193,7 +193,23 @@ _QUADS: Final = re.compile(
 _HALVES: Final = re.compile(_EDGE.format(rf"{_HEX}{{6}}[:-]{_HEX}{{6}}"), re.I)
 #: Digits alone are an address with colons, or with a zero before as no version has.
 _SEPARATED_NUMBERS: Final = re.compile(r"(?!0\d{3}\.)\d+(?:[._ -]\d+)+|\d{6}:\d{6}")
-_STATED_MAC: Final = re.compile(r"(?<=mac[ =:])\d{12}(?!\d)|(?<=hwaddr[ =:])\d{12}(?!\d)", re.I)
+#: They are one in any spelling where a word or key before them says so.
+DIGITS_OF_MAC: Final = (
+    r"\d{12}|\d{6}[:-]\d{6}|\d{4}(?P<quad>[.:-])\d{4}(?P=quad)\d{4}"
+    r"|\d\d(?P<octet>[:._ -])\d\d(?:(?P=octet)\d\d){4}"
+)
+_NAMES_OF_MAC: Final = (
+    r"(?:(?:src|dst|perm|dut|peer|tester|local|remote)[_-]?)?(?:macs?|hwaddr|lladdr|ether|bssid)"
+    r"|(?:mac|hw|hardware|ethernet|link[ _-]layer|perm(?:anent)?|physical)"
+    r"[ _-]?addr(?:ess(?:es)?)?|link/ether"
+)
+#: Keys of facts and settings whose values are hardware addresses.
+MAC_KEY: Final = re.compile(rf"(?:^|[\s_-])(?:{_NAMES_OF_MAC}|addr(?:ess(?:es)?)?)$", re.I)
+_STATED_MAC: Final = re.compile(
+    rf"(?<![A-Za-z])(?:{_NAMES_OF_MAC})[\"']?(?:\s?[=:]|\sis)?\s?[\"'\[]{{0,2}}"
+    rf"(?P<mac>{DIGITS_OF_MAC})(?![\w.:-]?\d)",
+    re.I,
+)
 _LINK_BY_MAC: Final = re.compile(rf"(?<=enx){_HEX}{{12}}(?!{_HEX})", re.I)
 PCI: Final = re.compile(r"(?<![\w:.])(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7](?!\w)", re.I)
 _IPV4: Final = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
@@ -226,10 +242,14 @@ _LOGIN: Final = re.compile(
     rf"(?<![\w.+@-])([^\W\d_][\w.+-]{{0,63}})@(?!{_LOWER_LINK})([^\W\d_][\w-]*)(?![\w@])"
 )
 #: An option's name stands in front of a blank too; `systemctl --user` has no name behind it.
+_THING: Final = "(?:host|node|pod|container)"
 _STATED_NAME: Final = re.compile(
     r"(?<![A-Za-z])((?:(?:SUDO_|LOG)?NAME|(?i:(?:SUDO_)?USER(?:NAME)?|LOGNAME|HOSTNAME))=)([\w.@-]+)"
+    rf"|([\"'](?i:{_THING}_?name)[\"']\s?[:=]\s?[\"'])(?!unknown|not |none)([\w.-]+)"
+    rf"|(?<![\w-])({_THING}(?:Name|_name)\s?[:=]\s?[\"']?)(?!unknown|not |none)([\w.-]+)"
     r"|(?<!ctl )(?<!install )(?<![\w-])(--(?:user(?:name)?|login)[ =])([A-Za-z_][\w.@-]*)"
 )
+_OF_A_HOST: Final = re.compile(_THING, re.I)
 _WITH_AT: Final = (_MAIL, _LOGIN)
 _DIRECTORY_NAME: Final = re.compile(
     r"\b(?:cn|uid|ou|dc|sn)=[^,\s]+(?:,\s*(?:cn|uid|ou|dc|o|c|l|st)=[^,\s]+)+", re.I
@@ -270,7 +290,7 @@ _OWN_DOTTED: Final = re.compile(
     r"|socket\.(?:timeout|gaierror|herror|error|socket)|subprocess\.(?:run|check)|asyncio\.(?:run|tasks|exceptions)"
     r"|pytest\.(?:fail|skip|exit|mark)|sys\.(?:argv|exit|stdin|stdout|stderr|modules|executable)"
     r"|concurrent\.futures|importlib\.(?:metadata|resources)|urllib\.(?:request|error|parse))"
-    r"|(?:vnf|pod|phy)\d+\.(?!(?:com|net|org|edu|dev|zip|lab|lan|local|internal|intranet|corp|home|test)$)(?:rx|tx|[a-z]{3,8})"
+    r"|(?:vnf|pod|phy)\d+\.(?:rx|tx|tun|gtp)"
     r"|(?:net\.(?:ipv[46]|core|bridge|netfilter|unix|mptcp)|kernel|vm|fs|dev|user)\.(?:[\w-]+\.)*[a-z0-9]*_\w*"
     r"|net\.(?:ipv[46]|core|bridge|netfilter)\.(?:[\w-]+\.)*(?:forwarding|somaxconn|autoconf|mtu|tag|bindv6only)"
 )
@@ -300,8 +320,42 @@ HIDDEN: Final = "(redacted)"
 _PSEUDO_DOMAIN: Final = "5e53"
 
 
+#: What a JSON text within a text has in place of quotes, line ends and other characters.
+_ESCAPE: Final = re.compile(r"(?<!\\)\\+(?:[\"/nrtbf]|u[0-9a-fA-F]{4})")
+_ESCAPE_OR_QUOTE: Final = re.compile(rf'{_ESCAPE.pattern}|"')
+#: Signs of which no text of ours has one: control pictures, no letters to any pattern here.
+_STAND_INS: Final = tuple(map(chr, range(0x2400, 0x2427)))
+
+
+def _quotes_within(text: str) -> list[str]:
+    """How the quotes of JSON texts within a text are written, for each depth of them."""
+    escapes = dict.fromkeys(_ESCAPE.findall(text)) if "\\" in text else {}
+    return [*(escape for escape in escapes if escape.endswith('"')), '"'] if escapes else []
+
+
+def _read_within(text: str, quote: str) -> tuple[str, dict[int, str]]:
+    """A text as a JSON text within it reads, and what makes it a text of its own again.
+
+    Quotes are quotes there and letters are letters; what else is escaped is a sign of no name.
+    """
+    signs = (sign for sign in _STAND_INS if sign not in text)
+    to, back = {quote: '"'}, {ord('"'): quote}
+    for found in dict.fromkeys(_ESCAPE_OR_QUOTE.findall(text)):
+        if "u" in found and (letter := chr(int(found[-4:], 16))).isalnum():
+            to[found] = letter
+        elif found not in to and (sign := next(signs, "")):
+            to[found], back[ord(sign)] = sign, found
+    return _ESCAPE_OR_QUOTE.sub(lambda match: to.get(match[0], match[0]), text), back
+
+
 def names_in(text: str) -> Iterator[tuple[Kind, str]]:
     """Names that a text reveals by where they stand: below /home, in a mail address, a domain."""
+    for quote in _quotes_within(text):
+        yield from _names_in(_read_within(text, quote)[0])
+    yield from _names_in(text)
+
+
+def _names_in(text: str) -> Iterator[tuple[Kind, str]]:
     yield from (("users", name) for name in _HOME.findall(text))
     for match in _STATED_NAME.finditer(text):
         if _is_name(name := _stated(match)[1]):
@@ -320,7 +374,7 @@ def _stated(match: re.Match[str]) -> tuple[str, str]:
 
 
 def _kind_of_name(match: re.Match[str]) -> Kind:
-    return "hosts" if "HOST" in _stated(match)[0].upper() else "users"
+    return "hosts" if _OF_A_HOST.search(_stated(match)[0]) else "users"
 
 
 def _is_name(text: str) -> bool:
@@ -441,15 +495,23 @@ class Pseudonyms:
         """
         key = text, versions, hashes
         if key not in self._done:  # thread and port names stand in every trial
-            made = self._known(text)
-            for pattern, put in self._patterns(hashes):
-                if pattern not in _WITH_AT or "@" in made:
-                    made = pattern.sub(put, made)
-            is_version = versions and _IPV4.fullmatch(made)
-            if not is_version:
-                made = _IPV4.sub(self._unless_version if versions else self._address, made)
-            self._done[key] = _BLOB.sub(self._blob, made)
+            made = text
+            for quote in _quotes_within(text):
+                read, back = _read_within(made, quote)
+                if (hidden := self._plain(read, versions=versions, hashes=hashes)) != read:
+                    made = hidden.translate(back)
+            self._done[key] = self._plain(made, versions=versions, hashes=hashes)
         return self._done[key]
+
+    def _plain(self, text: str, *, versions: bool, hashes: bool) -> str:
+        made = self._known(text)
+        for pattern, put in self._patterns(hashes):
+            if pattern not in _WITH_AT or "@" in made:
+                made = pattern.sub(put, made)
+        is_version = versions and _IPV4.fullmatch(made)
+        if not is_version:
+            made = _IPV4.sub(self._unless_version if versions else self._address, made)
+        return _BLOB.sub(self._blob, made)
 
     def _known(self, text: str) -> str:
         """Replace known names, the longest first."""
@@ -476,7 +538,8 @@ class Pseudonyms:
             (_UUID, self._put("serials")),
             (_PATH, self._put("paths")),
             *((pattern, self._hardware) for pattern in (_OCTETS, _RARE_OCTETS, _SHORT_OCTETS)),
-            *((pattern, self._hardware) for pattern in (_QUADS, _HALVES, _STATED_MAC)),
+            *((pattern, self._hardware) for pattern in (_QUADS, _HALVES)),
+            (_STATED_MAC, self._stated_mac),
             (_LINK_BY_MAC, self._link),
             (_MACHINE_ID, self._put("serials")),
             (_HOME, self._put("users")),
@@ -535,10 +598,20 @@ class Pseudonyms:
             digits = "".join(piece.lower().zfill(2) for piece in pieces)
         if len(digits) != 12:
             return self.token("serials", match[0])
+        made = self.mac(digits)
+        return match[0] if made == digits else made
+
+    def mac(self, text: str) -> str:
+        """The token of what is known to be a MAC address, whatever separates its octets."""
+        digits = re.sub("[^0-9a-f]", "", text.lower())
         plain = ":".join(digits[n : n + 2] for n in range(0, 12, 2))
-        if plain.startswith((_OWN_MAC, _PSEUDO_MAC)):
-            return match[0]
-        return match[0] if "macs" in self.kept else self.token("macs", plain)
+        if plain.startswith((_OWN_MAC, _PSEUDO_MAC)) or "macs" in self.kept:
+            return text
+        return self.token("macs", plain)
+
+    def _stated_mac(self, match: re.Match[str]) -> str:
+        start = match.start("mac") - match.start()
+        return match[0][:start] + self.mac(match["mac"])
 
     def _link(self, match: re.Match[str]) -> str:
         mac = ":".join(match[0][n : n + 2] for n in range(0, 12, 2)).lower()

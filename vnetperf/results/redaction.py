@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -16,9 +17,11 @@ from vnetperf.model.result import Redaction, RunIdentity
 from vnetperf.model.testbed import Testbed
 from vnetperf.results.environment import OTHER_HOSTS
 from vnetperf.results.pseudonyms import (
+    DIGITS_OF_MAC,
     EVERYWHERE,
     HIDDEN,
     KINDS,
+    MAC_KEY,
     PCI,
     SECRET_KEY,
     TOKEN,
@@ -117,8 +120,19 @@ class Redactor:
         kept: Iterable[Kind] = (),
         words: Iterable[str] = (),
         names: Iterable[tuple[Kind, str]] = (),
+        accounts: Iterable[str] = (),
         public: Iterable[str] = (),
     ) -> None:
+        """Learn the names that are to be replaced.
+
+        Args:
+            records: Those of the run.
+            kept: Kinds that are left as they are.
+            words: What must not be told either.
+            names: Names that are known besides those of the records.
+            accounts: Users of a machine, whose names count where a path has one.
+            public: Texts of shipped testbeds.
+        """
         self.records = records
         # What looks like a token is one in a copy only: a machine may be called host-12.
         is_copy = any(isinstance(record, RedactedRecord) for record in records)
@@ -138,6 +152,8 @@ class Redactor:
                 self._know(kind, name)
         for kind, name in names:
             self._know(kind, name)
+        for name in _owners_of_paths(records, {*accounts} - _own_words()):
+            self._know("users", name)
         for word in words:
             self.tokens.know("words", word)
 
@@ -243,15 +259,23 @@ class Redactor:
         is_free = _FREE.search(key) and text and not self._is_public(text)
         if is_free or (text.casefold() in self._words and _OF_SECTIONS.search(key)):
             return self.tokens.token("texts", text)
-        if text and not text.startswith("unknown"):
-            if SECRET_KEY.search(last):
-                return self.tokens.token("secrets", text)
-            if _SERIALS.search(last):
-                return self.tokens.token("serials", text)
+        if found := self._by_key(text, last):
+            return found
         versions, hashes = _VERSIONS.search(key), _HASHES.search(key)
         return self.tokens.plain(
             text, versions=versions is not None, hashes=bool(versions or hashes)
         )
+
+    def _by_key(self, text: str, key: str) -> str:
+        """The token of a text whose key says what it is; "" where none does."""
+        if not text or text.startswith("unknown"):
+            return ""
+        if SECRET_KEY.search(key):
+            return self.tokens.token("secrets", text)
+        if _SERIALS.search(key):
+            return self.tokens.token("serials", text)
+        is_mac = MAC_KEY.search(key) and re.fullmatch(DIGITS_OF_MAC, text)
+        return self.tokens.mac(text) if is_mac else ""
 
     def _kernel_line(self, text: str) -> str:
         """A kernel's command line: known options, and their values where these are plain."""
@@ -321,6 +345,22 @@ class Redactor:
         if self._whole.get(text.casefold()) == kind:
             return self.tokens.token(kind, text)
         return self.tokens.plain(text)
+
+
+def _owners_of_paths(records: Iterable[Record], accounts: Collection[str]) -> set[str]:
+    """The accounts of which a path has the name: below /usr/local, /data or /scratch."""
+    if not accounts:
+        return set()
+    part = re.compile(rf"(?<=/)(?:{'|'.join(map(re.escape, accounts))})(?![\w.-])")
+    texts = (text for r in records for _, text in _texts(r.model_dump(), keys=True))
+    return {name for text in texts for name in part.findall(text)}
+
+
+def _own_words() -> set[str]:
+    """What folders and modules of the project are called, of which paths and names are full."""
+    package = Path(__file__).parents[1]
+    found = (name for _, folders, files in os.walk(package) for name in (*folders, *files))
+    return {PurePath(name).stem for name in found} | {"vnetperf", "python3"}
 
 
 def _names_of(record: Record) -> Iterator[tuple[Kind, str]]:
