@@ -174,7 +174,7 @@ def test_an_agent_keeps_nothing_else() -> None:
         "channel = gateway.remote_exec('from vnetperf.agent.agent import serve; serve(channel)')\n"
         "from vnetperf import __version__\n"
         "args = {'path': sys.path, 'plugins': {}, 'version': __version__}\n"
-        "args['variables'] = ['UCX_TLS']\n"
+        "args['variables'] = {'UCX_TLS': None}\n"
         "channel.send(json.dumps({'call': 'hello', 'args': args}))\n"
         "while 'ok' not in (got := json.loads(channel.receive(30))): pass\n"
         "channel.send(json.dumps({'call': 'inventory', 'args': {'testbed': {'name': 'x'}}}))\n"

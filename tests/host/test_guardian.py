@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -252,29 +253,69 @@ def test_an_error_in_a_run_is_kept_and_the_machine_restored(roots: HostRoots) ->
     assert not roots.run.exists()
 
 
-def test_a_dead_guardian_is_replaced_and_told(roots: HostRoots, tmp_path: Path) -> None:
-    told: list[tuple[float, str]] = []
-    with HostRun.open(
-        roots=roots, testbed="bed", on_notice=lambda text: told.append((time.monotonic(), text))
-    ) as host:
+def test_a_dead_guardian_is_replaced(roots: HostRoots, tmp_path: Path) -> None:
+    told: list[str] = []
+    with HostRun.open(roots=roots, testbed="bed", on_notice=told.append) as host:
         files.create_tree(host.journal, tmp_path / "left")
         first = _guardian_of(roots)
-        killed = time.monotonic()
-        os.kill(first, signal.SIGKILL)
-        _until(lambda: bool(told))
-        assert "by signal 9" in told[0][1]
-        second = _guardian_of(roots)
+        second = _kill_guardian(roots)
         assert second != first
         assert ProcessId.of(second) is not None
+        assert ["by signal 9" in text for text in told] == [True]
         host.require_guard()
         header_says = restore(roots).live[0]
         assert header_says.role == "agent"
     assert ProcessId.of(second) is None
     assert not (tmp_path / "left").exists()
     assert not roots.state.exists()
-    # Its death wakes a thread at once; until another one is told of, Python starts (0.2 s on a
-    # machine with nothing else to do).
-    assert told[0][0] - killed < 10
+
+
+#: How much longer than the end of another process the death of a guardian may take to be told of,
+#: where the machine is so busy that a second is not enough for either.
+_AS_LONG_AS_ANOTHERS = 10
+
+
+def test_the_death_of_a_guardian_is_told_within_a_second(roots: HostRoots) -> None:
+    """Not after another one was started, which takes Python's start; by the middle of three."""
+    told: list[float] = []
+    delays: list[float] = []
+    with HostRun.open(
+        roots=roots, testbed="bed", on_notice=lambda _: told.append(time.monotonic())
+    ) as host:
+        for number in range(guardian.REPLACEMENTS):
+            usual_s = _until_another_ends_s()
+            killed = time.monotonic()
+            _kill_guardian(roots)
+            host.require_guard()
+            usual_s = max(usual_s, _until_another_ends_s())
+            delays.append((told[number] - killed) / max(1.0, _AS_LONG_AS_ANOTHERS * usual_s))
+    assert len(told) == guardian.REPLACEMENTS
+    assert sorted(delays)[len(delays) // 2] <= 1.0, delays
+
+
+def _until_another_ends_s() -> float:
+    """Seconds from a signal to a process until a thread of ours that waits for its end has run."""
+    ended: list[float] = []
+    with subprocess.Popen(["sleep", "60"]) as process:
+
+        def watch() -> None:
+            process.wait()
+            ended.append(time.monotonic())
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        killed = time.monotonic()
+        process.kill()
+        watcher.join()
+    return ended[0] - killed
+
+
+def _kill_guardian(roots: HostRoots) -> int:
+    """Kill a run's guardian; pid of the one that has taken its place."""
+    first = _guardian_of(roots)
+    os.kill(first, signal.SIGKILL)
+    _until(lambda: _guardian_of(roots) != first)
+    return _guardian_of(roots)
 
 
 def test_the_guardian_in_place_of_a_dead_one_restores_the_machine(
@@ -302,7 +343,7 @@ def test_a_run_ends_that_nobody_would_restore(
         files.create_tree(host.journal, tmp_path / "left")
         monkeypatch.setattr(guardian, "python_argv", lambda module: ["/bin/false", module])
         os.kill(_guardian_of(roots), signal.SIGKILL)
-        _until(lambda: bool(told))
+        _until(lambda: len(told) == 2)  # that it died, and that no other one is started
         with pytest.raises(HostError, match="nobody would restore"):
             host.require_guard()
     assert not (tmp_path / "left").exists()
@@ -314,9 +355,10 @@ def test_guardians_that_are_killed_again_and_again_are_not_started_for_ever(
 ) -> None:
     told: list[str] = []
     with HostRun.open(roots=roots, testbed="bed", on_notice=told.append) as host:
-        for number in range(guardian.REPLACEMENTS + 1):
-            os.kill(_guardian_of(roots), signal.SIGKILL)
-            _until(lambda wanted=number + 1: len(told) == wanted)
+        for _ in range(guardian.REPLACEMENTS):
+            _kill_guardian(roots)
+        os.kill(_guardian_of(roots), signal.SIGKILL)
+        _until(lambda: len(told) == guardian.REPLACEMENTS + 1)
         with pytest.raises(HostError, match="died"):
             host.require_guard()
 

@@ -70,14 +70,22 @@ class GuardianClient:
         """
         return cls(journal, lock, machine_lock)
 
-    def watch(self, say: Callable[[str], None]) -> None:
-        """Start another guardian as soon as one dies, and say so; called by a thread."""
+    def watch(self, say: Callable[[str], None], note: Callable[[ProcessId], None]) -> None:
+        """Start another guardian as soon as one dies; both are called by a thread.
+
+        Args:
+            say: Is told of a death at once, before another one is started, which takes its time
+                where the machine is busy; and where none is.
+            note: Gets the new one once it guards.
+        """
         self._watcher = threading.Thread(
-            target=self._replace_the_dead, args=(say,), name="guardian", daemon=True
+            target=self._replace_the_dead, args=(say, note), name="guardian", daemon=True
         )
         self._watcher.start()
 
-    def _replace_the_dead(self, say: Callable[[str], None]) -> None:
+    def _replace_the_dead(
+        self, say: Callable[[str], None], note: Callable[[ProcessId], None]
+    ) -> None:
         for left in reversed(range(REPLACEMENTS + 1)):
             self._wait_for_death()
             if _wait_readable(self._over_read, timeout_s=0):
@@ -86,6 +94,7 @@ class GuardianClient:
             try:
                 if not left:
                     raise HostError(f"{REPLACEMENTS} others died before it")
+                say(f"{how}; another one is started, and guards it from then on")
                 os.close(self._pipe_fd)
                 self._pipe_fd = -1
                 self._popen, self._pipe_fd, self.identity = _start(*self._guarded)
@@ -93,7 +102,7 @@ class GuardianClient:
                 self.trouble = f"{how}, and no other one is started: {error}"
                 say(self.trouble)
                 return
-            say(f"{how}; another one, {self.identity.pid}, guards it now")
+            note(self.identity)
 
     def _wait_for_death(self) -> None:
         """Wait until the guardian is dead, or dismissed."""

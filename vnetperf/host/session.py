@@ -378,7 +378,7 @@ class HostRun:
             run = cls(journal, lock, guard, rundir, restored, machine_lock=machine_lock)
             run._on_restored = on_restored
             undo_on_error.pop_all()
-        guard.watch(functools.partial(run._note_guardian, on_notice))
+        guard.watch(functools.partial(run._tell, on_notice), run._note_guardian)
         log.info("run %s holds testbed %s", run_id, testbed)
         return run
 
@@ -411,14 +411,16 @@ class HostRun:
                 "for), then run again",
             )
 
-    def _note_guardian(self, on_notice: OnNotice | None, text: str) -> None:
+    @staticmethod
+    def _tell(on_notice: OnNotice | None, text: str) -> None:
         log.warning("%s", text)
-        if not self._guard.trouble:
-            identity = self._guard.identity
-            with contextlib.suppress(HostError):  # it is closed, or the disk is full: told anyway
-                self.journal.append(guardian_record(identity))
         if on_notice is not None:
             on_notice(text)
+
+    def _note_guardian(self, identity: ProcessId) -> None:
+        log.info("process %d guards the run now", identity.pid)
+        with contextlib.suppress(HostError):  # it is closed, or the disk is full
+            self.journal.append(guardian_record(identity))
 
     def _release_locks(self) -> None:
         for lock in filter(None, (self._lock, self._machine_lock)):
