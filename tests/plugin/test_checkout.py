@@ -77,8 +77,36 @@ def test_nothing_chosen_measures_nothing(
 ) -> None:
     result = run(checkout, *typed, folder=folder)
     assert result.returncode == 4
-    for command in ("-k phy2phy_bridge --preset smoke", "--plan", "vnetperf doctor"):
+    for command in ("-k phy2phy_bridge", "--preset smoke", "--plan", "vnetperf doctor"):
         assert command in result.stderr
+
+
+#: Options that say how scenarios are measured: with each alone there are thousands of cases.
+HOW = {
+    "--tests": "throughput",
+    "--frame-sizes": "64",
+    "--preset": "smoke",
+    "--vnf": "vloop",
+    "--testbed": "mine",
+    "--traffic": "bidirectional",
+    "--repeat": "2",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "typed",
+    [*((name, value) for name, value in HOW.items()), ("--tests=throughput", "--vnf=vloop")],
+)
+def test_how_to_measure_is_no_choice_of_what(checkout: Path, typed: tuple[str, ...]) -> None:
+    result = run(checkout, *typed)
+    assert result.returncode == 4
+    command = next(line for line in result.stderr.splitlines() if "-k phy2phy_bridge" in line)
+    assert " ".join(typed) in command  # with what was typed, so that it can be copied
+    assert command.count("--preset") == 1
+    assert typed[0].partition("=")[0] in result.stderr.partition("try one of")[0]
+    chosen = run(checkout, *typed, "-k", "pvp_dpdk")
+    assert "try one of" not in chosen.stderr
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ It is loaded by every pytest on a machine that has vnetperf installed, so it imp
 from __future__ import annotations
 
 import shlex
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -124,6 +124,8 @@ def _moved(arg: str, start: Path) -> str:
 def pytest_collection(session: pytest.Session) -> None:
     """Refuse wrong options, and to measure all that vnetperf has, for days, where nobody chose it.
 
+    A choice is what bounds the scenarios: a path, -k, cases of before. Options that say how they
+    are measured (--tests, --frame-sizes, --preset, --vnf) leave thousands of cases.
     Before anything is collected, which takes long; others' tests are left alone.
     """
     config = session.config
@@ -136,15 +138,32 @@ def pytest_collection(session: pytest.Session) -> None:
     named = config.args_source is pytest.Config.ArgsSource.ARGS
     if not named and not any(config.getoption(name, False) for name in chosen):
         folder = "." if paths == [start.resolve()] else config.args[0]
-        raise pytest.UsageError(
-            f"this would measure every scenario in {folder}, for days; try one of\n"
-            f"  pytest {folder} -k phy2phy_bridge --preset smoke   # one vSwitch, in a minute\n"
-            f"  pytest {folder} -k pvp_dpdk --plan                 # what a run would do\n"
-            "  vnetperf doctor                                     # what can run here\n"
-            f"`pytest {folder}` measures everything that this machine can carry"
-        )
+        raise pytest.UsageError(_nothing_chosen(folder, config.invocation_params.args))
     if not hasattr(config, "workerinput"):  # its controller has
         _ = session_of(config).configuration
+
+
+def _nothing_chosen(folder: str, typed: Sequence[str]) -> str:
+    """What to type besides, so that it is known which scenarios are meant."""
+    names: list[str] = []
+    add_options(lambda *strings, **_: names.extend(strings))
+    how = [name for name in names if any(arg.partition("=")[0] == name for arg in typed)]
+    said = f" ({', '.join(how)}: how it is measured, not which scenarios)" if how else ""
+    line = shlex.join(["pytest", folder, *typed])
+    brief = "" if "--preset" in how else " --preset smoke"
+    tries = {
+        f"{line} -k phy2phy_bridge{brief}": "one vSwitch" + (", in a minute" if brief else ""),
+        f"{line} -k pvp_dpdk --plan": "what a run would do",
+        "vnetperf doctor": "what can run here",
+    }
+    width = max(map(len, tries))
+    return "\n".join(
+        (
+            f"this would measure every scenario in {folder}, for days{said}; try one of",
+            *(f"  {command:<{width}}   # {what}" for command, what in tries.items()),
+            f"`{line}` measures everything that this machine can carry",
+        )
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
