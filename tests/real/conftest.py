@@ -18,7 +18,7 @@ import pytest
 
 from vnetperf.host import kernel, snapshot
 from vnetperf.host.paths import HostRoots
-from vnetperf.testing import stage
+from vnetperf.testing import others
 
 TOP = Path(__file__).parents[2]
 #: What a run may change, apart from processes: those of others come and go.
@@ -40,7 +40,7 @@ def machine() -> snapshot.Snapshot:
     taken = snapshot.take_snapshot(HostRoots(), AREAS)
     beside |= namespaces_of_other_tests()  # some end while this looks, others begin
     areas = {name: dict(entries) for name, entries in taken.areas.items()}
-    areas["mounts"] = stage.without_mounts_of_tests(areas["mounts"])
+    areas["mounts"] = others.without_mounts_of_tests(areas["mounts"])
     areas["netns"] = {name: "exists" for name in areas["netns"] if name not in beside}
     areas["processes"] = processes()
     # Processors of threads that a run may move away: this one's, and init's.
@@ -55,17 +55,17 @@ def namespaces_of_other_tests() -> set[str]:
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # ended meanwhile
             space = str((entry / "ns/net").readlink())
-            (found if stage.of_other_tests(entry) else ours).add(space)
+            (found if others.of_other_tests(entry) else ours).add(space)
     return found - ours
 
 
 def processes() -> dict[str, str]:
     """Processes of runs, and guardians, but for those of tests beside: pid -> command."""
-    found = stage.run_processes()
+    found = others.run_processes()
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if "vnetperf.host.guardian" in line and not stage.of_other_tests(entry):
+            if "vnetperf.host.guardian" in line and not others.of_other_tests(entry):
                 found[entry.name] = line
     return found
 

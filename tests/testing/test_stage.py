@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyroute2 import IPRoute
 
 from vnetperf.host import snapshot
 from vnetperf.host.paths import HostRoots
+from vnetperf.host.wait import wait_for
 from vnetperf.model.trial import DirectionCounts, TrialResult
 from vnetperf.testing import stage
-from vnetperf.testing.stage import ATTEMPTS, ON_TIME_ATTEMPTS, told_apart, whole_trial
+from vnetperf.testing.others import Holders, of_other_tests, told_apart
+from vnetperf.testing.stage import ATTEMPTS, ON_TIME_ATTEMPTS, whole_trial
 
 
 def result(*, lost: int = 0, unsent: int = 0, lag_s: float = 0.0) -> TrialResult:
@@ -76,12 +82,12 @@ def test_what_a_test_beside_left_without_parents_is_of_it(worker: str, of_others
     done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, check=True)
     pid = int(done.stdout)
     try:
-        assert stage.of_other_tests(Path(f"/proc/{pid}")) is of_others
+        assert of_other_tests(Path(f"/proc/{pid}")) is of_others
     finally:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_what_others_changed_meanwhile_is_told_apart() -> None:
+def test_what_a_deployment_left_is_told_from_what_nothing_shows_to_be_anybodys() -> None:
     journal = [
         {"kind": "link", "what": "link vp3", "data": {"name": "vp3"}},
         {"kind": "sysctl", "what": "net/ipv4/ip_forward", "data": {"path": "net/ipv4/ip_forward"}},
@@ -92,6 +98,111 @@ def test_what_others_changed_meanwhile_is_told_apart() -> None:
         "files: /run/vnetperf/r-17/switch.sock is new (0)",
         "processes: 4711 is new (nft -f -)",
     ]
-    of_others = ["mounts: /sys/fs/bpf is new (bpf)", "links: docker0 is new (bridge)"]
-    assert told_apart([*of_others, *mine], "r-17", journal) == (mine, of_others)
-    assert told_apart([], "r-17", journal) == ([], [])
+    unclear = ["mounts: /sys/fs/bpf is new (bpf)", "links: docker0 is new (bridge)"]
+    assert told_apart([*unclear, *mine], "r-17", journal) == (mine, [], unclear)
+    assert told_apart([], "r-17", journal) == ([], [], [])
+
+
+#: Holds what its arguments say until its input ends; the first line of its output says it does.
+HOLD = """
+import ctypes, fcntl, mmap, os, struct, sys
+held = []
+for kind, name in zip(sys.argv[1::2], sys.argv[2::2]):
+    if kind == "file":
+        held.append(open(name, "w"))
+    elif kind == "map":
+        with open(name, "w+b") as file:
+            file.truncate(4096)
+            held.append(mmap.mmap(file.fileno(), 4096))
+    elif kind == "tap":
+        held.append(open("/dev/net/tun", "r+b", buffering=0))
+        fcntl.ioctl(held[-1], 0x400454CA, struct.pack("16sH14x", name.encode(), 0x1002))
+    elif kind == "netns":
+        assert ctypes.CDLL(None).unshare(0x40000000) == 0
+print("ready", os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def holding(*what: str, of_others: bool) -> Iterator[int]:
+    """A process that holds something: of a test run beside this one, or a child of ours.
+
+    One that has left its parents is another's by its worker's name; one of ours is a daemon too.
+    """
+    env = {**os.environ, **({"PYTEST_XDIST_WORKER": "gw77"} if of_others else {})}
+    script = '"$0" -c "$@" <&3 & exit'
+    with subprocess.Popen(
+        ["sh", "-c", f"exec 3<&0; {script}", sys.executable, HOLD, *what],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        word, pid = process.stdout.readline().split()
+        assert word == "ready"
+        yield int(pid)
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def differing(name: str, area: str = "files", what: str = "is new (0)") -> list[str]:
+    return [f"{area}: {name} {what}"]
+
+
+@pytest.mark.parametrize("kind", ["file", "map"])
+@pytest.mark.parametrize("of_others", [True, False])
+def test_what_only_processes_of_others_hold_is_theirs(
+    tmp_path: Path, kind: str, of_others: bool
+) -> None:
+    name = str(tmp_path / "held")
+    with holding(kind, name, of_others=of_others):
+        own, others, unclear = told_apart(differing(name), "r-17", [], Holders(), Holders())
+        assert [bool(own), bool(others), bool(unclear)] == [False, of_others, not of_others]
+        # Only what they hold is, and no mount over something that they have open.
+        assert told_apart(differing(name, "mounts"), "r-17", [], None, Holders())[1] == []
+        assert told_apart(differing(f"{name}-2"), "r-17", [], None, Holders())[1] == []
+        # Whatever others hold: what the journal has, or what names the run, is the run's.
+        named = [{"what": name}]
+        assert told_apart(differing(name), "r-17", named, None, Holders())[0]
+
+
+def test_what_a_process_of_ours_holds_as_well_is_not_others(tmp_path: Path) -> None:
+    name = str(tmp_path / "held")
+    with holding("file", name, of_others=True), holding("file", name, of_others=False):
+        _, others, unclear = told_apart(differing(name), "r-17", [], None, Holders())
+    assert (others, len(unclear)) == ([], 1)
+
+
+def test_what_has_gone_with_others_that_held_it_is_theirs(tmp_path: Path) -> None:
+    name = str(tmp_path / "held")
+    gone = differing(name, what="is gone (was 0)")
+    with holding("file", name, of_others=True) as pid:
+        before = Holders()
+        # While they live somebody else may have taken it away.
+        assert told_apart(gone, "r-17", [], before, Holders())[2] == gone
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), 30, "its end")
+    assert told_apart(gone, "r-17", [], before, Holders())[1]
+    with holding("file", name, of_others=False) as pid:
+        before = Holders()
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), 30, "its end")
+    assert told_apart(gone, "r-17", [], before, Holders())[2] == gone
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes interfaces")
+@pytest.mark.parametrize("of_others", [True, False])
+def test_whose_a_tap_and_a_pair_into_a_namespace_are(of_others: bool) -> None:
+    tap, pair = f"vt{os.getpid() % 10**6}", f"vu{os.getpid() % 10**6}"
+    with (
+        holding("tap", tap, of_others=of_others),
+        holding("netns", "x", of_others=of_others) as pid,
+        IPRoute() as route,
+    ):
+        route.link("add", ifname=pair, kind="veth", peer={"ifname": "vp", "net_ns_pid": pid})
+        try:
+            lines = [*differing(tap, "links"), *differing(pair, "links")]
+            _, others, unclear = told_apart(lines, "r-17", [], None, Holders())
+            assert (len(others), len(unclear)) == ((2, 0) if of_others else (0, 2))
+        finally:
+            route.link("del", ifname=pair)

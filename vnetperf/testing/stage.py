@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
+import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
@@ -18,7 +19,6 @@ from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import MACHINE_LOCK, LiveDeployment
 from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.host import snapshot
-from vnetperf.host.linux import RUN_ID_VARIABLE, read_file
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
@@ -29,6 +29,12 @@ from vnetperf.model.trial import TrialResult
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.cases import OPTION_VALUES, Case, other_cases, plain_cases
 from vnetperf.testing.frames import FrameTester
+from vnetperf.testing.others import (
+    Holders,
+    run_processes,
+    told_apart,
+    without_mounts_of_tests,
+)
 from vnetperf.vswitches.base import VSwitch
 
 #: Names of backends that must run here, with commas: a set-up they cannot have then fails.
@@ -39,6 +45,13 @@ AREAS = ("hugepages", "mounts", "links", "modules", "drivers", "values", "files"
 INJECTED = "injected by the contract kit"
 #: Longest wait for another run on this machine, and for what a dead one leaves, seconds.
 TURN_S, PATIENCE_S = 600.0, 20.0
+#: Longest wait for what nothing shows to be the deployment's: others' things come and go, seconds.
+UNCLEAR_S = 50.0
+#: What is said of a change when it stays.
+_UNCLEAR = (
+    " (nothing shows that this deployment did it, and nobody else is seen to hold it; what comes "
+    "again when the test is run alone is its own)"
+)
 
 
 #: Sessions through a vSwitch that is a NAT: few, since each is set up.
@@ -138,6 +151,7 @@ class Stage:
         self.vswitch = vswitch
         self.troubles: list[str] = []
         self._before: snapshot.Snapshot | None = None
+        self._held: Holders | None = None
         #: Modules that deployments have loaded: those that are left stay on purpose.
         self._loaded: set[str] = set()
         self._key: object = None
@@ -261,7 +275,7 @@ class Stage:
             The deployment.
         """
         self.clear()
-        self._before = _machine()
+        self._before, self._held = _machine(), Holders()
         self._deployment = LiveDeployment.deploy(plan, self.facts.model_copy(update=facts))
         return self._deployment
 
@@ -280,24 +294,36 @@ class Stage:
         return sorted(mine - known)
 
     def left_behind(self) -> tuple[str, ...]:
-        """What differs from the machine before the last deployment.
+        """What differs from the machine before the last deployment, and is not shown to be others'.
 
         Returns:
             One readable line each.
         """
-        if self._before is None:
-            return ()
-        before = self._before
-        found: list[str] = []
+        own, others, unclear = self._told_apart()
+        for found in others:
+            warnings.warn(f"{self.vswitch}: meanwhile {found}", stacklevel=2)
+        return (*own, *unclear)
 
-        def as_before() -> bool:
+    def _told_apart(
+        self, run_id: str = "", changes: Iterable[Mapping[str, Any]] = ()
+    ) -> tuple[list[str], list[str], list[str]]:
+        """What a deployment left, what others did, and what nothing shows to be either's."""
+        before, held = self._before, self._held
+        found: tuple[list[str], list[str], list[str]] = ([], [], [])
+        if before is None or held is None:
+            return found
+        began = time.monotonic()
+
+        def judged() -> bool:
+            nonlocal found
             now = snapshot.without_loaded(_machine(), before, self._loaded)
-            found[:] = snapshot.compare_snapshots(before, now)
-            return not found
+            left = snapshot.compare_snapshots(before, now)
+            found = told_apart(left, run_id, changes, held, Holders() if left else None)
+            own, _, unclear = found
+            return not unclear and (not own or time.monotonic() - began > PATIENCE_S)
 
-        what = "the machine as it was before"
-        wait_at_most(as_before, PATIENCE_S, what, poll_s=0.2)
-        return tuple(found)
+        wait_at_most(judged, UNCLEAR_S, "the machine as it was before", poll_s=0.2)
+        return found
 
     def clear(self) -> None:
         """Take the deployment away; what it leaves is noted in `troubles`."""
@@ -308,9 +334,11 @@ class Stage:
             self._loaded |= snapshot.modules_loaded(deployment.run.journal)
             changes = [*deployment.run.journal.records("change")]
             steps = [f"not undone: {step}" for step in deployment.teardown()]
-            own, others = told_apart(self.left_behind(), deployment.machine.run_id, changes)
+            own, others, unclear = self._told_apart(deployment.machine.run_id, changes)
             self.troubles += [f"{name}: {found}" for found in (*steps, *own)]
-            self.troubles += [f"{name}: {found}{_MAYBE_OTHERS}" for found in others]
+            self.troubles += [f"{name}: {found}{_UNCLEAR}" for found in unclear]
+            for found in others:
+                warnings.warn(f"{name}: meanwhile {found}", stacklevel=2)
 
     def require_as_before(self) -> None:
         """Fail the test when a deployment has left something, in words and without a traceback."""
@@ -327,39 +355,6 @@ class Stage:
         self.clear()
         found = "\n".join(self.troubles)
         assert not found, f"{self.vswitch}: the machine is not as before:\n{found}"
-
-
-#: What is said of a change that nothing shows to be the deployment's.
-_MAYBE_OTHERS = (
-    " (nothing shows that this deployment did it: others may have meanwhile; what comes again when "
-    "the test is run alone is its own)"
-)
-#: Areas whose entries are of runs alone: nobody else makes any.
-_OF_RUNS = ("processes",)
-
-
-def told_apart(
-    differences: Iterable[str], run_id: str, changes: Iterable[Mapping[str, Any]]
-) -> tuple[list[str], list[str]]:
-    """Differences that a deployment made, and those that others may have made meanwhile.
-
-    Args:
-        differences: Lines of `compare_snapshots`: "mounts: /sys/fs/bpf is new (bpf)".
-        run_id: The run of the deployment.
-        changes: What its journal has.
-
-    Returns:
-        Both, in order. Those of the deployment name the run, or what the journal has.
-    """
-    journal = json.dumps([*changes], default=str)
-    own: list[str] = []
-    others: list[str] = []
-    for line in differences:
-        area, _, text = line.partition(": ")
-        name = text.partition(" ")[0]
-        mine = area in _OF_RUNS or run_id in line or (name and name in journal)
-        (own if mine else others).append(line)
-    return own, others
 
 
 def configuration(wishes: Mapping[str, Any]) -> config.Configuration:
@@ -396,77 +391,6 @@ def _machine() -> snapshot.Snapshot:
     areas["mounts"] = without_mounts_of_tests(areas.get("mounts", {}))
     areas["processes"] = run_processes()
     return snapshot.Snapshot(areas)
-
-
-def without_mounts_of_tests(mounts: Mapping[str, str]) -> dict[str, str]:
-    """Mounts but for those below temporary directories of tests, which take no lock for them.
-
-    Args:
-        mounts: That area of a snapshot.
-
-    Returns:
-        The others.
-    """
-    return {place: what for place, what in mounts.items() if "/pytest-of-" not in place}
-
-
-def run_processes(run_id: str = "") -> dict[str, str]:
-    """Processes of one run, or of any, by the mark in their environment.
-
-    Those of other test processes on this machine are left out: they come and go.
-
-    Args:
-        run_id: The run; "" for any.
-
-    Returns:
-        Process id -> command line.
-    """
-    mark = f"{RUN_ID_VARIABLE}={run_id}".encode()
-    found = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (entry / "environ").read_bytes() and not of_other_tests(entry):
-                found[entry.name] = _command(entry)
-        except OSError:  # ended meanwhile
-            continue
-    return found
-
-
-def _command(entry: Path) -> str:
-    return (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-
-
-def of_other_tests(entry: Path) -> bool:
-    """Whether a process descends from a pytest, and not from this one.
-
-    Args:
-        entry: Its folder in ``/proc``.
-
-    Returns:
-        Whether it does, or is one; one whose parents have ended does where it was started by
-        another worker of xdist.
-
-    Raises:
-        OSError: It has ended.
-    """
-    by_pytest, first = False, entry
-    while (pid := entry.name) not in ("0", "1", str(os.getpid())):
-        # A word of its own: arguments have names of tests' folders.
-        words = _command(entry).split()
-        by_pytest = by_pytest or any(word.rpartition("/")[2] == "pytest" for word in words)
-        entry = entry.with_name(read_file(entry / "stat").rpartition(")")[2].split()[1])
-    if pid == str(os.getpid()):
-        return False
-    worker = _worker_marks((first / "environ").read_bytes().split(b"\0"))
-    return by_pytest or bool(
-        worker - _worker_marks(f"{k}={v}".encode() for k, v in os.environ.items())
-    )
-
-
-def _worker_marks(environment: Iterable[bytes]) -> set[bytes]:
-    """What names a worker of xdist in an environment; nothing of what is no worker's."""
-    names = (b"PYTEST_XDIST_WORKER=", b"PYTEST_XDIST_TESTRUNUID=")
-    return {one for one in environment if one.startswith(names)}
 
 
 _STAGE: pytest.StashKey[Stage] = pytest.StashKey()

@@ -1,0 +1,253 @@
+"""Contract kit: which changes of the machine are a deployment's, and which are of others beside it.
+
+A deployment is charged with all that differs, but for what the kernel shows to be somebody else's:
+what processes of another test run, or of somebody's terminal, hold. Neither a backend nor a service
+that it asks (dockerd, ovs-vswitchd) is one of these. What is gone by itself a while after all of
+the deployment's processes have ended was nothing that it left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyroute2 import IPRoute
+
+from vnetperf.host.linux import PROC, RUN_ID_VARIABLE, read_file
+
+#: Areas whose entries are of runs alone: nobody else makes any.
+_OF_RUNS = ("processes",)
+_NAMESPACES = Path("/run/netns")
+_TUN = "/dev/net/tun"
+#: Netlink (include/uapi/linux/rtnetlink.h, net_namespace.h): which number a namespace has here.
+_RTM_GETNSID, _NLM_F_REQUEST, _NETNSA_NSID, _NETNSA_PID = 90, 1, 1, 2
+#: Fields of /proc/PID/stat behind the command: parent, session, terminal (proc(5)).
+_PARENT, _SESSION, _TERMINAL = 1, 3, 4
+
+
+def told_apart(
+    differences: Iterable[str],
+    run_id: str,
+    changes: Iterable[Mapping[str, Any]],
+    before: Holders | None = None,
+    now: Holders | None = None,
+) -> tuple[list[str], list[str], list[str]]:
+    """Differences that a deployment made, those of others, and those of nobody knows whom.
+
+    Args:
+        differences: Lines of `compare_snapshots`: "mounts: /sys/fs/bpf is new (bpf)".
+        run_id: The run of the deployment.
+        changes: What its journal has.
+        before: Who held what when the deployment began.
+        now: Who holds what now.
+
+    Returns:
+        The three, in order. Those of the deployment name the run, or what the journal has, or one
+        of its processes holds them; those of others have who holds, or held, them.
+    """
+    journal = json.dumps([*changes], default=str)
+    own: list[str] = []
+    others: list[str] = []
+    unclear: list[str] = []
+    for line in differences:
+        area, _, text = line.partition(": ")
+        name, _, what = text.partition(" ")
+        gone = what.startswith("is gone")
+        look = before if gone else now
+        who = look.others_with(area, name) if look is not None else ""
+        if area in _OF_RUNS or (run_id and run_id in line) or (name and name in journal):
+            own.append(line)
+        elif who and not (gone and look is not None and look.alive(name)):
+            others.append(f"{line}, of {who}" + (", which has ended" if gone else ""))
+        else:
+            unclear.append(line)
+    return own, others, unclear
+
+
+class Holders:
+    """Who holds links, namespaces, mounts and files at one moment: one look at all processes."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, set[str]] = defaultdict(set)
+        self._spaces: dict[str, set[str]] = {}
+        self._whose: dict[str, str] = {}
+        namespaces: dict[int, set[str]] = defaultdict(set)
+        for entry in PROC.glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # ended meanwhile, or a thread of the kernel
+                namespaces[(entry / "ns/net").stat().st_ino].add(entry.name)
+                for name in _held_by(entry):
+                    self._of[name].add(entry.name)
+        here = Path("/proc/self/ns/net").stat().st_ino
+        with contextlib.suppress(OSError):
+            for path in _NAMESPACES.iterdir():
+                self._spaces[str(path)] = namespaces.get(path.stat().st_ino, set())
+        others = {number: pids for number, pids in namespaces.items() if number != here}
+        for name, pids in _links_into(others):
+            self._of[name] |= pids
+        # At once: who has ended cannot be asked any more whose it was.
+        for pid in {pid for pids in (*self._of.values(), *self._spaces.values()) for pid in pids}:
+            with contextlib.suppress(OSError):
+                self._whose[pid] = whose(PROC / pid)
+
+    def _holding(self, name: str) -> set[str]:
+        return self._of.get(name, set()) | self._spaces.get(name, set())
+
+    def others_with(self, area: str, name: str) -> str:
+        """Who holds something, where all are processes of others; else "".
+
+        Of a mount only a namespace's counts: what is open below another one may have been before.
+        """
+        held = self._spaces.get(name, set()) if area == "mounts" else self._holding(name)
+        pids = sorted(held, key=int)
+        known = [self._whose.get(pid, "") for pid in pids]
+        return f"process {pids[0]} ({known[0]})" if known and all(known) else ""
+
+    def alive(self, name: str) -> bool:
+        """Whether one that held something lives; its number may be another process's by now."""
+        return any((PROC / pid).exists() for pid in self._holding(name))
+
+
+def _held_by(entry: Path) -> set[str]:
+    """Files that a process has open or mapped, and its interfaces of the kind tun."""
+    found: set[str] = set()
+    for fd in (entry / "fd").iterdir():
+        with contextlib.suppress(OSError):
+            path = str(fd.readlink())
+            found.add(path)
+            if path == _TUN:
+                lines = read_file(entry / "fdinfo" / fd.name).splitlines()
+                found |= {line.split()[1] for line in lines if line.startswith("iff:\t")}
+    lines = read_file(entry / "maps").splitlines()
+    return found | {line[line.index("/") :] for line in lines if "/" in line}
+
+
+def _links_into(namespaces: Mapping[int, set[str]]) -> Iterable[tuple[str, set[str]]]:
+    """Links here whose other end is in another namespace, with the processes that are in it."""
+    with IPRoute() as route:
+        ends = [
+            (str(link.get_attr("IFLA_IFNAME")), link.get_attr("IFLA_LINK_NETNSID"))
+            for link in route.get_links()
+        ]
+    if any(number is not None for _, number in ends):
+        pids = {_number_of(int(min(held))): held for held in namespaces.values()}
+        yield from ((name, pids[number]) for name, number in ends if number in pids)
+
+
+def _number_of(pid: int) -> int:
+    """The number that a process's namespace has in this one, -1 for none."""
+    asked = struct.pack("=IHHII B3x HHI", 28, _RTM_GETNSID, _NLM_F_REQUEST, 1, 0, 0, 8, 2, pid)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
+        netlink.settimeout(5.0)
+        netlink.send(asked)
+        answer = netlink.recv(4096)
+    at = 16 + 4
+    while at + 8 <= len(answer):
+        length, kind, number = struct.unpack_from("=HHi", answer, at)
+        if kind == _NETNSA_NSID:
+            return int(number)
+        at += max(4, length + 3 & ~3)
+    return -1
+
+
+def whose(entry: Path) -> str:
+    """Whose a process is, where it is certainly no deployment's nor of a service that it asks.
+
+    Args:
+        entry: Its folder in ``/proc``.
+
+    Returns:
+        "another test run", "a terminal", or "" where it may be anybody's.
+
+    Raises:
+        OSError: It has ended.
+    """
+    if of_other_tests(entry):
+        return "another test run"
+    own = (PROC / "self/stat").read_text().rpartition(")")[2].split()
+    mine = {own[_SESSION]}
+    while (pid := entry.name) not in ("0", "1"):
+        if pid == str(os.getpid()):
+            return ""
+        words = read_file(entry / "stat").rpartition(")")[2].split()
+        if words[_TERMINAL] != "0" and words[_SESSION] not in mine:
+            return "a terminal"
+        entry = entry.with_name(words[_PARENT])
+    return ""
+
+
+def without_mounts_of_tests(mounts: Mapping[str, str]) -> dict[str, str]:
+    """Mounts but for those below temporary directories of tests, which take no lock for them.
+
+    Args:
+        mounts: That area of a snapshot.
+
+    Returns:
+        The others.
+    """
+    return {place: what for place, what in mounts.items() if "/pytest-of-" not in place}
+
+
+def run_processes(run_id: str = "") -> dict[str, str]:
+    """Processes of one run, or of any, by the mark in their environment.
+
+    Those of other test processes on this machine are left out: they come and go.
+
+    Args:
+        run_id: The run; "" for any.
+
+    Returns:
+        Process id -> command line.
+    """
+    mark = f"{RUN_ID_VARIABLE}={run_id}".encode()
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (entry / "environ").read_bytes() and not of_other_tests(entry):
+                found[entry.name] = _command(entry)
+        except OSError:  # ended meanwhile
+            continue
+    return found
+
+
+def _command(entry: Path) -> str:
+    return (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def of_other_tests(entry: Path) -> bool:
+    """Whether a process descends from a pytest, and not from this one.
+
+    Args:
+        entry: Its folder in ``/proc``.
+
+    Returns:
+        Whether it does, or is one; one whose parents have ended does where it was started by
+        another worker of xdist.
+
+    Raises:
+        OSError: It has ended.
+    """
+    by_pytest, first = False, entry
+    while (pid := entry.name) not in ("0", "1", str(os.getpid())):
+        # A word of its own: arguments have names of tests' folders.
+        words = _command(entry).split()
+        by_pytest = by_pytest or any(word.rpartition("/")[2] == "pytest" for word in words)
+        entry = entry.with_name(read_file(entry / "stat").rpartition(")")[2].split()[1])
+    if pid == str(os.getpid()):
+        return False
+    worker = _worker_marks((first / "environ").read_bytes().split(b"\0"))
+    return by_pytest or bool(
+        worker - _worker_marks(f"{k}={v}".encode() for k, v in os.environ.items())
+    )
+
+
+def _worker_marks(environment: Iterable[bytes]) -> set[bytes]:
+    """What names a worker of xdist in an environment; nothing of what is no worker's."""
+    names = (b"PYTEST_XDIST_WORKER=", b"PYTEST_XDIST_TESTRUNUID=")
+    return {one for one in environment if one.startswith(names)}
