@@ -49,6 +49,16 @@ def doctor(
     return status, capsys.readouterr().out
 
 
+def refusals(text: str) -> list[tuple[int, str, str]]:
+    """How many scenarios, which, and the cause: two lines each."""
+    lines = text.partition("\nwhat cannot run, and why\n")[2].splitlines()[:-2]
+    found = []
+    for first, second in zip(lines[::2], lines[1::2], strict=True):
+        number, _, where = first.strip().partition("  ")
+        found.append((int(number), where.removesuffix(":"), second.strip()))
+    return found
+
+
 def test_a_good_machine_carries_a_vswitch_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,18 +114,18 @@ def test_a_cause_that_several_vswitches_and_networks_have_stands_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, text = doctor(facts(programs={**PROGRAMS, "qemu-system-x86_64": ""}), monkeypatch, capsys)
-    scenarios = text.partition("\nscenarios\n")[2]
+    told = refusals(text)
     for cause, of in (
         ("gives pods vhost-user sockets", ("vhost_user", "vhost_user_vxlan")),
         ("no NIC of this machine has SR-IOV", ("of sriov", "of network sriov")),
         ("cannot distinguish parallel chains", ("testpmd", "xdp")),
         ("gives it none here", ("host", "kubernetes")),
         ("qemu-system-x86_64 is not installed", ("bmp2vmp, vmp2vmp",)),
+        ("a vSwitch on each of 2 hosts", ("v2p2v, pvp2pvp, p2c2p, v2c2v of every vSwitch",)),
     ):
-        (line,) = [line for line in scenarios.splitlines() if cause in line]
-        assert all(re.search(rf"(?<!\w){name}(?!\w)", line) for name in of), line
-    causes = re.findall(r": no: (.*)", scenarios)
-    assert len(causes) == len(set(causes))
+        (where,) = [where for _, where, text in told if cause in text]
+        assert all(re.search(rf"(?<!\w){name}(?!\w)", where) for name in of), where
+    assert len(told) == len({cause for _, _, cause in told})
     assert "\0" not in text
 
 
@@ -124,32 +134,48 @@ def test_each_scenario_has_one_answer_wherever_it_stands(
 ) -> None:
     _, text = doctor(facts(), monkeypatch, capsys)
     answers: dict[tuple[str, str], list[str]] = {}
+
+    def note(names: str, of: str, way: str) -> None:
+        for where in re.split(r", | and ", of):
+            vswitch = where.removeprefix("networks ").removeprefix("network ")
+            # sriov and macvlan are vSwitches or networks, by the deployment's name.
+            for name in names.split(", "):
+                answers.setdefault((name, vswitch), []).append(way)
+
     heading = ""
-    for line in text.partition("\nscenarios\n")[2].splitlines()[:-1]:
+    for line in text.partition("\nscenarios\n")[2].partition("\nwhat ")[0].splitlines():
         if not line.startswith("    "):
             heading = line.strip()
-        elif heading != "whatever the vSwitch":
-            whom, _, way = line.strip().partition(": ")
-            for part in whom.split("; ") if heading == "several alike" else (whom,):
-                names, _, of = part.partition(" of ")
-                for where in re.split(r", | and ", of or heading):
-                    vswitch = where.removeprefix("networks ").removeprefix("network ")
-                    # sriov and macvlan are vSwitches or networks, by the deployment's name.
-                    for name in names.split(", "):
-                        answers.setdefault((name, vswitch), []).append(way)
+        else:
+            names, _, way = line.strip().partition(": ")
+            note(names, heading, way)
+    count = {"yes": len(answers), "no": 0}
+    for number, where, cause in refusals(text):
+        count["no"] += number
+        for part in where.split("; "):
+            names, _, of = part.partition(" of ")
+            note(names, of, f"no: {cause}")
     assert all(len(ways) == 1 for ways in answers.values()), answers
-    able = sum(ways[0].startswith("yes") for ways in answers.values())
-    assert text.splitlines()[-1].startswith(f"{able} of ")
+    assert text.splitlines()[-2].startswith(f"{count['yes']} of {sum(count.values())} ")
     assert answers["bmp2bmp", "sriov"][0].startswith("no: no NIC of this machine has SR-IOV")
+    numbers = [number for number, _, _ in refusals(text)]
+    assert numbers == sorted(numbers, reverse=True)
 
 
-def test_what_no_vswitch_can_is_said_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_on_a_terminal_every_line_fits_and_what_is_typed_is_whole(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, text = doctor(facts(), monkeypatch, capsys)
-    assert text.count("a vSwitch on each of 2 hosts") == 1
-    line = text.partition("\n  whatever the vSwitch\n")[2].splitlines()[0]
-    assert line.startswith("    v2p2v, pvp2pvp, p2c2p, v2c2v: no: has a vSwitch on each of 2 hosts")
+    machine = facts(programs=dict.fromkeys(PROGRAMS, ""))
+    _, piped = doctor(machine, monkeypatch, capsys)
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, text = doctor(machine, monkeypatch, capsys)
+    assert text.split() == piped.split()  # the same words, in the same order
+    typed = set(re.findall("`[^`]*`", piped))
+    assert typed <= {command for line in text.splitlines() for command in re.findall("`.*?`", line)}
+    for line in text.splitlines():
+        assert len(line) <= min(width, 100) or "`" in line or "pytest " in line, line
+    assert len(piped.splitlines()) < len(text.splitlines())
 
 
 def test_nothing_that_can_run_is_exit_status_1(
@@ -189,9 +215,9 @@ def test_options_are_part_of_the_question(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, text = doctor(facts(), monkeypatch, capsys, "--set", "mode=vepa")
-    (line,) = [ln for ln in text.splitlines() if "has no modes; leave --set mode out" in ln]
-    assert re.search(r"\bdpdk\b", line)
-    assert not re.search(r"\bmacvtap\b", line)
+    (where,) = [w for _, w, cause in refusals(text) if "has no modes; leave --set mode" in cause]
+    assert re.search(r"\bdpdk\b", where)
+    assert not re.search(r"\bmacvtap\b", where)
 
 
 def test_a_plugin_that_raises_on_import_is_one_line(
@@ -272,13 +298,13 @@ def test_it_ends_with_what_can_run_and_how_to_begin(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, text = doctor(facts(), monkeypatch, capsys)
-    last = text.splitlines()[-1]
+    last, command = text.splitlines()[-2:]
     counts = re.match(r"(\d+) of (\d+) ", last)
     assert counts is not None, last
     able, every = counts.groups()
     assert 0 < int(able) < int(every)
-    command = last.partition("begin with: ")[2]
-    assert command.startswith("pytest ")
+    assert last.endswith("begin with:")
+    assert command.startswith("  pytest ")
     scenario = command.partition("-k ")[2].split()[0]
     deployment, _, vswitch = scenario.partition("_")
     own = text.split(f"\n  {vswitch}")[1].split("\n  ")[1:3]

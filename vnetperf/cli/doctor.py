@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import shutil
 import sys
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,21 +81,22 @@ def _print_machine(facts: MachineFacts) -> None:
     several = f", {kinds} kinds of cores (pollers get one)" if kinds > 1 else ""
     print(f"  processors     {len(facts.cpus)} usable, NUMA node(s) {nodes}{several}")
     for pool in facts.hugepages:
-        print(
+        _say(
             f"  hugepages      node {pool.node}: {pool.free} of {pool.total} free, "
-            f"{pool.size_kb} KiB each (more are reserved for a run and given back)"
+            f"{pool.size_kb} KiB each (more are reserved for a run and given back)",
+            17,
         )
     for node, free in facts.memory_free_kb.items():
         print(f"  memory         node {node}: {free // 1024} MiB could become hugepages")
     for text in facts.limits.texts:
-        print(f"  limit          {text}, as the kernel lets this process have")
-    print(f"  short slices   {facts.slices or 'available (EEVDF): pollers can share cores'}")
-    print(f"  BPF programs   {facts.bpf or 'can be loaded, and what they drop counted'}")
+        _say(f"  limit          {text}, as the kernel lets this process have", 17)
+    _say(f"  short slices   {facts.slices or 'available (EEVDF): pollers can share cores'}", 17)
+    _say(f"  BPF programs   {facts.bpf or 'can be loaded, and what they drop counted'}", 17)
     root = "yes" if facts.is_root else "no: run as root or allow sudo -n"
-    print(f"  root           {f'no: {facts.root_cure}' if facts.lacks else root}")
+    _say(f"  root           {f'no: {facts.root_cure}' if facts.lacks else root}", 17)
     unreadable = facts.record.get("unreadable")
     for part, why in unreadable.items() if isinstance(unreadable, dict) else ():
-        print(f"  not read       {part}: {why}")
+        _say(f"  not read       {part}: {why}", 17)
     print("programs")
     declared, cures = registry.programs(), _cures()
     for name, path in facts.programs.items():
@@ -101,7 +105,7 @@ def _print_machine(facts: MachineFacts) -> None:
         trouble = facts.program_troubles.get(name)
         missing = f"CANNOT BE USED: {trouble}" if trouble else f"MISSING: {cure}"
         shown = f"  ({version[0]})" if version and not is_unknown(version[0]) else ""
-        print(f"  {name:<18} {path or missing}{shown}")
+        _say(f"  {name:<18} {path or missing}{shown}", 21)
     _print_guests(facts)
     _print_pods(facts)
 
@@ -115,11 +119,11 @@ def _print_last_restore(last: Mapping[str, Any], troubles: Sequence[str]) -> Non
     else:
         found = [*last.get("troubles", ()), *(last.get("differences") or ())]
         word = f"{len(found)} difference(s) from before, by it or others:" if found else "as before"
-        print(f"  run {last.get('run')}, {last.get('when')}: {word}")
+        _say(f"  run {last.get('run')}, {last.get('when')}: {word}", 4)
         for text in found:
-            print(f"    {text}")
+            _say(f"    {text}", 6)
     for text in troubles:
-        print(f"  NOT restored: {text}")
+        _say(f"  NOT restored: {text}", 4)
 
 
 def _print_guests(facts: MachineFacts) -> None:
@@ -133,7 +137,7 @@ def _print_guests(facts: MachineFacts) -> None:
     for name in dict.fromkeys((DEFAULT_IMAGE, *facts.images)):
         trouble = facts.missing_image(name)
         says = f"MISSING: {trouble}" if trouble else "built, whole, for this machine's processors"
-        print(f"  {f'image {name}':<18} {says}")
+        _say(f"  {f'image {name}':<18} {says}", 21)
 
 
 def _print_pods(facts: MachineFacts) -> None:
@@ -143,7 +147,7 @@ def _print_pods(facts: MachineFacts) -> None:
     print("pods with programs (--pod)")
     for kind in PODS:
         why = missing_for_pods(kind, facts)
-        print(f"  {kind:<18} {f'MISSING: {why}' if why else 'can be made'}")
+        _say(f"  {kind:<18} {f'MISSING: {why}' if why else 'can be made'}", 21)
 
 
 def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
@@ -156,7 +160,7 @@ def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
     count = 0
     by_vswitch: dict[str, list[Scenario]] = {}
     for problem in (*registry.broken(), *registry.disagreements()):
-        print(f"  {problem}")
+        _say(f"  {problem}", 4)
     for scenario_id in scenario_ids():
         try:
             scenario = make_scenario(scenario_id, loaded)
@@ -180,7 +184,11 @@ def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
                 way = f"unknown: {' '.join(reason_of(error).split())}"
             ways.setdefault(vswitch, {})[name] = way
     _print_groups(ways)
-    print(f"{len(able)} of {count} scenarios can run here{_first_command(able, loaded)}")
+    command = _first_command(able, loaded)
+    then = "begin with:" if command else "what each lacks stands above"
+    _say(f"{len(able)} of {count} scenarios can run here; {then}", 2)
+    if command:
+        print(f"  {command}")  # in one line, to be copied
     return len(able)
 
 
@@ -199,58 +207,69 @@ _FIRST = ("phy2phy_bridge", "phy2phy_testpmd", "pvp_dpdk")
 
 
 def _first_command(able: Sequence[str], loaded: Configuration) -> str:
-    """How to begin."""
+    """How to begin; "" where nothing can run."""
     if not able:
-        return "; what each lacks stands above"
+        return ""
     first = next((name for name in (*_FIRST, *able) if name in able), able[0])
     tests = "testcases/" if Path("testcases").is_dir() else "--pyargs vnetperf.testcases"
     bed = loaded.settings.testbed
     more = "" if loaded.sources["testbed"] == "default" else f" --testbed {bed}"
-    return f"; begin with: pytest {tests} -k {first} --preset smoke{more}"
+    return f"pytest {tests} -k {first} --preset smoke{more}"
 
 
 def _print_groups(ways: Mapping[str, Mapping[str, str]]) -> None:
-    """What each vSwitch can and cannot; a cause that several have stands once, below them."""
+    """What each vSwitch can, then each cause of what cannot run, the commonest first."""
     # A network may have the name of a vSwitch.
     said = {(_plain_name(v), way) for v, found in ways.items() for way in found.values()}
     said_by = Counter(way for _, way in said)
     lacking: dict[str, dict[str, list[str]]] = {}  # cause -> vSwitch -> deployments
-    causes: dict[str, dict[str, str]] = {}
     for vswitch, found in ways.items():
         for name, way in found.items():
             cause = way if said_by[way] > 1 else _without_name(way, vswitch)
-            causes.setdefault(vswitch, {})[name] = cause
             lacking.setdefault(cause, {}).setdefault(vswitch, []).append(name)
-    own: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for vswitch, found in ways.items():
-        # Two with the very same answers are one line, which has each cause once already.
-        own.setdefault(tuple(found.items()), []).append(vswitch)
-    group_of = {vswitch: group for group, members in enumerate(own.values()) for vswitch in members}
-    shared = {
-        cause: where
-        for cause, where in lacking.items()
-        if cause.startswith("no") and len({group_of[vswitch] for vswitch in where}) > 1
-    }
     left: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for vswitch, found in ways.items():
-        own_causes = causes[vswitch]
-        kept = tuple((n, way) for n, way in found.items() if own_causes[n] not in shared)
+        kept = tuple((n, way) for n, way in found.items() if not way.startswith("no: "))
         left.setdefault(kept, []).append(vswitch)
     for kept, vswitches in left.items():
         if kept:
-            print(f"  {_named_together(vswitches)}")
+            _say(f"  {_named_together(vswitches)}", 4)
             _print_ways(dict(kept))
-    everywhere: list[str] = []
-    elsewhere: list[str] = []
-    for cause, where in shared.items():
+    lacks = {cause: where for cause, where in lacking.items() if cause.startswith("no: ")}
+    if lacks:
+        print("what cannot run, and why")
+    for cause, where in sorted(lacks.items(), key=lambda item: -_count(item[1])):
         text = cause.replace(_ITSELF, " / ".join(dict.fromkeys(map(_plain_name, where))))
-        parts = _where_it_lacks(where, ways)
-        whole = all(not of for _, of in parts)
-        of = "; ".join(f"{names} of {of}" if of else names for names, of in parts)
-        (everywhere if whole else elsewhere).append(f"    {of}: {text}")
-    for title, lines in (("whatever the vSwitch", everywhere), ("several alike", elsewhere)):
-        if lines:
-            print("\n".join((f"  {title}", *lines)))
+        text = text.removeprefix("no: ").replace("; cure: ", "; ")
+        _say(f"  {_count(where):>3}  {'; '.join(_where_it_lacks(where, ways))}:", 7)
+        _say(f"         {text}", 9)
+
+
+def _count(where: Mapping[str, Sequence[str]]) -> int:
+    """Scenarios that lack the same."""
+    return sum(map(len, where.values()))
+
+
+#: Columns at most, and of what is no terminal: programs read lines, and a file has no edge.
+_WIDEST, _PIPED = 100, 10_000
+
+
+def _say(line: str, indent: int) -> None:
+    """Print a line in the terminal's columns; what does not fit stands below, indented.
+
+    What is to be typed stays in one line; in a pipe every line does.
+    """
+    narrow = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    at_most = min(shutil.get_terminal_size().columns, _WIDEST) if narrow else _PIPED
+    kept = re.sub("`[^`]*`", lambda match: match[0].replace(" ", "\0"), line)
+    made = textwrap.wrap(
+        kept,
+        at_most,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    print("\n".join(made).replace("\0", " "))
 
 
 #: Stands for a vSwitch's own name in what it lacks, so that several can lack the same.
@@ -268,19 +287,23 @@ def _without_name(way: str, vswitch: str) -> str:
 
 def _where_it_lacks(
     where: Mapping[str, Sequence[str]], ways: Mapping[str, Mapping[str, str]]
-) -> list[tuple[str, str]]:
-    """Deployments, and of which vSwitches; "" for all that have them."""
+) -> list[str]:
+    """Deployments, and of which vSwitches: "pvp, vepc of ovs", "all of sriov"."""
     of_names: dict[str, list[str]] = {}
     for vswitch, names in where.items():
         for name in names:
             of_names.setdefault(name, []).append(vswitch)
-    together: dict[str, list[str]] = {}
+    together: dict[tuple[str, ...], list[str]] = {}
     for name, vswitches in of_names.items():
-        every = len(vswitches) > 1 and vswitches == [
-            v for v, found in ways.items() if name in found
-        ]
-        together.setdefault("" if every else _kinds_together(vswitches), []).append(name)
-    return [(", ".join(names), of) for of, names in together.items()]
+        together.setdefault(tuple(vswitches), []).append(name)
+    lines = []
+    for vswitches, names in together.items():
+        every = len(vswitches) > 1 and all(
+            [*vswitches] == [v for v, found in ways.items() if name in found] for name in names
+        )
+        of = "every vSwitch" if every else _kinds_together(vswitches)
+        lines.append(f"{', '.join(names)} of {of}")
+    return lines
 
 
 def _kinds_together(vswitches: Sequence[str]) -> str:
@@ -295,4 +318,4 @@ def _print_ways(ways: Mapping[str, str]) -> None:
     for name, way in ways.items():
         together.setdefault(way, []).append(name)
     for way, names in together.items():
-        print(f"    {', '.join(names)}: {way}")
+        _say(f"    {', '.join(names)}: {way}", 6)
