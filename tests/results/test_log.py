@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import json
 import lzma
+import math
 import os
 import re
 from collections import Counter
@@ -29,11 +30,13 @@ from vnetperf.cli.redact import redact
 from vnetperf.host.log import RunLog
 from vnetperf.model.errors import ConfigError, LogError, VnetperfError
 from vnetperf.model.result import RunResults
+from vnetperf.report import results_json
 from vnetperf.results.folder import read_run
 from vnetperf.results.log import LOG_NAME, TrialLog, iter_log, lines_of, read_log, seal, unseal
 from vnetperf.results.records import (
     LOG_VERSION,
     EndRecord,
+    EnvironmentRecord,
     NotMeasuredRecord,
     Record,
     RunRecord,
@@ -90,6 +93,22 @@ def numbers(results: RunResults) -> list[object]:
 def test_every_line_is_a_record_and_comes_back_as_it_was_written(whole: Bench) -> None:
     lines = whole.path.read_text().splitlines()
     assert [line.decode().rstrip("\n") for line in lines_of(read_log(whole.path))] == lines
+
+
+def test_octets_that_are_no_utf8_end_no_run(tmp_path: Path) -> None:
+    """A terminal of another character set, a variable or file name of a shell's."""
+    bench = Bench(tmp_path, settings=configuration(notes="caf\udce9"))
+    bench.throughput()
+    bench.run.close()
+    results = bench.derived()
+    assert results.run.notes == r"caf\udce9"
+    assert r"caf\\udce9" in results_json(results)
+    odd = EnvironmentRecord(facts={"LANG": "\udcff", "of": {"\udcfe": [math.nan, 1.5, "é"]}})
+    (line,) = lines_of([odd])
+    assert json.loads(unseal(line)[0])["facts"] == {
+        "LANG": r"\udcff",
+        "of": {r"\udcfe": [None, 1.5, "é"]},
+    }
 
 
 @pytest.mark.slow

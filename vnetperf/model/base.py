@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import PurePath
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticSerializationError, to_json
 
 
 class Frozen(BaseModel):
@@ -14,6 +16,35 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", defer_build=True, ser_json_inf_nan="null"
     )
+
+    def model_dump_json(self, *, indent: int | None = None, **options: Any) -> str:
+        """Its JSON; octets that are no UTF-8, of a file's name or a variable, are written in ASCII.
+
+        Args:
+            indent: Blanks for each depth; None for one line.
+            **options: As pydantic has them.
+
+        Returns:
+            The text.
+        """
+        try:
+            return super().model_dump_json(indent=indent, **options)
+        except PydanticSerializationError:
+            plain = _encodable(self.model_dump(**options))
+            return to_json(plain, indent=indent, inf_nan_mode="null").decode()
+
+
+def _encodable(value: Any) -> Any:
+    """Values whose texts can be written as UTF-8."""
+    if isinstance(value, PurePath):
+        value = str(value)
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(inner) for inner in value]
+    return value
 
 
 #: Pattern of a text -> what it accepts, in words: an error says these.
