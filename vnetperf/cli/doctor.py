@@ -297,11 +297,11 @@ def _where_it_lacks(
     for name, vswitches in of_names.items():
         together.setdefault(tuple(vswitches), []).append(name)
     lines = []
-    for vswitches, names in together.items():
-        every = len(vswitches) > 1 and all(
-            [*vswitches] == [v for v, found in ways.items() if name in found] for name in names
+    for those, names in together.items():
+        every = len(those) > 1 and all(
+            [*those] == [v for v, found in ways.items() if name in found] for name in names
         )
-        of = "every vSwitch" if every else _kinds_together(vswitches)
+        of = "every vSwitch" if every else _kinds_together(those)
         lines.append(f"{', '.join(names)} of {of}")
     return lines
 

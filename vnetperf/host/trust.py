@@ -148,9 +148,10 @@ def _caller_of_sudo() -> tuple[int, ...]:
 #: Programs whose arguments are a program to become or to start; our own Python is one too.
 _STARTERS = frozenset(
     (
-        *("bash", "chrt", "dash", "env", "ionice", "ip", "mpirun", "nice", "nohup", "nsenter"),
-        *("numactl", "orterun", "perf", "prterun", "script", "setpriv", "setsid", "sh", "stdbuf"),
-        *("strace", "sudo", "taskset", "timeout", "unshare"),
+        *("bash", "busybox", "chroot", "chrt", "dash", "env", "ionice", "ip", "mpirun", "nice"),
+        *("nohup", "nsenter", "numactl", "orterun", "perf", "prterun", "runuser", "script"),
+        *("setpriv", "setsid", "sh", "stdbuf", "strace", "sudo", "systemd-run", "taskset"),
+        *("timeout", "unshare", "xargs"),
     )
 )
 #: Most octets that the kernel reads of a script's first line (include/uapi/linux/binfmts.h).
@@ -226,7 +227,7 @@ def refuse_untrusted(
     """
     if os.geteuid():
         return
-    given = os.environ if environment is None else environment
+    given: Mapping[Any, Any] = os.environ if environment is None else environment
     search = os.fsdecode(given.get("PATH") or given.get(b"PATH") or os.defpath)
     for number, word in enumerate(argv):
         path = _executable(word, search, cwd)

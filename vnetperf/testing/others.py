@@ -170,7 +170,7 @@ def whose(entry: Path) -> str:
     """
     if of_other_tests(entry):
         return "another test run"
-    own = (PROC / "self/stat").read_text().rpartition(")")[2].split()
+    own = read_file(PROC / "self/stat").rpartition(")")[2].split()
     mine = {own[_SESSION]}
     while (pid := entry.name) not in ("0", "1"):
         if pid == str(os.getpid()):
