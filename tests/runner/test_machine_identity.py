@@ -112,6 +112,25 @@ def test_a_program_that_was_missing_and_is_there_now_is_another_machine(tmp_path
         again.throughput(1518)
 
 
+@pytest.mark.parametrize(("then", "now"), [("2", "4"), ("not set", "4"), ("4", "4"), (None, "4")])
+def test_a_run_goes_on_with_the_variables_it_began_with(
+    tmp_path: Path, then: str | None, now: str
+) -> None:
+    def agent(value: str | None) -> FakeAgent:
+        named = {} if value is None else {"let through by the testbed": {"OMP_THREADS": value}}
+        return FakeAgent(facts=facts(record=RECORD | {"variables": named}))
+
+    first = Bench(tmp_path, agent(then))
+    first.throughput()
+    first.die()
+    again = Bench(tmp_path, agent(now))
+    if then in (now, None):  # an older log does not say
+        assert again.throughput(1518).goals
+    else:
+        with pytest.raises(ConfigError, match=f"OMP_THREADS was '{then}', is '{now}'"):
+            again.throughput(1518)
+
+
 def test_a_fact_that_could_not_be_read_is_compared_as_it_is_told() -> None:
     assert (
         machine_identity(facts(record={"cpu": "unknown: no file"}))["CPU model"]

@@ -27,6 +27,8 @@ from vnetperf.results.records import (
 
 _ABSENT = "none"
 _VERSION, _OF_HOST = "version of ", " of host "
+#: A variable that the testbed file lets through; logs before that was recorded have none.
+_VARIABLE = "variable "
 
 
 def machine_identity(facts: MachineFacts) -> dict[str, str]:
@@ -41,6 +43,7 @@ def machine_identity(facts: MachineFacts) -> dict[str, str]:
                 dict.fromkeys((*facts.programs, *EXTRAS), _ABSENT) | facts.versions
             ).items()
         },
+        **{f"{_VARIABLE}{name}": value for name, value in _variables(facts).items()},
     }
     others = {
         f"{name}{_OF_HOST}{host}": text
@@ -49,6 +52,13 @@ def machine_identity(facts: MachineFacts) -> dict[str, str]:
         if own.get(name) != text
     }
     return own | others
+
+
+def _variables(facts: MachineFacts) -> dict[str, str]:
+    """Variables that programs get since the testbed file names them, with their values."""
+    held = facts.record.get("variables")
+    named = held.get("let through by the testbed") if isinstance(held, Mapping) else None
+    return {name: str(value) for name, value in named.items()} if named else {}
 
 
 def _fact(fact: Any, key: str) -> str:
@@ -65,7 +75,7 @@ def require_same_machine(then: Mapping[str, str], now: Mapping[str, str], where:
     differing = [
         f"{name} was {_line(was or _ABSENT)}, is {_line(found or _ABSENT)}"
         for name, was, found in known
-        if was != found and not (name.startswith(_VERSION) and None in (was, found))
+        if was != found and not (name.startswith((_VERSION, _VARIABLE)) and None in (was, found))
     ]
     if differing:
         raise ConfigError(
