@@ -75,6 +75,17 @@ def test_named_variables_have_the_controllers_values(variables: Variables) -> No
     assert os.environ["LC_TIME"] == "C"
 
 
+def test_a_secret_is_let_through_and_not_recorded(variables: Variables) -> None:
+    variables.keep()
+    secrets = dict.fromkeys(("IPERF3_PASSWORD", "HF_TOKEN", "API_KEY", "DB_PASS", "X_SECRET"), "s3")
+    plain = {"OMP_NUM_THREADS": "s3", "KEYBOARD": "s3", "PASSES": "s3", "KUBECONFIG": "s3"}
+    variables.let_through({**secrets, **plain})
+    assert {os.environ[name] for name in (*secrets, *plain)} == {"s3"}
+    told = variables.facts()["let through by the testbed"]
+    assert [name for name, value in told.items() if value == "s3"] == sorted(plain)
+    assert "not set" not in told.values()
+
+
 def test_who_the_agent_is_no_controller_says(variables: Variables) -> None:
     variables.keep()
     own = dict(os.environ)

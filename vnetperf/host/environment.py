@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,10 @@ _RECORDED = (
     *("SSL_CERT_DIR", "SSL_CERT_FILE"),
 )
 _PROXIES = ("ALL_PROXY", "FTP_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+#: Names of variables whose values are nobody else's.
+_SECRET = re.compile(
+    r"PASS(?:WORD|WD|PHRASE)?(?:$|_)|PWD$|SECRET|TOKEN|CREDENTIAL|PSK|COMMUNITY|(?:^|_)KEY$", re.I
+)
 #: Of vnetperf itself, and of the locale.
 _PREFIXES = ("VNETPERF_", "LC_")
 
@@ -36,6 +41,12 @@ def is_let_through(name: str) -> bool:
     """Whether programs get a variable whatever the testbed file says."""
     listed = name in _OF_THE_USER or name in _RECORDED or name.upper() in _PROXIES
     return listed or name.startswith(_PREFIXES)
+
+
+def _shown(name: str, value: str | None) -> str:
+    if value is None:
+        return "not set"
+    return "set, not recorded" if _SECRET.search(name) else value
 
 
 def _is_agents_own(name: str) -> bool:
@@ -93,13 +104,13 @@ class Variables:
     def facts(self) -> dict[str, Any]:
         """What programs get, with values where they bear on results, and names of what was there.
 
-        A proxy's value may hold a password.
+        A proxy's value may hold a password, and so may one whose name says so.
         """
         given = dict(os.environ)  # of PATH without folders that others could write to
         recorded = {n: v for n, v in given.items() if n in _RECORDED or n.startswith("LC_")}
         return {
             "let through": dict(sorted(recorded.items())),
-            "let through by the testbed": {n: given.get(n, "not set") for n in self._named},
+            "let through by the testbed": {n: _shown(n, given.get(n)) for n in self._named},
             "kept from programs": sorted(n for n in self._there if not self._is_kept(n)),
         }
 
