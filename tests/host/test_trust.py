@@ -298,6 +298,15 @@ def test_what_makes_a_program_one_of_others(mine: Path, spoil: Callable[[Path], 
         refuse_untrusted(["setpriv", "--pdeathsig", "KILL", "--", str(mine), "-v"])
 
 
+def test_a_program_is_looked_for_where_env_has_it_looked_for(mine: Path) -> None:
+    line = ["setpriv", "--", "env", "-i", "A=b", f"PATH=/none:{mine.parent}", mine.name]
+    refuse_untrusted(line)
+    os.chown(mine, NOBODY, -1)
+    with pytest.raises(UntrustedProgramError, match=str(mine)):
+        refuse_untrusted(line)
+    refuse_untrusted(["setpriv", "--", "env", "-i", "A=b", mine.name])  # not there
+
+
 def test_what_a_program_is_given_is_not_taken_for_a_program(mine: Path) -> None:
     os.chown(mine, NOBODY, -1)
     image = str(mine)  # executable by its mode, as all is on some file systems

@@ -168,6 +168,35 @@ def test_what_only_processes_of_others_hold_is_theirs(
         assert told_apart(differing(name), "r-17", named, None, Holders())[0]
 
 
+def test_what_is_held_at_a_terminal_from_before_is_its_users(tmp_path: Path) -> None:
+    """A container of a service's may have a terminal too, which began later."""
+    name = str(tmp_path / "held")
+    code = (
+        "import os, pty, sys, time\n"
+        "pid, end = pty.fork()\n"  # a session with a terminal of its own, without our parents
+        "if pid == 0:\n"
+        f"    held = open({name!r}, 'w')\n"
+        "    time.sleep(600)\n"
+        "print(pid, flush=True)\n"
+        "if os.fork() == 0:\n"
+        "    os.close(1); time.sleep(600)\n"  # keeps the terminal
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    pid = int(done.stdout)
+    try:
+        wait_for(lambda: Path(name).exists(), 30, "its file")
+        later = Holders()
+        assert told_apart(differing(name), "r-17", [], None, later)[2] == differing(name)
+        before = Holders(since=sys.maxsize)
+        assert "a terminal" in told_apart(differing(name), "r-17", [], None, before)[1][0]
+    finally:
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if name.encode() in (entry / "cmdline").read_bytes():
+                    os.kill(int(entry.name), signal.SIGKILL)
+    assert pid
+
+
 def test_what_a_process_of_ours_holds_as_well_is_not_others(tmp_path: Path) -> None:
     name = str(tmp_path / "held")
     with holding("file", name, of_others=True), holding("file", name, of_others=False):

@@ -230,6 +230,8 @@ def refuse_untrusted(
     given: Mapping[Any, Any] = os.environ if environment is None else environment
     search = os.fsdecode(given.get("PATH") or given.get(b"PATH") or os.defpath)
     for number, word in enumerate(argv):
+        if number and word.startswith("PATH="):  # env's
+            search = word.removeprefix("PATH=")
         path = _executable(word, search, cwd)
         starts_others = path == sys.executable or Path(path or word).name in _STARTERS
         if path and path != sys.executable and (why := _why_not_started(path)):

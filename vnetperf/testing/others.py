@@ -20,7 +20,7 @@ from typing import Any
 
 from pyroute2 import IPRoute
 
-from vnetperf.host.linux import PROC, RUN_ID_VARIABLE, read_file
+from vnetperf.host.linux import PROC, RUN_ID_VARIABLE, ProcessId, read_file
 
 #: Areas whose entries are of runs alone: nobody else makes any.
 _OF_RUNS = ("processes",)
@@ -74,7 +74,14 @@ def told_apart(
 class Holders:
     """Who holds links, namespaces, mounts and files at one moment: one look at all processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, since: int | None = None) -> None:
+        """Look.
+
+        Args:
+            since: Terminals that were there before are others', by the kernel's ticks since it
+                booted; None for those before this process.
+        """
+        since = ProcessId.me().start if since is None else since
         self._of: dict[str, set[str]] = defaultdict(set)
         self._spaces: dict[str, set[str]] = {}
         self._whose: dict[str, str] = {}
@@ -94,7 +101,7 @@ class Holders:
         # At once: who has ended cannot be asked any more whose it was.
         for pid in {pid for pids in (*self._of.values(), *self._spaces.values()) for pid in pids}:
             with contextlib.suppress(OSError):
-                self._whose[pid] = whose(PROC / pid)
+                self._whose[pid] = whose(PROC / pid, since)
 
     def _holding(self, name: str) -> set[str]:
         return self._of.get(name, set()) | self._spaces.get(name, set())
@@ -156,11 +163,14 @@ def _number_of(pid: int) -> int:
     return -1
 
 
-def whose(entry: Path) -> str:
+def whose(entry: Path, since: int) -> str:
     """Whose a process is, where it is certainly no deployment's nor of a service that it asks.
+
+    A container of a service's may have a terminal too, but none from before the deployment.
 
     Args:
         entry: Its folder in ``/proc``.
+        since: When the deployments began, in the kernel's ticks.
 
     Returns:
         "another test run", "a terminal", or "" where it may be anybody's.
@@ -177,7 +187,8 @@ def whose(entry: Path) -> str:
             return ""
         words = read_file(entry / "stat").rpartition(")")[2].split()
         if words[_TERMINAL] != "0" and words[_SESSION] not in mine:
-            return "a terminal"
+            leader = ProcessId.of(int(words[_SESSION]))
+            return "a terminal" if leader is not None and leader.start < since else ""
         entry = entry.with_name(words[_PARENT])
     return ""
 
