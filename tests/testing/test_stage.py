@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyroute2 import IPRoute
@@ -235,3 +236,67 @@ def test_whose_a_tap_and_a_pair_into_a_namespace_are(of_others: bool) -> None:
             assert (len(others), len(unclear)) == ((2, 0) if of_others else (0, 2))
         finally:
             route.link("del", ifname=pair)
+
+
+# What becomes of a test.
+
+
+class Deployed:
+    """A deployment that leaves what the machine has then."""
+
+    plan = SimpleNamespace(scenario=SimpleNamespace(id="pvp_mine"))
+    machine = SimpleNamespace(run_id="r-17")
+    run = SimpleNamespace(journal=SimpleNamespace(records=lambda _: [{"what": "link vp3"}]))
+
+    def teardown(self) -> list[str]:
+        return []
+
+
+@pytest.fixture
+def staged(monkeypatch: pytest.MonkeyPatch) -> tuple[stage.Stage, list[dict[str, str]]]:
+    """A stage with that deployment, and the files of the machine, at each look the next."""
+    looks: list[dict[str, str]] = [{}]
+    monkeypatch.setattr(
+        stage,
+        "_machine",
+        lambda: snapshot.Snapshot({"files": looks.pop(0) if looks[1:] else looks[0]}),
+    )
+    monkeypatch.setattr(snapshot, "modules_loaded", lambda _: set[str]())
+    monkeypatch.setattr(stage, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(stage, "UNCLEAR_S", 1.0)
+    made = stage.Stage("mine")
+    made._before, made._held = stage._machine(), Holders()
+    made._deployment = Deployed()  # type: ignore[assignment]
+    return made, looks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["/run/netns/leak", "/run/x/r-17", "vp3"])
+def test_what_a_backend_leaves_fails_whether_it_names_it_or_not(
+    staged: tuple[stage.Stage, list[dict[str, str]]], name: str
+) -> None:
+    made, looks = staged
+    looks[:] = [{name: "0"}]
+    made.clear()
+    with pytest.raises(pytest.fail.Exception, match=name):
+        made.require_as_before()
+
+
+def test_what_others_hold_is_a_warning(
+    staged: tuple[stage.Stage, list[dict[str, str]]], tmp_path: Path
+) -> None:
+    made, looks = staged
+    name = str(tmp_path / "held")
+    looks[:] = [{name: "0"}]
+    with holding("file", name, of_others=True), pytest.warns(UserWarning, match=name):
+        made.clear()
+    made.require_as_before()
+
+
+def test_what_is_gone_by_itself_was_nothing_that_was_left(
+    staged: tuple[stage.Stage, list[dict[str, str]]],
+) -> None:
+    made, looks = staged
+    looks[:] = [{"/run/netns/x": "0"}, {"/run/netns/x": "0"}, {}]
+    made.clear()
+    made.require_as_before()
