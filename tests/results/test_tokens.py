@@ -352,7 +352,36 @@ def test_a_name_behind_its_option_or_variable(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["user=0.02s", "user=12%", "systemctl --user status x", "--user 1000:1000", "user=root"]
+    "text",
+    [
+        "ssh: connect to host gw7q port 22: refused",
+        "ssh: Could not resolve hostname gw7q: Name or service not known",
+        "curl: (6) Could not resolve host: gw7q",
+        "sudo: unable to resolve host gw7q: Name or service not known",
+        "in use by container 'gw7q'",
+        "uid=1000(gw7q) gid=1000(gw7q) groups=1000(gw7q),27(sudo)",
+    ],
+)
+def test_a_name_that_a_message_states_is_replaced_wherever_it_stands(text: str) -> None:
+    made = Pseudonyms()
+    for kind, name in names_in(text):
+        made.know(kind, name)
+    plain = made.plain(f"{text}; on gw7q")
+    assert "gw7q" not in plain
+    assert "sudo" in plain or "sudo" not in text
+    assert "Name or service" in plain or "Name or service" not in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "user=0.02s",
+        "user=12%",
+        "systemctl --user status x",
+        "--user 1000:1000",
+        "user=root",
+        "uid=0(root)",
+    ],
 )
 def test_what_is_nobodys_name_stays(text: str) -> None:
     assert Pseudonyms().plain(text) == text

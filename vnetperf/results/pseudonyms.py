@@ -247,6 +247,10 @@ _STATED_NAME: Final = re.compile(
     r"(?<![A-Za-z])((?:(?:SUDO_|LOG)?NAME|(?i:(?:SUDO_)?USER(?:NAME)?|LOGNAME|HOSTNAME))=)([\w.@-]+)"
     rf"|([\"'](?i:{_THING}_?name)[\"']\s?[:=]\s?[\"'])(?!unknown|not |none)([\w.-]+)"
     rf"|(?<![\w-])({_THING}(?:Name|_name)\s?[:=]\s?[\"']?)(?!unknown|not |none)([\w.-]+)"
+    # As messages have them: of ssh and curl, sudo, id, and whoever puts a name into quotes.
+    r"|((?:resolve host(?:name)?:?|connect to host)\s['\"]?)(?!unknown|name)([\w.-]+)"
+    r"|((?:[ug]id|groups)=\d+\()([A-Za-z_][\w.-]*)(?=\))"
+    rf"|({_THING}\s['\"])(?!(?:vnf|pod|phy|node)\d|vnetperf)([\w.-]+)(?=['\"])"
     r"|(?<!ctl )(?<!install )(?<![\w-])(--(?:user(?:name)?|login)[ =])([A-Za-z_][\w.@-]*)"
 )
 _OF_A_HOST: Final = re.compile(_THING, re.I)
