@@ -16,6 +16,7 @@ import pytest
 
 from vnetperf.host.files import create_tree
 from vnetperf.host.journal import Journal
+from vnetperf.host.linux import python_argv
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots, cache_directory, make_private
 from vnetperf.host.session import restore
@@ -285,6 +286,18 @@ def test_root_starts_no_program_of_others_whoever_starts_it(mine: Path, start: s
     assert said.startswith(f"refused {mine} ")
     assert str(NOBODY) in said
     assert "started" not in said
+
+
+def test_processes_of_ours_start_none_either(mine: Path) -> None:
+    """Guardian, libvirt's and Pktgen's process: modules of ours, each in a Python of its own."""
+    code = f"import subprocess; subprocess.run(['{mine}'])"
+    argv = python_argv("timeit", "-n1", "-r1", code)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert "started" in done.stdout
+    os.chown(mine, NOBODY, -1)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert "started" not in done.stdout
+    assert f"{mine} is not run as root" in done.stderr + done.stdout
 
 
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)

@@ -32,7 +32,6 @@ from vnetperf.host.locks import TestbedLock
 from vnetperf.host.log import ROOT, UtcFormatter
 from vnetperf.host.paths import open_private, remove_if_empty
 from vnetperf.host.snapshot import undo_and_compare
-from vnetperf.host.trust import watch_starts
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
@@ -231,7 +230,6 @@ def main(argv: list[str] | None = None) -> int:
         Path("/proc/self/oom_score_adj").write_text("-900")
     _leave_groups()
     raise_limits()
-    watch_starts()
     with contextlib.suppress(OSError):  # the agent may be dead already: all the more to do
         os.write(arguments.ready_fd, b"r")
     os.close(arguments.ready_fd)

@@ -44,6 +44,7 @@ _RUN_MODULE = (
     "import runpy,sys\n"
     "sys.path += [p for p in sys.argv[1].split(':') if p not in sys.path]\n"
     "sys.argv[:] = sys.argv[2:]\n"
+    "from vnetperf.host.trust import watch_starts; watch_starts()\n"
     "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)\n"
 )
 
@@ -52,7 +53,8 @@ def python_argv(module: str, *arguments: str) -> list[str]:
     """Command line of a module of ours in a process of its own, as whoever runs this process.
 
     `python -m` imports from the current directory first and from PYTHONPATH: for a process of root
-    these are anybody's. The new one has this process's import path and nothing else.
+    these are anybody's. The new one has this process's import path and nothing else, and as root it
+    starts no program that others could have written.
     """
     path = ":".join(place for place in sys.path if place.startswith("/"))
     return [sys.executable, "-I", "-c", _RUN_MODULE, path, module, *arguments]
