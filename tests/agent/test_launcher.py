@@ -595,6 +595,7 @@ def test_the_client_starts_the_launcher_where_there_is_one(
     monkeypatch: pytest.MonkeyPatch, started: Path
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr(client_module, "LAUNCHER", started.with_name("none"))
     allowed = [sys.executable]
     monkeypatch.setattr(client_module, "_sudo_starts", lambda *argv: argv[-1] in allowed)
     client = AgentClient(Testbed())
