@@ -75,6 +75,24 @@ def test_named_variables_have_the_controllers_values(variables: Variables) -> No
     assert os.environ["LC_TIME"] == "C"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+@pytest.mark.parametrize("name", ["LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT"])
+def test_programs_of_root_take_no_code_of_others(
+    tmp_path: Path, variables: Variables, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    theirs, ours = tmp_path / "theirs.so", tmp_path / "ours.so"
+    for path in (theirs, ours):
+        path.mkdir()
+    os.chown(theirs, 65534, -1)
+    variables.keep()
+    variables.let_through({name: f"{theirs}:{ours}:relative/x"})
+    assert os.environ[name] == str(ours)
+    assert variables.facts()["let through by the testbed"] == {name: str(ours)}
+    assert str(theirs) in caplog.text
+    variables.let_through({name: "libjemalloc.so.2"})  # a library of the system's, by its name
+    assert os.environ[name] == ("" if name == "LD_LIBRARY_PATH" else "libjemalloc.so.2")
+
+
 def test_a_secret_is_let_through_and_not_recorded(variables: Variables) -> None:
     variables.keep()
     secrets = dict.fromkeys(("IPERF3_PASSWORD", "HF_TOKEN", "API_KEY", "DB_PASS", "X_SECRET"), "s3")

@@ -14,6 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from vnetperf.host.trust import why_not_for_root
+
 log = logging.getLogger(__name__)
 
 #: What says who and where the user is, which says nothing about results.
@@ -29,6 +31,8 @@ _RECORDED = (
     *("SSL_CERT_DIR", "SSL_CERT_FILE"),
 )
 _PROXIES = ("ALL_PROXY", "FTP_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+#: What the loader takes code from, into every program (ld.so(8)).
+_OF_THE_LOADER = ("LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD")
 #: Names of variables whose values are nobody else's.
 _SECRET = re.compile(
     r"PASS(?:WORD|WD|PHRASE)?(?:$|_)|PWD$|SECRET|TOKEN|CREDENTIAL|PSK|COMMUNITY|(?:^|_)KEY$", re.I
@@ -47,6 +51,18 @@ def _shown(name: str, value: str | None) -> str:
     if value is None:
         return "not set"
     return "set, not recorded" if _SECRET.search(name) else value
+
+
+def _trusted(name: str, value: str) -> str:
+    """What the loader is to take code from, without what root would run of other users'."""
+    kept = []
+    for part in re.split(r"[:\s]", value) if name != "LD_LIBRARY_PATH" else re.split("[:;]", value):
+        is_name = "/" not in part and name != "LD_LIBRARY_PATH"  # looked for where libraries are
+        if why := "" if is_name else why_not_for_root(part):
+            log.warning("no program of root takes code from %s of %s: %s", part or ".", name, why)
+        else:
+            kept.append(part)
+    return ":".join(kept)
 
 
 def _is_agents_own(name: str) -> bool:
@@ -85,6 +101,8 @@ class Variables:
         self._given = {n: v for n, v in named.items() if v is not None and not _is_agents_own(n)}
         self._apply()
         os.environ.update(self._given)
+        for name in {*self._named} & {*_OF_THE_LOADER} & os.environ.keys():
+            os.environ[name] = _trusted(name, os.environ[name])
         if missing := [name for name in self._named if name not in os.environ]:
             log.warning(
                 "`environment` of the testbed names %s, set neither where the test run was started "
