@@ -15,6 +15,7 @@ import pytest
 from pyroute2 import IPRoute
 
 from vnetperf.host import snapshot
+from vnetperf.host.linux import call_in_thread, unshare_network
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_for
 from vnetperf.model.trial import DirectionCounts, TrialResult
@@ -223,19 +224,19 @@ def test_what_has_gone_with_others_that_held_it_is_theirs(tmp_path: Path) -> Non
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes interfaces")
 @pytest.mark.parametrize("of_others", [True, False])
 def test_whose_a_tap_and_a_pair_into_a_namespace_are(of_others: bool) -> None:
-    tap, pair = f"vt{os.getpid() % 10**6}", f"vu{os.getpid() % 10**6}"
-    with (
-        holding("tap", tap, of_others=of_others),
-        holding("netns", "x", of_others=of_others) as pid,
-        IPRoute() as route,
-    ):
-        route.link("add", ifname=pair, kind="veth", peer={"ifname": "vp", "net_ns_pid": pid})
-        try:
-            lines = [*differing(tap, "links"), *differing(pair, "links")]
+    def look() -> tuple[int, int]:
+        unshare_network()  # this machine's links are left alone
+        with (
+            holding("tap", "vt0", of_others=of_others),
+            holding("netns", "x", of_others=of_others) as pid,
+            IPRoute() as route,
+        ):
+            route.link("add", ifname="vu0", kind="veth", peer={"ifname": "vp", "net_ns_pid": pid})
+            lines = [*differing("vt0", "links"), *differing("vu0", "links")]
             _, others, unclear = told_apart(lines, "r-17", [], None, Holders())
-            assert (len(others), len(unclear)) == ((2, 0) if of_others else (0, 2))
-        finally:
-            route.link("del", ifname=pair)
+            return len(others), len(unclear)
+
+    assert call_in_thread(look) == ((2, 0) if of_others else (0, 2))
 
 
 # What becomes of a test.

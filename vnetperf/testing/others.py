@@ -91,7 +91,7 @@ class Holders:
                 namespaces[(entry / "ns/net").stat().st_ino].add(entry.name)
                 for name in _held_by(entry):
                     self._of[name].add(entry.name)
-        here = Path("/proc/self/ns/net").stat().st_ino
+        here = Path("/proc/thread-self/ns/net").stat().st_ino
         with contextlib.suppress(OSError):
             for path in _NAMESPACES.iterdir():
                 self._spaces[str(path)] = namespaces.get(path.stat().st_ino, set())
