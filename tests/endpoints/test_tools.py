@@ -17,6 +17,7 @@ from vnetperf.endpoints.base import (
     ToolOutput,
     UnreadableError,
     consistent_times,
+    figure_or_none,
 )
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import Figures, Kind, TransferSpec
@@ -551,3 +552,89 @@ def test_a_loss_at_the_end_that_intervals_cannot_know_is_no_difference() -> None
     found = read_iperf3(told, "UDP_STREAM")
     assert found.loss_ratio == pytest.approx(1 - 490000800 / 501255600)
     assert not any("differ" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("unsigned", [4294967295, 18446744073709551615])
+def test_minus_one_without_its_sign_is_no_count(unsigned: int) -> None:
+    assert figure_or_none(unsigned) is figure_or_none(str(unsigned)) is None
+    assert figure_or_none(unsigned - 4096) == pytest.approx(unsigned)
+    text = (RECORDED / "sockperf_3.7_udp_pp.txt").read_text()
+    text = text.replace("# dropped messages = 0", f"# dropped messages = {unsigned}")
+    found = tool("sockperf").read(ToolOutput(text, "", ""), spec("UDP_RR", 64))
+    assert (found.loss_ratio, found.bits_per_second) == (None, found.sent_bits_per_second)
+
+
+@pytest.mark.parametrize("place", ["sum", "interval"])
+def test_a_jitter_that_is_none_costs_neither_the_transfer_nor_its_intervals(place: str) -> None:
+    told = udp_of_two_versions()
+    told["end"]["sum_received"] = told["end"]["sum_sent"]
+    if place == "sum":
+        told["end"]["sum"] = told["end"]["sum"] | {"jitter_ms": None, "lost_percent": None}
+    else:
+        first = told["server_output_json"]["intervals"][0]["sum"]
+        told["server_output_json"]["intervals"][0] = {"sum": first | {"jitter_ms": None}}
+    found = read_iperf3(told, "UDP_STREAM")
+    assert found.loss_ratio == pytest.approx(4689 / 208856)
+    assert len(found.intervals) == 2
+    assert [one.jitter_ms for one in found.intervals][-1] == 0.004
+
+
+def test_an_interval_that_is_left_out_of_the_sums_is_none_of_the_loss() -> None:
+    told = udp_of_two_versions()
+    told["end"]["sum_received"] = told["end"]["sum_sent"]
+    whole = {"seconds": 1.0, "bytes": 250627800, "packets": 208856, "lost_packets": 0}
+    warm_up = whole | {"lost_packets": 200000, "omitted": True}
+    told["server_output_json"]["intervals"] = [{"sum": warm_up}, {"sum": whole}]
+    found = read_iperf3(told, "UDP_STREAM")
+    assert (found.loss_ratio, len(found.intervals)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        "warning: {TCP_MAXSEG} cannot be set\n%s",
+        "%s\niperf3: getsockopt {3}\n",
+        "\ufeff%s\r\n",
+        "%s%s",
+    ],
+)
+def test_json_is_found_between_what_others_print(wrapped: str) -> None:
+    told = json.dumps(udp_of_two_versions())
+    text = wrapped.replace("%s", told)
+    found = tool("iperf3").read(ToolOutput(text, "", ""), spec("UDP_STREAM", 1200))
+    assert found == read_iperf3(udp_of_two_versions(), "UDP_STREAM")
+
+
+def test_what_c_prints_for_no_number_is_none() -> None:
+    told = json.dumps(udp_of_two_versions()).replace('"jitter_ms": 0.004', '"jitter_ms": -nan')
+    found = tool("iperf3").read(ToolOutput(told, "", ""), spec("UDP_STREAM", 1200))
+    assert found.jitter_ms is None
+    assert found.loss_ratio == pytest.approx(1 - 490000800 / 501255600)
+
+
+def test_a_receiver_that_has_more_in_a_second_than_was_sent_is_said() -> None:
+    sums = {"bytes": 250_000_000, "seconds": 2.0, "bits_per_second": 1e9}
+    faster = sums | {"seconds": 0.5, "bits_per_second": 4e9}
+    told = {"start": {}, "end": {"sum_sent": sums, "sum_received": faster}}
+    assert any("more than was sent" in note for note in read_iperf3(told, "TCP_STREAM").notes)
+    told["end"]["sum_received"] = sums
+    assert read_iperf3(told, "TCP_STREAM").notes == ()
+
+
+def test_netperf_whose_rate_is_not_that_of_its_octets_says_so() -> None:
+    text = (RECORDED / "netperf_2.7.0_TCP_STREAM.txt").read_text()
+    longer = re.sub(r"ELAPSED_TIME=.*", "ELAPSED_TIME=10.00", text)
+    assert longer != text
+    found = tool("netperf").read(ToolOutput(longer, "", ""), spec("TCP_STREAM"))
+    assert sum("octets in 10 s are" in note for note in found.notes) == 2
+    assert tool("netperf").read(ToolOutput(text, "", ""), spec("TCP_STREAM")).notes == ()
+
+
+def test_sockperf_whose_times_are_of_others_than_its_answers_says_so() -> None:
+    text = (RECORDED / "sockperf_3.7_udp_pp.txt").read_text()
+    fewer = text.replace("Total 208623 observations", "Total 77 observations")
+    found = tool("sockperf").read(ToolOutput(fewer, "", ""), spec("UDP_RR", 64))
+    assert any("are of 77 times, of 208623 answers" in note for note in found.notes)
+    slower = text.replace("avg-rtt=7.396", "avg-rtt=70.96")
+    found = tool("sockperf").read(ToolOutput(slower, "", ""), spec("UDP_RR", 64))
+    assert any("take more than all the time" in note for note in found.notes)

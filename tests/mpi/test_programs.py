@@ -274,3 +274,19 @@ def test_times_of_ranks_are_held_against_each_other() -> None:
     assert found.operation_us == {"mean": 29.54, "min": 0.0, "max": 31.0}
     with pytest.raises(MpiOutputError, match=r"max 14\.25 below min 99"):
         program("hpcc").read(HPCC.replace("=9.5", "=99"), spec("MPI_HPL", None))
+
+
+def test_hpcc_whose_rates_contradict_each_other_is_no_result() -> None:
+    bounds = "MinPingPongBandwidth_GBytes={}\nMaxPingPongBandwidth_GBytes=0.75\nSuccess"
+    found = program("hpcc").read(HPCC.replace("Success", bounds.format(0.25)), spec("MPI_HPL"))
+    assert found.bits_per_second == 4e9
+    with pytest.raises(MpiOutputError, match=r"mean 0.5 below min 0.6"):
+        program("hpcc").read(HPCC.replace("Success", bounds.format(0.6)), spec("MPI_HPL"))
+
+
+def test_hpcc_whose_rate_is_not_that_of_its_work_says_so() -> None:
+    work = "HPL_N=1000\nHPL_time={}\nSuccess"
+    of_both = HPCC.replace("Success", work.format(0.193288))
+    assert program("hpcc").read(of_both, spec("MPI_HPL")).notes == ()
+    other = program("hpcc").read(HPCC.replace("Success", work.format(1.93)), spec("MPI_HPL"))
+    assert any("a matrix of order 1000 in 1.93 s" in note for note in other.notes)

@@ -20,9 +20,13 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import MAX_DATAGRAM, MAX_MESSAGE, Figures, Kind, TransferSpec
 from vnetperf.statistics.samples import contradiction
 
+#: What stands for "not counted" besides what is negative: -1 in 32 bits or 64 without a sign.
+_NOT_COUNTED = (2.0**32 - 1, 2.0**64)
 #: Share that a receiver counts more than its sender although nothing came twice: what was under way
 #: when they looked.
 _MORE = 1e-3
+#: By how much two figures of one rate may differ, as a share of it: digits, and moments of a look.
+_RATE_APART, _LOCKSTEP_APART = 0.01, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +249,7 @@ def figure_or_none(value: object) -> float | None:
 
     Args:
         value: As it stands in the output. Where a kernel or a version does not count, tools leave
-            it out, or print -1, the least integer or NaN.
+            it out, or print -1 with or without a sign, the least integer, null or NaN.
 
     Returns:
         The figure, finite and not negative; otherwise None.
@@ -254,7 +258,7 @@ def figure_or_none(value: object) -> float | None:
         number = float(value)  # type: ignore[arg-type]  # what is no number raises
     except (TypeError, ValueError, OverflowError):
         return None
-    return number if 0 <= number < float("inf") else None
+    return number if 0 <= number < float("inf") and number not in _NOT_COUNTED else None
 
 
 def consistent_times(
@@ -273,6 +277,44 @@ def consistent_times(
     if found := contradiction(times, slack):
         return {}, (f"{what} are not measured, since they contradict each other: {found} us",)
     return {**times}, ()
+
+
+def note_rate(what: str, bps: float, octets: float, seconds: float) -> tuple[str, ...]:
+    """What to say where a rate is not that of its own octets and seconds.
+
+    Args:
+        what: Name of the rate in the output.
+        bps: The rate, bit/s.
+        octets: What was counted.
+        seconds: In which time.
+
+    Returns:
+        A note where they differ; otherwise none.
+    """
+    by_octets = octets * 8 / seconds if seconds else 0.0
+    if not by_octets or abs(bps - by_octets) <= _RATE_APART * by_octets:
+        return ()
+    return (
+        f"its {what} has {bps:g} bit/s, but {octets:.0f} octets in {seconds:g} s are {by_octets:g}",
+    )
+
+
+def note_lockstep(rate: float, mean_us: float) -> tuple[str, ...]:
+    """What to say where round trips that follow each other take more than all the time.
+
+    Args:
+        rate: Round trips in a second.
+        mean_us: How long one takes, microseconds.
+
+    Returns:
+        A note where it is more; otherwise none.
+    """
+    if rate * mean_us / 1e6 <= 1 + _LOCKSTEP_APART:
+        return ()
+    return (
+        f"{rate:g} round trips/s of {mean_us:g} us each take more than all the time, although one "
+        "follows the other",
+    )
 
 
 def note_more(sent: float, arrived: float, what: str) -> tuple[str, ...]:

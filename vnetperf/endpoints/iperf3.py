@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from typing import Any, ClassVar
 
 from vnetperf.endpoints.base import (
@@ -12,6 +14,7 @@ from vnetperf.endpoints.base import (
     consistent_times,
     figure_or_none,
     note_more,
+    note_rate,
 )
 from vnetperf.model.testbed import Program
 from vnetperf.model.transfer import Figures, Kind, SubInterval, TransferSpec
@@ -25,6 +28,10 @@ _LOSS_APART = 1e-3
 _INTERVALS = "the receiver's intervals"
 #: By how much two of its figures of one rate may differ, as a share of it.
 _RATE_APART = 0.01
+#: By how much more its receiver may have than its sender: the two measure their time by themselves.
+_FASTER = 0.05
+#: What C prints for what is no number, which is no JSON.
+_NAN = re.compile(r"(?<=[:\[,])(\s*)-?(?:nan|inf)\b")
 #: Segments of TCP that are none: where the kernel tells none, the option is 0 or the least allowed.
 _LEAST_SEGMENT = 48
 
@@ -91,7 +98,7 @@ class Iperf3(EndpointTool):
         if spec.is_udp:
             intervals = _intervals(report)
             for key in ("lost_percent", "jitter_ms"):
-                self._expect_number(output, end, "sum", key)
+                self._expect_key(output, end, "sum", key)
             figures = (
                 self._by_end(output, end, intervals)
                 if "sum_received" in end
@@ -173,10 +180,13 @@ class Iperf3(EndpointTool):
             notes=notes,
         )
 
-    def _expect_number(self, output: ToolOutput, end: dict[str, Any], part: str, key: str) -> None:
-        """Refuse an output that lacks a number, but not one whose number has no meaning."""
+    def _expect_key(self, output: ToolOutput, end: dict[str, Any], part: str, key: str) -> None:
+        """Refuse an output that lacks a number, but not one whose number has no meaning.
+
+        It writes what is no number as null.
+        """
         try:
-            float(end[part][key])
+            _ = None if end[part][key] is None else float(end[part][key])
         except (KeyError, TypeError, ValueError) as error:
             raise self.unreadable(output, f"its output lacks {part}.{key}") from error
 
@@ -197,9 +207,14 @@ class Iperf3(EndpointTool):
 
 
 def _json(output: ToolOutput) -> Any:
-    """Its JSON, which may have warnings around it."""
-    text = output.client
-    return json.loads(text[text.find("{") : text.rfind("}") + 1])
+    """Its JSON, which may have warnings around it, with braces of their own."""
+    text = _NAN.sub(r"\1null", output.client)
+    begins = [place.start() for place in re.finditer(r"^[\ufeff \t]*\{", text, re.MULTILINE)]
+    whole = json.JSONDecoder()
+    for begin in begins:
+        with contextlib.suppress(ValueError):
+            return whole.raw_decode(text, text.index("{", begin))[0]
+    raise json.JSONDecodeError("no object", text, 0)
 
 
 def _interval_s(duration_s: float) -> float:
@@ -240,11 +255,12 @@ def _intervals(report: dict[str, Any]) -> tuple[SubInterval, ...]:
                 octets=one["bytes"],
                 received=max(0, one["packets"] - one["lost_packets"]),
                 lost=max(0, one["lost_packets"]),
-                jitter_ms=one["jitter_ms"],
+                jitter_ms=figure_or_none(one.get("jitter_ms")),
             )
             for one in sums
+            if not one.get("omitted")  # before its warm-up had ended
         )
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return ()
 
 
@@ -282,7 +298,8 @@ def _more_than_sent(missing: float, octets: float) -> str:
 
 def _notes_on_rates(end: dict[str, Any]) -> tuple[str, ...]:
     """Where a rate is not that of its own octets and seconds."""
-    notes = []
+    notes: tuple[str, ...] = ()
+    rates = {}
     for part in ("sum_sent", "sum_received"):
         held = end.get(part)
         if not isinstance(held, dict):
@@ -290,15 +307,13 @@ def _notes_on_rates(end: dict[str, Any]) -> tuple[str, ...]:
         octets, seconds, rate = (
             figure_or_none(held.get(key)) for key in ("bytes", "seconds", "bits_per_second")
         )
-        if not octets or not seconds or rate is None:
-            continue
-        by_octets = octets * 8 / seconds
-        if abs(rate - by_octets) > _RATE_APART * by_octets:
-            notes.append(
-                f"its {part} has {rate:g} bit/s, but {octets:.0f} octets in {seconds:g} s are "
-                f"{by_octets:g}"
-            )
-    return tuple(notes)
+        if octets and seconds and rate is not None:
+            notes += note_rate(part, rate, octets, seconds)
+            rates[part] = rate
+    sent, arrived = (rates.get(part) for part in ("sum_sent", "sum_received"))
+    if sent and arrived and arrived > sent * (1 + _FASTER):
+        notes += (f"its receiver has {arrived:g} bit/s, its sender {sent:g}: more than was sent",)
+    return notes
 
 
 def _notes_on_versions(report: dict[str, Any]) -> tuple[str, ...]:

@@ -11,7 +11,9 @@ from vnetperf.endpoints.base import (
     ToolOutput,
     consistent_times,
     figure_or_none,
+    note_lockstep,
     note_more,
+    note_rate,
 )
 from vnetperf.model.testbed import Program
 from vnetperf.model.transfer import Figures, Kind, TransferSpec
@@ -105,6 +107,12 @@ class Netperf(EndpointTool):
                 notes += (
                     f"{arrived / sent:.2%} of the octets arrived, but the rates say {by_rate:.2%}",
                 )
+            for rate_key, octets in (
+                ("LOCAL_SEND_THROUGHPUT", sent),
+                ("REMOTE_RECV_THROUGHPUT", arrived),
+            ):
+                seconds = figure_or_none(report.get("ELAPSED_TIME")) or 0.0
+                notes += note_rate(rate_key, value(rate_key) * 1e6, octets, seconds)
             return Figures(
                 bits_per_second=value("REMOTE_RECV_THROUGHPUT") * 1e6,
                 sent_bits_per_second=value("LOCAL_SEND_THROUGHPUT") * 1e6,
@@ -125,11 +133,7 @@ class Netperf(EndpointTool):
         told = {name: figure_or_none(report.get(key)) for name, key in _LATENCY.items()}
         known = {name: time for name, time in told.items() if time is not None}
         times, notes = consistent_times(known, "round trips", _BUCKETS)
-        if rate * mean_us / 1e6 > 1 + _APART:
-            notes += (
-                f"{rate:g} round trips/s of {mean_us:g} us each take more than all the time, "
-                "although one follows the other",
-            )
+        notes += note_lockstep(rate, mean_us)
         return Figures(
             transactions_per_second=rate,
             bits_per_second=None if spec.message_size is None else rate * spec.message_size * 8,

@@ -11,6 +11,8 @@ from vnetperf.endpoints.base import (
     Sockets,
     ToolOutput,
     consistent_times,
+    figure_or_none,
+    note_lockstep,
     note_more,
 )
 from vnetperf.model.testbed import Program
@@ -35,6 +37,8 @@ _ODD = re.compile(r"# (duplicated|out-of-order) messages = (\d+)")
 _MEAN = re.compile(r"avg-rtt=\s*([\d.]+)")
 _EXTREME = re.compile(r"<(MIN|MAX)> observation =\s*([\d.]+)")
 _PERCENTILE = re.compile(r"percentile ([\d.]+) =\s*([\d.]+)")
+#: How many times percentiles are of.
+_OBSERVED = re.compile(r"Total (\d+) observations")
 _SENT = re.compile(r"Total of (\d+) messages sent in ([\d.]+) sec")
 _HANDLED = re.compile(r"Total (\d+) messages received and handled")
 _ERROR = re.compile(r"sockperf: (ERROR: .*|No messages were received.*)")
@@ -125,20 +129,25 @@ class Sockperf(EndpointTool):
         seconds, answered = float(valid[1]), int(valid[3])
         if not seconds or not answered:
             raise self.unreadable(output, "no message was answered")
-        if not spec.kind.endswith("_LOAD"):
-            self._expect_to_go_on(output, text, seconds)
         times = {"mean": float(mean[1])}
         times |= {name.lower(): float(value) for name, value in _EXTREME.findall(text)}
         times |= {f"{float(name):g}": float(value) for name, value in _PERCENTILE.findall(text)}
         times, notes = consistent_times(times, "round trips")
-        dropped = _DROPPED.search(text)
+        counted = _DROPPED.search(text)
+        dropped = figure_or_none(counted[1]) if counted else None
         notes += note_more(int(valid[2]), answered, "answers")
+        if not spec.kind.endswith("_LOAD"):
+            self._expect_to_go_on(output, text, seconds)
+            notes += note_lockstep(answered / seconds, float(mean[1]))
+        observed = _OBSERVED.search(text)
+        if observed and int(observed[1]) != answered:
+            notes += (f"its percentiles are of {observed[1]} times, of {answered} answers",)
         notes += tuple(
             f"of its messages {count} were {what}"
             for what, count in _ODD.findall(text)
             if int(count)
         )
-        requests = answered + int(dropped[1]) if dropped else 0
+        requests = 0.0 if dropped is None else answered + dropped
         lost = 1 - answered / requests if requests else 0.0
         sent_bps = int(valid[2]) / seconds * _size(spec) * 8
         return Figures(

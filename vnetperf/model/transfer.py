@@ -149,14 +149,14 @@ class SubInterval(Frozen):
         octets: Payload that arrived.
         received: Datagrams that arrived.
         lost: Datagrams that did not, before the last that arrived.
-        jitter_ms: Interarrival jitter at its end (RFC 3550), milliseconds.
+        jitter_ms: Interarrival jitter at its end (RFC 3550), milliseconds; None: not told.
     """
 
     seconds: float
     octets: int
     received: int
     lost: int
-    jitter_ms: float
+    jitter_ms: float | None
 
 
 class Figures(Frozen):

@@ -52,6 +52,10 @@ HPL.out      output file name (if any)
 40 9 8 13 13 20 16 32 64  values of NB
 """
 _GIGABYTE_BITS = 8e9
+#: Names of what it has of a distribution.
+_MOMENTS = {"min": "Min", "mean": "Avg", "max": "Max"}
+#: By how much two of its figures of one thing may differ, as a share: it prints a few digits.
+_APART = 0.05
 
 
 def grid(ranks: int) -> tuple[int, int]:
@@ -96,12 +100,16 @@ class Hpcc(MpiProgram):
         try:
             flops = float(found["HPL_Tflops"]) * 1e12
             times = {
-                name: float(found[f"{key}PingPongLatency_usec"])
-                for name, key in {"min": "Min", "mean": "Avg", "max": "Max"}.items()
+                name: float(found[f"{key}PingPongLatency_usec"]) for name, key in _MOMENTS.items()
             }
-            rate = float(found["AvgPingPongBandwidth_GBytes"]) * _GIGABYTE_BITS
+            rates = {
+                name: float(found[f"{key}PingPongBandwidth_GBytes"])
+                for name, key in _MOMENTS.items()
+                if name == "mean" or f"{key}PingPongBandwidth_GBytes" in found
+            }
         except (KeyError, ValueError) as error:
             raise MpiOutputError(f"its summary lacks {error}") from error
+        rate = rates["mean"] * _GIGABYTE_BITS
         if flops <= 0 or not all(map(isfinite, (flops, rate, *times.values()))):
             raise MpiOutputError(
                 f"figures that cannot be: {flops:g} flop/s, {rate:g} bit/s, us {times}"
@@ -110,11 +118,15 @@ class Hpcc(MpiProgram):
         known = {name: value for name, value in times.items() if value >= 0}
         if why := contradiction(known):
             raise MpiOutputError(f"times of its ping-pong that cannot be: {why} us")
+        told = {name: value for name, value in rates.items() if value >= 0}
+        if why := contradiction(told):
+            raise MpiOutputError(f"rates of its ping-pong that cannot be: {why} GB/s")
         return Figures(
             flops=flops,
             operation_us=known,
             bits_per_second=rate if rate >= 0 else None,
             contents_checked=True,
+            notes=_notes(found, flops),
         )
 
     def version(self, output: str) -> str:
@@ -126,3 +138,18 @@ class Hpcc(MpiProgram):
         }
         numbers = [found.get(f"Version{part}", "") for part in ("Major", "Minor", "Micro")]
         return f"hpcc {'.'.join(numbers)}" if all(numbers) else self.name
+
+
+def _notes(found: Mapping[str, str], flops: float) -> tuple[str, ...]:
+    """Where its rate is not that of HPL's operations in the time that it gives."""
+    try:
+        order, seconds = float(found["HPL_N"]), float(found["HPL_time"])
+    except (KeyError, ValueError):
+        return ()
+    operations = 2 / 3 * order**3 + 3 / 2 * order**2
+    if not 0 < seconds < float("inf") or abs(flops * seconds - operations) <= _APART * operations:
+        return ()
+    return (
+        f"it reports {flops:g} flop/s, but a matrix of order {order:g} in {seconds:g} s is "
+        f"{operations / seconds:g}",
+    )
