@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 
 from tests.fakes import odd
 from vnetperf.host import linux
-from vnetperf.host.cpu import cpu_flags, cpus_of_mask, interrupts_on, parse_cpus, read_topology
+from vnetperf.host.cpu import (
+    NO_PACKAGE,
+    cpu_flags,
+    cpus_of_mask,
+    interrupts_on,
+    parse_cpus,
+    read_topology,
+)
 from vnetperf.host.facts import file_number, is_unknown
 from vnetperf.host.facts.hardware import collect, nic_facts
 from vnetperf.host.facts.security import filter_hooks, parse_hooks, security_facts
@@ -208,7 +215,7 @@ def test_numbers_of_cores_that_stand_for_none(tmp_path: Path) -> None:
     }
     cpus = topology(put(tmp_path, MACHINE | odd_ones)).cpus
     assert [cpu.core for cpu in cpus] == [0, 1, 0, 1]
-    assert [cpu.package for cpu in cpus] == [0, 0, 0, 0]
+    assert [cpu.package for cpu in cpus] == [0, 0, NO_PACKAGE, NO_PACKAGE]
 
 
 def test_siblings_are_those_that_either_names(tmp_path: Path) -> None:

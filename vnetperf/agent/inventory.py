@@ -174,7 +174,7 @@ def _flat_topology() -> cpu.CpuTopology:
     """The processors that this process may use, of which nothing else is known."""
     return cpu.CpuTopology(
         tuple(
-            cpu.Cpu(number, number, 0, 0, (number,), isolated=False, allowed=True)
+            cpu.Cpu(number, number, cpu.NO_PACKAGE, 0, (number,), isolated=False, allowed=True)
             for number in sorted(os.sched_getaffinity(0))
         )
     )

@@ -75,12 +75,17 @@ def format_cpus(cpus: Iterable[int]) -> str:
 SYS = Path("/sys")
 
 
+#: What stands for the socket of a CPU that is not known, for the kernel too.
+NO_PACKAGE = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Cpu:
     """One online logical CPU.
 
     Attributes:
         core: Number of its core, unique only within its package.
+        package: Number of its socket; NO_PACKAGE where the kernel does not know it.
         node: NUMA node of its memory; 0 on a machine without NUMA.
         isolated: Kept free of other tasks by ``isolcpus``.
         allowed: Whether this run may use it (cgroup, and affinity of one that is not root).
@@ -186,7 +191,7 @@ def read_topology(
         return Cpu(
             number=number,
             core=read_number(topology / "core_id", number, most=MOST_CORE_ID),
-            package=read_number(topology / "physical_package_id", 0, most=MOST_CORE_ID),
+            package=read_number(topology / "physical_package_id", NO_PACKAGE, most=MOST_CORE_ID),
             node=node_of.get(number, 0),
             siblings=tuple(sorted(siblings[number])),
             isolated=number in isolated,

@@ -403,6 +403,16 @@ def parse_number(text: str) -> int | None:
     return int(stripped) if _NUMBER.fullmatch(stripped) else None
 
 
+#: What stands for a counter that is not kept, by -1 without its sign, besides what is negative.
+_NOT_KEPT = 2**64 - 1
+
+
+def known_count(value: object) -> int | None:
+    """A counter of a driver's or a program's; None where it keeps none."""
+    number = parse_number(value) if isinstance(value, str) else value
+    return number if isinstance(number, int) and 0 <= number < _NOT_KEPT else None
+
+
 def numbered_entries(folder: Path, prefix: str = "") -> dict[int, Path]:
     """What a directory has with names of a prefix and a number (cpu0, node1, 27), by number.
 
@@ -446,6 +456,35 @@ def read_mounts(table: Path = PROC_MOUNTS) -> list[list[str]]:
 
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+#: The first namespace of process numbers, which sees all processes, by its inode (linux/proc_ns.h).
+_FIRST_PID_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
+
+
+def sees_all_processes(proc: Path = PROC) -> bool:
+    """Whether all processes of the machine are shown here, and not a container's or a user's own.
+
+    Process 1 is hidden from who may see no others (`hidepid`).
+    """
+    try:
+        namespace = str((proc / "self/ns/pid").readlink())
+    except FileNotFoundError:  # the kernel was built without such namespaces
+        namespace = _FIRST_PID_NAMESPACE
+    except OSError:
+        return False
+    return namespace == _FIRST_PID_NAMESPACE and (proc / "1").exists()
+
+
+def counts_running_time(proc: Path = PROC) -> bool:
+    """Whether the kernel tells how long threads ran and waited, in their `schedstat`.
+
+    One without CONFIG_SCHEDSTATS and without delay accounting has zeros there, of this thread too.
+    """
+    try:
+        return read_file(proc / "thread-self/schedstat").split() not in ([], ["0"] * 3)
+    except OSError:
+        return False
 
 
 def cgroup_root(mounts: Path = PROC_MOUNTS) -> Path | None:

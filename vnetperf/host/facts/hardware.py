@@ -32,7 +32,7 @@ from vnetperf.host.facts.system import (
     uptime,
     virtualisation,
 )
-from vnetperf.host.linux import numbered_entries, read_file, read_octets
+from vnetperf.host.linux import numbered_entries, read_file, read_octets, sees_all_processes
 from vnetperf.host.nic import pci
 from vnetperf.host.programs import kvm_facts
 from vnetperf.host.wait import virtual_lab
@@ -206,7 +206,9 @@ def _irqbalance(proc: Path) -> str:
     """Whether irqbalance runs: it moves interrupts on to processors that are in use."""
     if not (proc / "self").exists():
         return unknown(f"{proc} shows no processes")
-    return "runs" if "irqbalance" in _process_names(proc) else "does not run"
+    if "irqbalance" in _process_names(proc):
+        return "runs"
+    return "does not run" if sees_all_processes(proc) else unknown("it would not be seen from here")
 
 
 def _process_names(proc: Path) -> Iterator[str]:
@@ -382,13 +384,13 @@ def _pci_entry(nic: pci.PciNic, slots: dict[str, str], sys: Path, proc: Path) ->
         "slot": _slot_of(device, slots),
         "model": _model(nic),
         "driver": nic.driver or "none",
-        "driver_version": _driver_version(sys, nic.driver),
+        "driver_version": _driver_version(device, sys, nic.driver),
         "interfaces": list(nic.interfaces),
         "node": nic.node if nic.node >= 0 else unknown("the firmware does not state it"),
         "link_width": _lanes(device / "current_link_width"),
-        "link_speed": file_text(device / "current_link_speed"),
+        "link_speed": _pace(device / "current_link_speed"),
         "max_link_width": _lanes(device / "max_link_width"),
-        "max_link_speed": file_text(device / "max_link_speed"),
+        "max_link_speed": _pace(device / "max_link_speed"),
         **(
             _interface_facts(interface)
             if interface
@@ -443,10 +445,12 @@ def _slot_of(device: Path, slots: dict[str, str]) -> str:
     return unknown("neither kernel nor firmware names the slot")
 
 
-def _driver_version(sys: Path, driver: str) -> str:
+def _driver_version(device: Path, sys: Path, driver: str) -> str:
     if not driver:
         return unknown("it has no driver")
-    module = sys / "module" / driver
+    # A module may have another name than its driver; a driver without one is the kernel's.
+    link = device / "driver/module"
+    module = link if link.exists() else sys / "module" / driver
     text = file_text(module / "version")
     if not is_unknown(text):
         return text
@@ -471,11 +475,18 @@ def _link_speed(interface: Path) -> int | str:
 
 #: Lanes of a PCIe link that is not there: none, and all ones of a device that does not answer.
 _NO_LANES: Final = ("0", "63", "255")
+_NO_LINK: Final = unknown("the device reports no link")
 
 
 def _lanes(file: Path) -> str:
     text = file_text(file)
-    return unknown("the device reports no link") if text in _NO_LANES else text
+    return _NO_LINK if text in _NO_LANES else text
+
+
+def _pace(file: Path) -> str:
+    """Speed of a PCIe link, of which the kernel says "Unknown" where it has no name for it."""
+    text = file_text(file)
+    return _NO_LINK if text.lower().startswith("unknown") and not is_unknown(text) else text
 
 
 def _model(nic: pci.PciNic) -> str:

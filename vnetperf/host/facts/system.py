@@ -10,6 +10,7 @@ from typing import Any
 
 from vnetperf.host import kernel
 from vnetperf.host.cpu import (
+    NO_PACKAGE,
     CpuTopology,
     cpu_flags,
     format_cpus,
@@ -79,7 +80,7 @@ def _topology_facts(topology: CpuTopology) -> dict[str, Any]:
         "online": format_cpus(cpu.number for cpu in topology.cpus),
         "allowed": format_cpus(cpu.number for cpu in topology.allowed),
         "isolated": format_cpus(cpu.number for cpu in topology.cpus if cpu.isolated),
-        "packages": len({cpu.package for cpu in topology.cpus}),
+        "packages": _packages(topology) or unknown(NO_PACKAGES),
         "cores": len({cpu.siblings for cpu in topology.cpus}),
         "smt": topology.smt,
         **({"siblings": _siblings(topology)} if topology.smt else {}),
@@ -90,6 +91,16 @@ def _topology_facts(topology: CpuTopology) -> dict[str, Any]:
             for node in topology.nodes
         },
     }
+
+
+#: Where firmware or hypervisor leave out which socket a processor is in.
+NO_PACKAGES = "the kernel does not know the sockets of all processors"
+
+
+def _packages(topology: CpuTopology) -> int:
+    """Sockets with processors; 0 where those of some are not known."""
+    found = {cpu.package for cpu in topology.cpus}
+    return 0 if NO_PACKAGE in found else len(found)
 
 
 def _kinds(topology: CpuTopology) -> list[str]:
@@ -210,11 +221,29 @@ _DMI_HYPERVISORS = (
     ("Virtual Machine", "microsoft"),
     ("Firecracker", "firecracker"),
     ("BHYVE", "bhyve"),
+    ("KubeVirt", "kvm"),
+    ("Bochs", "bochs"),
+    ("Apple Virtualization", "apple"),
 )
 # These are borne by whole servers that the same clouds let, too.
 _DMI_CLOUDS = (("Amazon EC2", "amazon"), ("Google Compute Engine", "google"))
 # By the node "hypervisor" of the device tree, whose "compatible" begins with these.
 _TREE_HYPERVISORS = (("linux,kvm", "kvm"), ("xen", "xen"), ("vmware", "vmware"))
+#: What boards of virtual machines alone are compatible with: those of Firecracker, kvmtool, crosvm.
+_VIRTUAL_BOARD = "linux,dummy-virt"
+#: On POWER, what PowerVM tells its partitions in the device tree, and nobody else.
+_POWERVM_MARK = "ibm,partition-name"
+#: On s390x, who is above this system, by the first of these lines of /proc/sysinfo: a machine runs
+#: in a partition at the least.
+_SYSINFO = (
+    (r"^VM00 Control Program:\s*KVM", "kvm"),
+    (r"^VM00 Control Program:\s*z/VM", "zvm"),
+    (r"^LPAR Number:", "lpar"),
+)
+#: Where firmware describes the board.
+_BOARDS = ("class/dmi/id", "firmware/devicetree/base")
+#: By what the kernel of the Windows Subsystem for Linux calls itself.
+_WSL_KERNEL = re.compile(r"\bmicrosoft\b.*\bWSL", re.IGNORECASE)
 UNNAMED_HYPERVISOR = "a hypervisor that does not report its name"
 
 
@@ -239,11 +268,12 @@ def kernel_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
 
 
 def _clock_offset(topology: CpuTopology) -> str:
-    sockets = len({cpu.package for cpu in topology.cpus})
+    sockets = _packages(topology)
     if sockets == 1:
         return "one socket"
+    counted = f"{sockets} sockets" if sockets else unknown(NO_PACKAGES)
     return (
-        f"{sockets} sockets: generators measure it where they use several "
+        f"{counted}: generators measure it where they use several "
         "(facts.generator, clock offset between sockets)"
     )
 
@@ -297,14 +327,19 @@ def virtualisation(*, sys: Path, proc: Path, vm_bit: bool | None = None) -> str:
             they cannot be read.
     """
     is_guest = _is_guest(proc)
-    if name := _container_name(proc) or _tree_hypervisor(sys) or _firmware(sys, is_guest, vm_bit):
-        return name
+    named = _container_name(proc) or _tree_hypervisor(sys) or _above_s390(proc)
+    if named := named or _firmware(sys, is_guest, vm_bit):
+        return named
     if (sys / "hypervisor/type").exists():
         return file_text(sys / "hypervisor/type")
-    if is_guest:
-        return UNNAMED_HYPERVISOR
+    if is_guest or (is_guest is None and vm_bit):
+        kernel_name = file_text(proc / "sys/kernel/osrelease")
+        return "wsl" if _WSL_KERNEL.search(kernel_name) else UNNAMED_HYPERVISOR
     if not any(read_cpuinfo(proc=proc)):
         return unknown("no hypervisor is named, and /proc/cpuinfo cannot be read")
+    if is_guest is None and not any((sys / place).is_dir() for place in _BOARDS):
+        why = "its processors do not tell, and it has neither DMI tables nor a device tree"
+        return unknown(why)
     return "none"
 
 
@@ -350,11 +385,21 @@ def _tree_hypervisor(sys: Path) -> str:
     tree = sys / "firmware/devicetree/base"
     if not (tree / "hypervisor").exists():
         # QEMU names itself in the root, and has a device for its own firmware.
-        qemu = "qemu" in file_text(tree / "compatible") or any(tree.glob("fw-cfg@*"))
-        return "qemu" if qemu else ""
+        board = file_text(tree / "compatible")
+        if "qemu" in board or any(tree.glob("fw-cfg@*")):
+            return "qemu"
+        if (tree / _POWERVM_MARK).exists():
+            return "powervm"
+        return UNNAMED_HYPERVISOR if _VIRTUAL_BOARD in board else ""
     text = file_text(tree / "hypervisor/compatible")
     found = (name for mark, name in _TREE_HYPERVISORS if text.startswith(mark))
     return next(found, UNNAMED_HYPERVISOR)
+
+
+def _above_s390(proc: Path) -> str:
+    """Who runs an s390x system; "" on other machines."""
+    text = file_text(proc / "sysinfo")
+    return next((who for line, who in _SYSINFO if re.search(line, text, re.MULTILINE)), "")
 
 
 def _container_name(proc: Path) -> str:
@@ -365,7 +410,7 @@ def _container_name(proc: Path) -> str:
         return ""
     for entry in environment:
         if entry.startswith(b"container="):
-            return f"container {entry.partition(b'=')[2].decode(errors='replace')}"
+            return f"container {entry.partition(b'=')[2].decode(errors='replace')}".strip()
     return ""
 
 
@@ -415,6 +460,8 @@ def _preempt(sys: Path, proc: Path) -> str:
     if not is_unknown(text):
         return text
     version = file_text(proc / "sys/kernel/version")
+    if is_unknown(version):
+        return version
     words = [word for word in version.split() if word.startswith("PREEMPT")]
     return words[0] if words else "PREEMPT_NONE or PREEMPT_VOLUNTARY"
 
