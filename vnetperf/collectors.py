@@ -28,7 +28,7 @@ from vnetperf.backend import Requirements
 from vnetperf.host import kernel, threads
 from vnetperf.host.cpu import read_cpus
 from vnetperf.host.lines import line_ns
-from vnetperf.host.linux import parse_number
+from vnetperf.host.linux import counts_running_time, parse_number, sees_all_processes
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.programs import find_trusted
@@ -238,7 +238,8 @@ class CpuCollector(Collector[ThreadLoad]):
             ticks = wall * os.sysconf("SC_CLK_TCK")
             run_ns = _ran_ns(before, now, self._tickless)
             wait_ns = counted_since(before.wait_ns, now.wait_ns)
-            if now.role == KERNEL and not run_ns:
+            worked = now.user_ticks + now.system_ticks - before.user_ticks - before.system_ticks
+            if now.role == KERNEL and not (worked if run_ns is None else run_ns):
                 continue
             loads.append(
                 ThreadLoad(
@@ -297,7 +298,8 @@ def _sample(task: str, name: str, role: str) -> _Sample:
     involuntary = int(status.rpartition("nonvoluntary_ctxt_switches:")[2].split()[0])
     voluntary = int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
     # Nanoseconds that it ran and that it waited for a processor.
-    ran = [int(word) for word in _text(f"{task}/schedstat").split()]
+    told = _text(f"{task}/schedstat").split() if _tells_running_time() else ()
+    ran = [*map(parse_number, told)]
     return _Sample(
         at=time.monotonic(),
         name=name,
@@ -309,9 +311,15 @@ def _sample(task: str, name: str, role: str) -> _Sample:
         guest_ticks=int(fields[_STAT_GUEST]),
         involuntary=involuntary,
         voluntary=voluntary,
-        run_ns=ran[0] if ran else None,
-        wait_ns=ran[1] if ran else None,
+        run_ns=ran[0] if len(ran) > 1 else None,
+        wait_ns=ran[1] if len(ran) > 1 else None,
     )
+
+
+@cache
+def _tells_running_time() -> bool:
+    """Asked once: it is a matter of the kernel's configuration."""
+    return counts_running_time()
 
 
 #: Role of the tester's threads.
@@ -320,8 +328,6 @@ TESTER = "tester"
 _NO_LINE = 0.0005
 #: Files that a process keeps for everything else.
 _OTHER_FILES = 256
-#: Inode of the first namespace of process numbers (linux/proc_ns.h), which sees all threads.
-_FIRST_PID_NAMESPACE = 0xEFFFFFFC
 
 
 class _RunTimes:
@@ -336,7 +342,7 @@ class _RunTimes:
         self._root = root
         self._files: dict[int, int] = {}
         self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES
-        self._sees_all = _inode(f"{root}/proc/self/ns/pid") == _FIRST_PID_NAMESPACE
+        self._sees_all = sees_all_processes(root / "proc") and counts_running_time(root / "proc")
 
     def look(self) -> bool:
         """Find the threads anew; False where not all of the machine's can be told."""
@@ -387,8 +393,8 @@ def _run_times(root: Path) -> _RunTimes:
 
 def _started(root: Path) -> int | None:
     """Threads that the machine has started since its boot; None: not known."""
-    _, found, rest = _text(root / "proc/stat").partition("\nprocesses ")
-    return int(rest.split()[0]) if found else None
+    rest = _text(root / "proc/stat").partition("\nprocesses ")[2]
+    return parse_number(rest.partition("\n")[0])
 
 
 #: A controller is the agent's parent, or with sudo in between the parent of that.
@@ -550,7 +556,7 @@ class MachineSampler:
             quota_s=None if quota_us is None else quota_us / 1e6,
             frequency_mhz=None if self._mhz is None or mhz is None else (self._mhz, mhz),
             line_ns=None if lines[0] is None or lines[1] is None else (lines[0], lines[1]),
-            load_average=os.getloadavg()[0],
+            load_average=self._load(),
             busy_threads=self._busy,
             processors=len(now.times) or os.cpu_count() or 0,
             context_switches_per_s=None if switches is None else round(switches / wall, 1),
@@ -562,6 +568,12 @@ class MachineSampler:
             boot=self._text(_BOOT_ID)[:_BOOT_DIGITS],
             others=self._others.ran(wall) if self._others is not None else None,
         )
+
+    def _load(self) -> float | None:
+        try:
+            return os.getloadavg()[0]
+        except OSError:  # the C library reads a file that may be masked
+            return None
 
     def _counters(self) -> _MachineCounters:
         found: dict[int, tuple[int, ...]] = {}
@@ -878,6 +890,7 @@ class EnergyCollector(Collector[EnergyUse]):
             if microwatts is None or microwatts in _NO_MICROWATTS:
                 continue
             interval_ms = self._number(folder / "power1_average_interval")
+            interval_ms = None if interval_ms in _NO_INTERVAL_MS else interval_ms
             hwmon = folder.parent if folder.name == "device" else folder
             part = f"{_text(folder / 'power1_oem_info').strip() or 'power meter'}, {hwmon.name}"
             found.setdefault(
@@ -912,6 +925,8 @@ _ASKED_S = 5.0
 #: machine has 65 kW.
 _NO_WATTS = 0xFFFF
 _NO_MICROWATTS = (0xFFFFFFFF, 0xFFFFFFFF * 1000, _NO_WATTS * 1_000_000)
+#: An interval that ACPI's driver does not know.
+_NO_INTERVAL_MS = (0, 0xFFFFFFFF)
 _SAYS = (
     r"Average power reading over sample period\s*:\s*([0-9]{1,9})\s+Watts",
     r"Sampling period\s*:\s*([0-9]{1,9})\s+Seconds",
@@ -968,7 +983,9 @@ PROFILE_HZ = 499
 #: Octets of the stack that are kept of each sample: DPDK's programs have no frame pointers.
 _STACK_OCTETS = 4096
 _LONGEST_PROFILE_S = 300
-_FRAME = re.compile(r"^\s+[0-9a-f]+ (?P<symbol>.*?)(?:\+0x[0-9a-f]+)? \((?P<object>[^()]*)\)$")
+_FRAME = re.compile(
+    r"^\s+[0-9a-f]+ (?P<symbol>.*?)(?:\+0x[0-9a-f]+)? \((?P<object>[^()]*)(?: \(deleted\))?\)$"
+)
 
 
 class StackSampler:

@@ -23,6 +23,7 @@ from vnetperf.collectors import (
     tickless_processors,
 )
 from vnetperf.deployment.trial import CollectorSession
+from vnetperf.host.linux import counts_running_time
 from vnetperf.host.threads import Thread
 from vnetperf.host.wait import wait_for
 from vnetperf.model.machine_load import (
@@ -643,3 +644,54 @@ def test_where_no_meter_is_the_reason_is_told(tmp_path: Path) -> None:
     collector.start()
     assert collector.stop() == ()
     assert collector.why.endswith("its meters stand still, as those of a virtual machine do")
+
+
+@pytest.mark.parametrize("interval", ["0", "4294967295"])
+def test_an_interval_that_stands_for_none_is_unknown(tmp_path: Path, interval: str) -> None:
+    """A mean over no time is of the moment that it was asked in, and of no trial."""
+    meters(tmp_path, package=5, dram=5, microwatts=200_000_000, interval=interval)
+    collector = EnergyCollector((), tmp_path)
+    collector.start()
+    meters(tmp_path, package=500_005, dram=5, microwatts=200_000_000, interval=interval)
+    assert [one.part for one in collector.stop()] == ["package-0"]
+    assert "its mean is over unknown" in collector.why
+
+
+def test_times_that_a_kernel_does_not_keep_are_not_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without CONFIG_SCHEDSTATS and delay accounting schedstat has zeros for every thread."""
+    for text, keeps in (("0 0 0\n", False), ("7 0 1\n", True), ("", False)):
+        write(tmp_path, "proc/thread-self/schedstat", text)
+        assert counts_running_time(tmp_path / "proc") is keeps
+    monkeypatch.setattr(collectors, "_tells_running_time", lambda: False)
+    collector = CpuCollector((Pollers(role="tester", pid=os.getpid(), thread_prefix=""),))
+    collector.start()
+    sum(range(3_000_000))
+    found = collector.stop()
+    assert found
+    assert {(one.run_s, one.wait_s) for one in found} == {(None, None)}
+
+
+def test_nobody_is_said_to_have_run_where_no_times_are_kept(tmp_path: Path) -> None:
+    write(tmp_path, "proc/stat", "cpu0 0 0 0 100 0 0 0 9 0 0\nprocesses 5\n")
+    write(tmp_path, "proc/1/task/1/schedstat", "0 0 0\n")
+    write(tmp_path, "proc/thread-self/schedstat", "0 0 0\n")
+    sampler = MachineSampler((), tmp_path)
+    sampler.start()
+    assert sampler.stop().others is None
+
+
+@pytest.mark.parametrize("processes", ["", "many", "-"])
+def test_no_odd_count_of_the_machine_ends_a_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: str
+) -> None:
+    def masked() -> tuple[float, float, float]:
+        raise OSError("Load averages are unobtainable")
+
+    monkeypatch.setattr(os, "getloadavg", masked)
+    write(tmp_path, "proc/stat", f"cpu0 0 0 0 100 0 0 0 9 0 0\nprocesses {processes}\n")
+    sampler = MachineSampler((), tmp_path)
+    sampler.start()
+    found = sampler.stop()
+    assert (found.load_average, found.others) == (None, None)

@@ -51,6 +51,12 @@ def test_stacks_are_from_the_outermost_call_on() -> None:
     assert fold_stacks("") == {}
 
 
+def test_a_file_that_was_replaced_since_keeps_its_frames() -> None:
+    """As an upgrade does: perf has "(deleted)" behind the file's name."""
+    replaced = SCRIPT.replace("ovs-vswitchd)", "ovs-vswitchd (deleted))")
+    assert fold_stacks(replaced) == STACKS
+
+
 def test_functions_in_which_samples_ended_come_first() -> None:
     assert top_functions(STACKS)[0] == ("[librte_net_memif.so.23.0]", 0.5)
     assert sum(share for _, share in top_functions(STACKS)) == 1
