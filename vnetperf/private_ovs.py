@@ -17,6 +17,7 @@ from typing import Any
 
 from vnetperf.backend import check_process
 from vnetperf.host import dpdk
+from vnetperf.host.linux import known_count
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import patient, receive, wait_at_most, wait_for
@@ -220,7 +221,7 @@ _PMD_ITERATIONS = re.compile(
     r" +- idle iterations: +(\d+) ",
     re.MULTILINE,
 )
-_PMD_COUNT = re.compile(r"^  ([a-z][a-z ]*): (\d+)(?: \([\d.]+%\))?$", re.MULTILINE)
+_PMD_COUNT = re.compile(r"^  ([a-z][a-z ]*): (\d+)(?: \([^()]*%\))?\r?$", re.MULTILINE)
 LOOKUPS = {
     "phwol hits": "hardware offload",
     "simple match hits": "simple match",
@@ -272,25 +273,23 @@ def parse_dpctl_show(text: str, names: Mapping[str, str]) -> tuple[HopCounters, 
         if interface not in names:
             continue
         counts = {
-            side: (packets, dropped) for side, packets, dropped in _COUNTERS_LINE.findall(block)
+            side: (known_count(packets), known_count(dropped))
+            for side, packets, dropped in _COUNTERS_LINE.findall(block)
         }
-        (rx, rx_dropped), (tx, tx_dropped) = (counts.get(side, ("?", "?")) for side in ("RX", "TX"))
-        if "?" in (rx, tx):
+        none = (None, None)
+        (rx, rx_dropped), (tx, tx_dropped) = (counts.get(side, none) for side in ("RX", "TX"))
+        if rx is None or tx is None:
             continue  # a port that is not counted is unknown, not empty
         found.append(
             HopCounters(
                 port=names[interface],
-                rx=int(rx),
-                tx=int(tx),
-                rx_dropped=_count(rx_dropped),
-                tx_dropped=_count(tx_dropped),
+                rx=rx,
+                tx=tx,
+                rx_dropped=rx_dropped or 0,
+                tx_dropped=tx_dropped or 0,
             )
         )
     return tuple(sorted(found, key=lambda counters: counters.port))
-
-
-def _count(text: str) -> int:
-    return 0 if text == "?" else int(text)
 
 
 class UnixCtl:

@@ -226,3 +226,18 @@ def test_a_ring_that_is_no_whole_number_of_blocks_is_refused() -> None:
     assert "blocksz=4096" in dpdk.af_packet_ring(2048, 2, 4096)
     with pytest.raises(HostError, match="a multiple of 32"):
         dpdk.af_packet_ring(2048, 16, 65536)
+
+
+@pytest.mark.parametrize("none", [2**64 - 1, None, -1])
+def test_a_counter_that_a_driver_does_not_keep_is_no_number(
+    monkeypatch: pytest.MonkeyPatch, none: object
+) -> None:
+    monkeypatch.setattr(dpdk, "DpdkTelemetry", Program)
+    ports = DpdkPorts(Path("/r"), "vnf0")
+    monkeypatch.setitem(STATS, "imissed", none)
+    counted = ports.counters(0, "vnf0.0")
+    assert (counted.rx, counted.rx_dropped) == (9, 2)
+    monkeypatch.setitem(STATS, "ipackets", none)
+    ports.close()
+    with pytest.raises(HostError, match="port 0 counts no packets"):
+        DpdkPorts(Path("/r"), "vnf0").counters(0, "vnf0.0")

@@ -96,6 +96,12 @@ def test_a_ring_is_as_long_as_the_driver_says(
     assert ethtool.receive_ring("dev0") == told
 
 
+def test_a_counter_that_firmware_does_not_keep_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [("rx_packets_phy", 7), (" rx_discards_phy", 2**64 - 1), ("tx_packets_phy", 0)]
+    monkeypatch.setattr(Driver, "get_statistics", lambda _: told, raising=False)
+    assert ethtool.statistics("dev0") == {"rx_packets_phy": 7, "tx_packets_phy": 0}
+
+
 @pytest.mark.parametrize(("number", "told"), [(3, 3), (0, 0), (-1, None)])
 def test_a_nics_clock_has_a_number_or_there_is_none(
     monkeypatch: pytest.MonkeyPatch, number: int, told: int | None

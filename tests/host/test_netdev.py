@@ -178,6 +178,17 @@ def test_links_without_a_discipline_keep_their_own_numbers() -> None:
     assert add_qdisc_counters(LINKS, json.dumps(empty)) == LINKS
 
 
+@pytest.mark.parametrize(
+    "shown",
+    ["qdisc noqueue 0: dev eth0 root", "null", "{}", "[[]]", '[{"dev": "eth0", "root": true}]'],
+)
+def test_a_tool_without_counters_of_disciplines_adds_nothing(shown: str) -> None:
+    """Busybox's tc knows no JSON; others print null for what they do not count."""
+    assert add_qdisc_counters(LINKS, shown) == LINKS
+    odd = [{"dev": "eth0", "root": True, "packets": 2**64 - 1, "drops": None}]
+    assert add_qdisc_counters(LINKS, json.dumps(odd)) == LINKS
+
+
 @pytest.mark.real
 def test_addresses_and_routes_are_put_back_whatever_their_order(
     tmp_path: Path, journal: Journal

@@ -158,6 +158,28 @@ def test_what_an_api_server_fills_in_is_no_change(host: bool) -> None:
             ),
             "ambient",
         ),
+        (
+            lambda p: p["metadata"]["annotations"].update(
+                {"kubernetes.io/egress-bandwidth": "10M"}
+            ),
+            "egress-bandwidth: 10M",
+        ),
+        (
+            lambda p: p["metadata"]["annotations"].update(
+                {"v1.multus-cni.io/default-network": "other"}
+            ),
+            "default-network: other",
+        ),
+        (
+            lambda p: p["metadata"]["annotations"].update({"sidecar.istio.io/inject": "true"}),
+            "inject: true",
+        ),
+        (lambda p: p["spec"].update(resources={"limits": {"cpu": "2"}}), "limited to cpu 2"),
+        (
+            lambda p: p["spec"]["containers"][0].update(command=["/vault-env", "sleep"]),
+            "another command",
+        ),
+        (lambda p: p["spec"]["containers"][0].update(args=["--slow"]), "another args"),
     ],
 )
 def test_what_admission_makes_of_a_pod_is_said(
@@ -203,6 +225,13 @@ UNSCHEDULABLE = {"status": "False", "reason": "Unschedulable", "message": "0/1 n
         (status("Failed", reason="DeadlineExceeded"), "DeadlineExceeded", True),
         (status("Failed"), "it has ended: Failed", True),
         ({"status": {}}, "Pending", False),
+        # A client of Go writes null for what has no value.
+        ({"status": None}, "Pending", False),
+        ({"status": {"phase": None, "containerStatuses": None}}, "Pending", False),
+        (status("Running", {"running": {}, "waiting": None, "terminated": None}), "", False),
+        (status("Pending", {"waiting": {"reason": None, "message": None}}), "Pending", False),
+        (status("Running", {"running": None}, conditions=[None]), "Running", False),
+        (status("Failed", reason=None, message=None), "it has ended: Failed", True),
     ],
 )
 def test_why_a_pod_does_not_run_and_whether_it_ever_will(

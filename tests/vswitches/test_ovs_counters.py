@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from vnetperf.model.errors import DutError
@@ -39,6 +41,23 @@ def test_counters_of_the_ports_asked_for() -> None:
         ("phy0", 38, 37, 4, 0),
         ("vnf0.0", 36, 34, 0, 5),
     ]
+
+
+def test_counters_of_all_ones_are_not_counted() -> None:
+    """OVS writes "?" for them in most places, and the number itself in some."""
+    ones = str(2**64 - 1)
+    odd = SHOW.replace("RX packets:38", f"RX packets:{ones}").replace(
+        "dropped:5", f"dropped:{ones}"
+    )
+    (found,) = parse_dpctl_show(odd, {"phy0": "phy0", "vnf0.0": "vnf0.0"})
+    assert (found.port, found.rx, found.tx_dropped) == ("vnf0.0", 36, 0)
+
+
+@pytest.mark.parametrize("share", ["-nan%", "nan%", "inf%"])
+def test_a_share_that_is_no_number_costs_no_cycles(share: str) -> None:
+    text = re.sub(r"(cycles: \d+) \([\d.]+%\)", rf"\1 ({share})", PMD_STATS)
+    assert text != PMD_STATS
+    assert parse_pmd_stats(text) == parse_pmd_stats(PMD_STATS)
 
 
 def test_nothing_to_count() -> None:

@@ -102,7 +102,12 @@ def test_nothing_is_said_of_plugins_that_are_elsewhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "version"),
-    [("vpp 26.06", (26, 6)), ("v23.06-rc2~3-g0123abc", (23, 6)), ("24.10-release", (24, 10))],
+    [
+        ("vpp 26.06", (26, 6)),
+        ("v23.06-rc2~3-g0123abc", (23, 6)),
+        ("24.10-release", (24, 10)),
+        ("rdma: libibverbs 10.20.30 is older\nvpp v25.02-release built by a at 2025.03", (25, 2)),
+    ],
 )
 def test_versions(text: str, version: tuple[int, int]) -> None:
     assert parse_vpp_version(text) == version

@@ -588,7 +588,7 @@ class PodNetwork(VSwitch):
             return None
         snmp = Path("/proc/thread-self/net/snmp")
         here = (host for host in self._hosts if not isinstance(host, FarHost))
-        return sum(
+        return links.sum_known(
             links.fragments_made(run_in(host.netns, partial(read_file, snmp))) for host in here
         )
 

@@ -12,7 +12,7 @@ from math import lcm
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.host.linux import PAGE_OCTETS
+from vnetperf.host.linux import PAGE_OCTETS, known_count
 from vnetperf.host.wait import patient, receive
 from vnetperf.model.errors import HostError, VnetperfError
 from vnetperf.model.scenario import Plan, Pollers
@@ -514,12 +514,16 @@ class DpdkPorts:
         stats = self.ask(f"/ethdev/stats,{number}")
         if not isinstance(stats, dict):
             raise HostError(f"there are no statistics of port {number}", where=str(self._path))
+        names = ("ipackets", "opackets", "imissed", "rx_nombuf", "oerrors")
+        rx, tx, missed, without_buffer, errors = (known_count(stats.get(k)) for k in names)
+        if rx is None or tx is None:
+            raise HostError(f"port {number} counts no packets", where=str(self._path))
         return HopCounters(
             port=name,
-            rx=stats["ipackets"],
-            tx=stats["opackets"],
-            rx_dropped=stats["imissed"] + stats["rx_nombuf"],
-            tx_dropped=stats["oerrors"],
+            rx=rx,
+            tx=tx,
+            rx_dropped=(missed or 0) + (without_buffer or 0),
+            tx_dropped=errors or 0,
         )
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from vnetperf.host.linux import run_in
+from vnetperf.host.linux import known_count, run_in
 from vnetperf.model.errors import HostError
 
 T = TypeVar("T")
@@ -115,9 +115,13 @@ def receive_ring(name: str, *, netns: Path | None = None) -> int | None:
 
 
 def statistics(name: str, *, netns: Path | None = None) -> dict[str, int]:
-    """Counters that the driver of an interface keeps, by the driver's names."""
+    """Counters that the driver of an interface keeps, by the driver's names.
+
+    Those of which it says that it does not count them are left out.
+    """
     found = _ethtool(name, netns, methodcaller("get_statistics")) or ()
-    return {key.strip(): int(value) for key, value in found}
+    counts = ((key.strip(), known_count(int(value))) for key, value in found)
+    return {key: count for key, count in counts if count is not None}
 
 
 def firmware_version(name: str) -> str:

@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from vnetperf.host import ethtool, linux
 from vnetperf.host.files import mounts_below
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.linux import netlink, parse_number, read_file, run_in
+from vnetperf.host.linux import known_count, netlink, parse_number, read_file, run_in
 from vnetperf.host.threads import pin_thread
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
@@ -472,10 +472,18 @@ def parse_statistics(text: str) -> dict[str, LinkStatistics]:
 SHOW_IP = ("cat", "/proc/net/snmp")
 
 
-def fragments_made(snmp: str) -> int:
-    """IPv4 fragments that a namespace has made (FragCreates of RFC 1213)."""
-    names, values = [line.split() for line in snmp.splitlines() if line.startswith("Ip: ")][:2]
-    return int(dict(zip(names, values, strict=True))["FragCreates"])
+def fragments_made(snmp: str) -> int | None:
+    """IPv4 fragments that a namespace has made (FragCreates of RFC 1213); None: not told."""
+    rows = [line.split() for line in snmp.splitlines() if line.startswith("Ip: ")]
+    found = dict(zip(*rows[:2], strict=False)) if len(rows) > 1 else {}
+    return parse_number(found.get("FragCreates", ""))
+
+
+def sum_known(counts: Iterable[int | None]) -> int | None:
+    """The sum of counts; None where one of them is not known."""
+    every = list(counts)
+    known = [count for count in every if count is not None]
+    return sum(known) if len(known) == len(every) else None
 
 
 TUN_DEVICE = Path("/dev/net/tun")
@@ -533,16 +541,19 @@ def add_qdisc_counters(
 
     A discipline's drops are in no statistics of its link. And virtio-net counts a frame as sent
     when the ring's slot is cleaned, which may be seconds later; the discipline, when the driver
-    takes it.
+    takes it. A `tc` that has no JSON, as an image's may, adds nothing.
     """
     found = dict(links)
-    for entry in json.loads(shown or "[]"):
-        name = entry.get("dev")
+    try:
+        told = json.loads(shown or "[]")
+    except ValueError:
+        return found
+    for entry in told if isinstance(told, list) else ():
+        name = entry.get("dev") if isinstance(entry, dict) else None
         if name in found and entry.get("root"):
             link = found[name]
+            packets, drops = (known_count(entry.get(key)) or 0 for key in ("packets", "drops"))
             found[name] = replace(
-                link,
-                tx=max(link.tx, int(entry.get("packets", 0))),
-                tx_dropped=link.tx_dropped + int(entry.get("drops", 0)),
+                link, tx=max(link.tx, packets), tx_dropped=link.tx_dropped + drops
             )
     return found

@@ -30,6 +30,7 @@ from vnetperf.host.cluster import (
     why_not_used,
 )
 from vnetperf.host.journal import Change
+from vnetperf.host.linux import parse_number
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_at_most, wait_for
@@ -85,6 +86,12 @@ UNMESHED_LABELS = {
 }
 #: Annotation by which Istio's node agent says that it carries a pod's traffic.
 REDIRECTED = "ambient.istio.io/redirection"
+#: Beginnings of annotations that change what a pod's traffic passes: bandwidth, other networks.
+OF_TRAFFIC = (
+    *("kubernetes.io/egress-bandwidth", "kubernetes.io/ingress-bandwidth"),
+    *("k8s.v1.cni.cncf.io/", "v1.multus-cni.io/", "cni.projectcalico.org/floating"),
+    *("ovn.kubernetes.io/ingress_rate", "ovn.kubernetes.io/egress_rate", "policy.cilium.io/"),
+)
 #: Why a container does not begin, and will not by waiting (kubelet's words).
 HOPELESS = (
     *("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"),
@@ -304,8 +311,15 @@ def describe_changes(asked: Mapping[str, Any], found: Mapping[str, Any]) -> tupl
         ]
         if added:
             changes.append(f"has {kind} that were not asked for: {', '.join(added)}")
-    if (found["metadata"].get("annotations") or {}).get(REDIRECTED) == "enabled":
+    annotations = (found.get("metadata") or {}).get("annotations") or {}
+    if annotations.get(REDIRECTED) == "enabled":
         changes.append("has its traffic carried by a proxy of the node (Istio's ambient mode)")
+    wanted = asked["metadata"]["annotations"]
+    changes += [
+        f"has the annotation {key}: {value}"
+        for key, value in sorted(annotations.items())
+        if value != wanted.get(key) and (key in wanted or key.startswith(OF_TRAFFIC))
+    ]
     if bool(spec.get("hostNetwork")) is not asked["spec"]["hostNetwork"]:
         changes.append(f"has hostNetwork {str(bool(spec.get('hostNetwork'))).lower()}")
     if runtime := spec.get("runtimeClassName"):
@@ -315,7 +329,11 @@ def describe_changes(asked: Mapping[str, Any], found: Mapping[str, Any]) -> tupl
     )
     if there and there.get("image") != own["image"]:
         changes.append(f"has the image {there.get('image')} instead of {own['image']}")
-    if limits := (there.get("resources") or {}).get("limits"):
+    of_pod = (spec.get("resources") or {}).get("limits")
+    for key in ("command", "args"):
+        if there and (there.get(key) or None) != own.get(key):
+            changes.append(f"has another {key}: {there.get(key)}")
+    if limits := (there.get("resources") or {}).get("limits") or of_pod:
         held = ", ".join(f"{name} {limit}" for name, limit in sorted(limits.items()))
         changes.append(f"is limited to {held}")
     if environment := [str(one.get("name")) for one in there.get("env") or ()]:
@@ -325,25 +343,27 @@ def describe_changes(asked: Mapping[str, Any], found: Mapping[str, Any]) -> tupl
 
 def why_not_running(found: Mapping[str, Any]) -> tuple[str, bool]:
     """Why a pod does not run yet, and whether it never will; "" when it runs."""
-    status = found.get("status", {})
-    phase = status.get("phase", "Pending")
-    containers = [one.get("state") or {} for one in status.get("containerStatuses") or ()]
-    waiting = [state["waiting"] for state in containers if "waiting" in state]
+    status = found.get("status") or {}
+    phase = status.get("phase") or "Pending"
+    containers = [one.get("state") or {} for one in status.get("containerStatuses") or () if one]
+    waiting = [state["waiting"] for state in containers if state.get("waiting") is not None]
     for one in waiting:
-        reason, message = one.get("reason", ""), one.get("message", "")
+        reason, message = one.get("reason") or "", one.get("message") or ""
         if reason in HOPELESS:
             return f"{reason}: {message}", True
-    ended = [state["terminated"] for state in containers if "terminated" in state]
+    ended = [state["terminated"] for state in containers if state.get("terminated") is not None]
     if phase in ("Failed", "Succeeded") or ended:
-        told = [f"{one.get('reason', '')}, exit code {one.get('exitCode')}" for one in ended]
-        said = [status.get("reason", ""), status.get("message", ""), *told]
+        told = [f"{one.get('reason') or ''}, exit code {one.get('exitCode')}" for one in ended]
+        said = [status.get("reason"), status.get("message"), *told]
         return f"it has ended: {', '.join(filter(None, said)) or phase}", True
-    if phase == "Running" and containers and all("running" in state for state in containers):
+    runs = [state.get("running") is not None for state in containers]
+    if phase == "Running" and runs and all(runs):
         return "", False
-    for condition in status.get("conditions") or ():
+    for condition in filter(None, status.get("conditions") or ()):
         if condition.get("status") == "False" and condition.get("message"):
-            return f"{phase}, {condition.get('reason', '')}: {condition['message']}", False
-    return ", ".join([phase, *(one.get("reason", "") for one in waiting)]), False
+            return f"{phase}, {condition.get('reason') or ''}: {condition['message']}", False
+    reasons = (one.get("reason") for one in waiting)
+    return ", ".join([phase, *filter(None, reasons)]), False
 
 
 class KubernetesNetwork(Network):
@@ -498,7 +518,8 @@ class KubernetesNetwork(Network):
                 accepted="an image with sh, cat, sleep and the endpoint tools",
                 cure="name such an image under [kubernetes] of the testbed file",
             ) from error
-        rows = {row[0]: row[1:] for row in map(str.split, interfaces.splitlines()) if len(row) > 1}
+        words = (line.split() for line in interfaces.splitlines())
+        rows = {row[0]: row[1:] for row in words if len(row) > 1 and parse_number(row[1])}
         default = [r[0] for r in map(str.split, routes.splitlines()) if r[1:2] == ["00000000"]]
         netdev = next((n for n in (*default, *rows) if n in rows and n != "lo"), "lo")
         if netdev not in rows:

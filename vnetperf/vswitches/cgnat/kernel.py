@@ -377,7 +377,7 @@ def held_by_namespaces() -> int | None:
             if namespace not in found:
                 lines = read_file(process / "net/stat/nf_conntrack").splitlines()
                 found[namespace] = int(lines[1].split()[0], 16)
-        except (OSError, IndexError):
+        except (OSError, IndexError, ValueError):
             continue  # it has ended, or is nobody's
     if str((PROC / "self/ns/net").readlink()) not in found:
         return None

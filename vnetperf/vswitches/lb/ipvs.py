@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host import kernel
-from vnetperf.host.linux import PROC, read_file
+from vnetperf.host.linux import PROC, parse_number, read_file
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.balancing import BACKEND_PORT, SERVICE_PORT, Services
 from vnetperf.model.errors import DutError
@@ -156,4 +156,5 @@ class IpvsBalancer(RuleBalancer):
 def held(told: str) -> int:
     """Connections of all backends, active and inactive, in the text that the kernel has of them."""
     lines = [line.split() for line in told.splitlines() if line.startswith("  -> ")]
-    return sum(int(number) for fields in lines[1:] for number in fields[-2:])  # below the heading
+    below = (number for fields in lines[1:] for number in fields[-2:])  # the heading
+    return sum(parse_number(number) or 0 for number in below)

@@ -63,7 +63,9 @@ def find_installation(binary: str) -> VppInstallation:
 
 def parse_vpp_version(text: str) -> tuple[int, int]:
     """Version of VPP."""
-    match = re.search(r"(?<!\d)(\d\d)\.(\d\d)(?!\d)", text)
+    numbers = r"(\d\d)\.(\d\d)(?!\d)"
+    # Warnings may come first, with numbers of their own.
+    match = re.search(rf"\bvpp v{numbers}", text) or re.search(rf"(?<!\d){numbers}", text)
     if match is None:
         raise DutError(f"no version in {text.strip()[:80]!r}", where="vpp")
     return int(match[1]), int(match[2])
