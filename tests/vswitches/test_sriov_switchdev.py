@@ -349,10 +349,13 @@ def test_a_rate_and_a_kernel_driver_are_for_both_modes() -> None:
 
 
 @pytest.mark.parametrize(("deployment", "refused"), [("phy2phy", True), ("v2v", False)])
-def test_queues_are_those_of_virtual_functions(deployment: str, refused: bool) -> None:
-    """Of physical ports that the NIC joins itself nobody receives."""
-    found = Sriov.missing(with_nics(facts()), switchdev(deployment, options={"rx_queues": 2}))
-    assert ("rx_queues are those of virtual functions" in found) is refused
+@pytest.mark.parametrize("option", [{"rx_queues": 2}, {"vf_driver": "kernel"}, {"rate_mbps": 100}])
+def test_what_is_of_virtual_functions_needs_some(
+    deployment: str, refused: bool, option: dict[str, Any]
+) -> None:
+    """Of physical ports that the NIC joins itself nobody receives, and no function sends."""
+    found = Sriov.missing(with_nics(facts()), switchdev(deployment, options=option))
+    assert (f"{next(iter(option))}: that is of virtual functions" in found) is refused
     for other in (switchdev(deployment), scenario("phy2phy", options=SwitchOptions(rx_queues=2))):
         assert "rx_queues" not in Sriov.missing(with_nics(facts()), other)
 

@@ -89,10 +89,17 @@ def sriov_problem(scenario: Scenario) -> str:
             "vlan keeps virtual functions that meet only each other apart from the wires, and "
             f"{deployment.name} has none; leave it out, or measure v2v or pvvp"
         )
-    if scenario.options.rx_queues is not None and not vf_specs(scenario):
+    own, options = scenario.options.own(VfOptions), scenario.options
+    of_functions = {
+        "rx_queues": options.rx_queues,
+        "vf_driver": options.vf_driver,
+        **{name: getattr(own, name) for name in VfOptions.model_fields},
+    }
+    given = [name for name, value in of_functions.items() if value is not None]
+    if given and not vf_specs(scenario):
         return (
-            f"rx_queues are those of virtual functions, and {deployment.name} has none in mode "
-            f"{nic_mode(scenario)}; leave it out, or measure pvp"
+            f"{', '.join(given)}: that is of virtual functions, and {deployment.name} has none in "
+            f"mode {nic_mode(scenario)}; leave it out, or measure pvp"
         )
     return ""
 
