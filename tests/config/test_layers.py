@@ -207,3 +207,48 @@ def test_what_belongs_to_the_run_is_no_variant(tmp_path: Path, key: str) -> None
     loaded = config.load({}, environment={}, directory=tmp_path)
     with pytest.raises(ConfigError, match="belongs to the whole run"):
         loaded.varied(Variant(id="x", settings=((key, "x"),)))
+
+
+@pytest.mark.parametrize("key", ["allowed", "housekeeping"])
+@pytest.mark.parametrize("value", ['"0-3"', '"00-5"', '"0_-7"', "true", '"0-3", "4"'])
+def test_what_nobody_would_read_as_that_number_is_none(
+    tmp_path: Path, key: str, value: str
+) -> None:
+    """Python's validation leaves out zeros in front of a text: "0-3" would be processor -3."""
+    file = tmp_path / "lab.toml"
+    file.write_text(f"[cores]\n{key} = [{value}]\n")
+    with pytest.raises(ConfigError, match="is not a whole number") as refused:
+        config.load({"testbed": str(file)}, environment={})
+    assert refused.value.where.endswith(f"cores.{key}.0")
+
+
+@pytest.mark.parametrize("value", ["3", '"3"', '"-3"', '"0_3"', '"03"', "3.0"])
+def test_a_number_in_another_spelling_is_that_number(tmp_path: Path, value: str) -> None:
+    file = tmp_path / "lab.toml"
+    file.write_text(f"[cores]\nallowed = [{value}]\n")
+    loaded = config.load({"testbed": str(file)}, environment={})
+    assert loaded.testbed.cores.allowed == (-3 if "-" in value else 3,)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('name = "a"\u00a0\n', r"U\+00A0, no-break space"),
+        ("name = \u201ca\u201d\n", r"U\+201C, left double quotation mark"),
+        ('\ufeff\ufeffname = "a"\n', r"U\+FEFF, zero width no-break space"),
+        ('name = "a"\0\n', r"U\+0000, a control character"),
+        ('\u200bname = "a"\n', r"U\+200B, zero width space"),
+    ],
+)
+def test_what_nobody_sees_in_a_file_is_named(tmp_path: Path, text: str, names: str) -> None:
+    file = tmp_path / "lab.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=rf"not valid TOML.*there is {names}$"):
+        config.load({"testbed": str(file)}, environment={})
+
+
+def test_what_is_seen_in_a_file_is_not_named(tmp_path: Path) -> None:
+    file = tmp_path / "lab.toml"
+    file.write_text("name = lab\n")
+    with pytest.raises(ConfigError, match=r"Invalid value \(at line 1, column 8\)$"):
+        config.load({"testbed": str(file)}, environment={})

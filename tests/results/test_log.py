@@ -366,6 +366,13 @@ def test_lines_that_were_taken_away_put_in_or_moved_are_noticed(
         (gzip.compress, "gzip"),
         (lzma.compress, "xz"),
         (bz2.compress, "bzip2"),
+        (lambda _: b"\x04\x22\x4d\x18" + bytes(9), "lz4"),
+        (lambda _: b"PK\x03\x04" + bytes(9), "zip"),
+        (lambda log: b"trials.jsonl".ljust(257, b"\0") + b"ustar\0" + bytes(249) + log, "tar"),
+        (lambda _: b"version https://git-lfs.github.com/spec/v1\nsize 5\n", "Git LFS"),
+        (lambda log: log.replace(b"\n", b"\n<<<<<<< HEAD\n", 1), "two versions"),
+        (lambda _: b"<!DOCTYPE html><title>Log in</title>", "web server"),
+        (lambda log: log.replace(b"\n", b"\n" + bytes(512), 1), "loss of power"),
     ],
 )
 def test_a_log_in_another_form_is_refused_with_the_cause(
@@ -380,7 +387,18 @@ def test_a_log_in_another_form_is_refused_with_the_cause(
     assert refused.value.cure
 
 
-@pytest.mark.parametrize("end", ["gz", "xz", "zst"])
+@pytest.mark.parametrize("line", [b"[" * 5000, b"trial 1 passed", b"\xff\xff", b" "])
+def test_a_file_that_never_was_a_log_is_not_taken_for_one_that_was_cut(
+    line: bytes, tmp_path: Path
+) -> None:
+    """A record that was cut begins as one; after a loss of power zeros may be in its place."""
+    log = tmp_path / LOG_NAME
+    log.write_bytes(line)
+    with pytest.raises(LogError, match="no record"):
+        read_log(log)
+
+
+@pytest.mark.parametrize("end", ["gz", "xz", "zst", "lz4", "zip", "7z"])
 def test_a_folder_with_a_compressed_log_says_so(end: str, tmp_path: Path) -> None:
     (tmp_path / f"{LOG_NAME}.{end}").write_bytes(b"x")
     with pytest.raises(LogError, match="compressed") as refused:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -86,7 +87,23 @@ def read_toml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError("is nested too deeply for a TOML file", where=str(path)) from None
     except ValueError as error:  # TOML's own, and integers of thousands of digits
-        raise ConfigError(f"is not valid TOML: {error}", where=str(path)) from error
+        what = f"is not valid TOML: {error}{_unseen_at(path, str(error))}"
+        raise ConfigError(what, where=str(path)) from error
+
+
+#: Where TOML's own errors say that they are.
+_AT = re.compile(r"\(at line (\d+), column (\d+)\)")
+
+
+def _unseen_at(path: Path, error: str) -> str:
+    """What stands where a file is wrong, if few people would see or type it: a mark, a blank."""
+    found = _AT.search(error)
+    lines = read_text_of_user(path).split("\n")
+    line, column = (int(number) - 1 for number in found.groups()) if found else (len(lines), 0)
+    at = lines[line][column : column + 1] if line < len(lines) else ""
+    if not at or (at.isascii() and at.isprintable()):
+        return ""
+    return f": there is U+{ord(at):04X}, {unicodedata.name(at, 'a control character').lower()}"
 
 
 def load_model(model: type[Model], path: Path) -> Model:
@@ -135,12 +152,14 @@ def validate(model: type[Model], content: Mapping[str, Any], where: str) -> Mode
     """
     try:
         try:
-            return model.model_validate(dict(content))
+            found = model.model_validate(dict(content))
         except ValidationError as error:
             converted = _without_units(content, error)
             if converted is None:
                 raise
-            return model.model_validate(converted)
+            found = model.model_validate(converted)
+        _require_as_written(found, content)
+        return found
     except ValidationError as error:
         raise _as_config_error(model, error, where) from None
     except ConfigError as error:  # a goal checks itself and names its own key
@@ -150,6 +169,45 @@ def validate(model: type[Model], content: Mapping[str, Any], where: str) -> Mode
             accepted=error.accepted,
             cure=error.cure,
         ) from None
+
+
+#: What pydantic (2.14) takes for a number below 0, since it leaves out zeros in front: "0-3" is -3.
+_READ_AS_NEGATIVE = re.compile(r"\s*0[0_]*-[0-9_]+\s*")
+
+
+def _require_as_written(found: BaseModel, content: Mapping[str, Any]) -> None:
+    """Refuse what was taken for another number than anybody would read there: "0-3", true."""
+    wrong = [
+        (".".join(map(str, path)), f"{value!r} is not a {_named_number(taken)}")
+        for path, value, taken in _pairs(content, found)
+        if isinstance(taken, int | float) and not isinstance(taken, bool)
+        if isinstance(value, bool)
+        or (isinstance(value, str) and _READ_AS_NEGATIVE.fullmatch(value))
+    ]
+    if wrong:
+        (where, what), *others = wrong
+        more = "".join(f"\n  {path}: {words}" for path, words in others)
+        raise ConfigError(what + more, where=where)
+
+
+def _named_number(taken: float) -> str:
+    return "whole number" if isinstance(taken, int) else "number"
+
+
+def _pairs(
+    content: Any, taken: Any, path: tuple[int | str, ...] = ()
+) -> Iterator[tuple[tuple[int | str, ...], Any, Any]]:
+    """Each value that stands in no table or list, and what became of it."""
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            below = taken.get(key) if isinstance(taken, Mapping) else getattr(taken, str(key), None)
+            yield from _pairs(value, below, (*path, str(key)))
+    elif isinstance(content, tuple | list):
+        if isinstance(taken, tuple | list) and len(taken) == len(content):
+            for place, (value, below) in enumerate(zip(content, taken, strict=True)):
+                yield from _pairs(value, below, (*path, place))
+    else:
+        yield path, content, taken
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,18 @@ _WRAPPED = {
     b"\xfd7zXZ\x00": ("it is compressed by xz", "unxz"),
     b"BZh": ("it is compressed by bzip2", "bunzip2"),
     b"\x28\xb5\x2f\xfd": ("it is compressed by zstd", "unzstd"),
+    b"\x04\x22\x4d\x18": ("it is compressed by lz4", "unlz4"),
+    b"PK\x03\x04": ("it is in an archive of zip", "unzip"),
+    b"7z\xbc\xaf\x27\x1c": ("it is in an archive of 7-Zip", "7z x"),
+    b"version https://git-lfs": ("Git LFS has left a pointer in its place", "git lfs pull"),
+    b"<<<<<<< ": ("Git has put two versions of it into one file", ""),
+    b"<": ("it is a page of a web server, as a download without a login is", ""),
+    b"\0": ("zero octets stand in it, as a loss of power leaves them", ""),
 }
+#: Where an archive of tar has its mark, behind the name of its first file.
+_TAR = slice(257, 262)
 #: Ends of the names that they have then.
-COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
+COMPRESSED = (".gz", ".xz", ".bz2", ".zst", ".lz4", ".zip", ".7z")
 _SEAL = re.compile(rb',"digest":"([0-9a-f]{%d})"\}$' % _DIGITS)
 
 
@@ -281,11 +290,11 @@ def iter_log(path: Path) -> Iterator[Record]:
         if not line:
             continue
         where = f"{path}:{number}"
-        if number == 1:
-            _expect_plain(line, path)
+        torn = line == piece  # the last one, cut in the middle
+        if not line.startswith(b"{") and not (torn and number > 1 and not line.strip(b"\0")):
+            _expect_plain(line, where if number > 1 else str(path))
         if line.endswith(b"\r"):
             raise _of_other_line_ends(where)
-        torn = line == piece  # the last one, cut in the middle
         body, digest = unseal(line)
         try:
             content = json.loads(body)
@@ -297,7 +306,7 @@ def iter_log(path: Path) -> Iterator[Record]:
             record = _RECORD.validate_python(content)
         # ValueError: no JSON, no UTF-8, no record, and integers of thousands of digits.
         except (ValueError, RecursionError, ConfigError) as error:
-            if torn:
+            if torn and (line.startswith(b"{") or not line.strip(b"\0")):
                 return
             raise _no_record(error, written, where) from None
         before = digest
@@ -346,14 +355,20 @@ def _lines(path: Path) -> Iterator[bytes]:
         ) from error
 
 
-def _expect_plain(line: bytes, path: Path) -> None:
-    """Refuse a file that holds a log in another form."""
+def _expect_plain(line: bytes, where: str) -> None:
+    """Refuse a file that holds a log in another form, by a line that is no record's."""
+    if line[_TAR] == b"ustar":
+        raise LogError(
+            "this is no log as it was written: it is in an archive of tar",
+            where=where,
+            cure="undo that: `tar -xf`",
+        )
     for beginning, (what, undone_by) in _WRAPPED.items():
         if line.startswith(beginning):
-            cure = f"uncompress it: `{undone_by}`" if undone_by else ""
+            cure = f"undo that: `{undone_by}`" if undone_by else ""
             raise LogError(
                 f"this is no log as it was written: {what}",
-                where=str(path),
+                where=where,
                 cure=cure
                 or "take the log from a copy that nothing has converted; its lines have "
                 "checksums, so that one that is converted back by hand is read again",
