@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
 
+from tests.fakes import odd
 from vnetperf import registry
 from vnetperf.deployment.transfers import sum_figures
 from vnetperf.endpoints.base import (
@@ -638,3 +641,28 @@ def test_sockperf_whose_times_are_of_others_than_its_answers_says_so() -> None:
     slower = text.replace("avg-rtt=7.396", "avg-rtt=70.96")
     found = tool("sockperf").read(ToolOutput(slower, "", ""), spec("UDP_RR", 64))
     assert any("take more than all the time" in note for note in found.notes)
+
+
+def tcp_stream() -> dict[str, Any]:
+    sums = {"bytes": 250_000_000, "seconds": 2.0, "bits_per_second": 1e9}
+    trips = {"min_rtt": 10, "mean_rtt": 20, "max_rtt": 30}
+    end = {"sum_sent": sums | {"retransmits": 3}, "sum_received": sums}
+    end |= {"streams": [{"sender": trips}], "sender_tcp_congestion": "cubic"}
+    end |= {"cpu_utilization_percent": {"host_total": 50.0, "remote_total": 4.0}}
+    return {"start": {"version": "iperf 3.17", "tcp_mss_default": 1448}, "end": end}
+
+
+@given(odd.changed(udp_of_two_versions()))
+def test_whatever_iperf3_says_of_datagrams_is_a_result_or_why_it_is_none(told: Any) -> None:
+    with contextlib.suppress(UnreadableError):
+        found = read_iperf3(told, "UDP_STREAM")
+        assert found.bits_per_second
+        assert found.loss_ratio is None or 0 <= found.loss_ratio <= 1
+
+
+@given(odd.changed(tcp_stream()))
+def test_whatever_iperf3_says_of_a_stream_is_a_result_or_why_it_is_none(told: Any) -> None:
+    with contextlib.suppress(UnreadableError):
+        assert read_iperf3(told, "TCP_STREAM").bits_per_second
+    heard = ToolOutput(json.dumps(told), "", "iperf 3.17 (cJSON)")
+    assert tool("iperf3").version(heard)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
@@ -31,3 +33,39 @@ contents = st.one_of(st.sampled_from(SEEN), st.binary(max_size=60))
 #: In a file's place: a directory, or nothing at all.
 ABSENT: Final = ("a directory", "nothing")
 places = st.one_of(contents, st.sampled_from(ABSENT))
+
+#: Values that a program's JSON has had in place of others, or may have: nothing, -1 with a sign and
+#: without, what is no number, other types.
+VALUES: Final = (
+    *(None, "", -1, 0, True, "x", "1e5", float("nan"), float("inf"), 1e308, 2**63, 2**64 - 1),
+    *([], {}, [None], [[]], {"a": None}),
+)
+
+
+@st.composite
+def changed(draw: Callable[[st.SearchStrategy[Any]], Any], told: Any) -> Any:
+    """JSON of a program, with other values in some places, or without some of its keys."""
+    found = copy.deepcopy(told)
+    for _ in range(draw(st.integers(1, 3))):
+        places = [path for path in _paths(found) if path]
+        if not places:
+            break
+        *above, last = draw(st.sampled_from(places))
+        here = found
+        for part in above:
+            here = here[part]
+        if isinstance(here, dict) and draw(st.booleans()):
+            del here[last]
+        else:
+            here[last] = copy.deepcopy(draw(st.sampled_from(VALUES)))
+    return found
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    if isinstance(value, dict):
+        items = list(value.items())
+    else:
+        items = list(enumerate(value)) if isinstance(value, list) else []
+    for key, below in items:
+        yield from _paths(below, (*path, key))

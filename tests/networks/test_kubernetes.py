@@ -11,7 +11,9 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from hypothesis import given
 
+from tests.fakes import odd
 from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.deployment.planner import make_plan
@@ -351,3 +353,24 @@ def test_what_kubectl_says_of_a_program_that_has_not_begun_is_its_output() -> No
     process = MagicMock(returncode=1)
     process.log_text.return_value = "error: the server is gone\n"
     assert ClusterProgram(MagicMock(), process).output() == "error: the server is gone\n"
+
+
+SEEN_POD = {
+    "status": {
+        "phase": "Running",
+        "containerStatuses": [
+            {"state": {"running": {}}},
+            {"state": {"waiting": {"reason": "a", "message": "b"}}},
+            {"state": {"terminated": {"reason": "c", "exitCode": 1}}},
+        ],
+        "conditions": [UNSCHEDULABLE],
+    }
+}
+
+
+@given(odd.changed(SEEN_POD | pod(0)))
+def test_no_answer_of_a_cluster_ends_a_run_by_its_form(found: Any) -> None:
+    why, hopeless = why_not_running(found)
+    assert isinstance(why, str)
+    assert hopeless in (True, False)
+    assert all(isinstance(text, str) for text in describe_changes(pod(0), found))

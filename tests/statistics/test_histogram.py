@@ -9,7 +9,13 @@ from hdrh.histogram import HdrHistogram
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.statistics.histogram import decode_hdr, encode_hdr, recorded, values_at
+from vnetperf.statistics.histogram import (
+    HIGHEST_NS,
+    decode_hdr,
+    encode_hdr,
+    recorded,
+    values_at,
+)
 from vnetperf.statistics.samples import percentiles, t_quantile
 
 
@@ -81,3 +87,15 @@ def test_buckets_are_the_librarys(values: list[int], least: int) -> None:
         made.record_value(value)
     counts = enumerate(made.counts)
     assert recorded(made) == [(made.get_value_from_index(n), count) for n, count in counts if count]
+
+
+@pytest.mark.parametrize(
+    ("value", "frames"),
+    [(100, -1), (100, 2**63), (100, 2**64 - 1), (-5, 1), (HIGHEST_NS + 1, 1)],
+)
+def test_a_count_or_a_value_that_cannot_be_does_not_reach_the_library(
+    value: int, frames: int
+) -> None:
+    """Its C code ends the process ("free(): invalid pointer"), and -5 would be another value."""
+    with pytest.raises(ValueError, match="cannot be"):
+        encode_hdr([(7, 1), (value, frames)])

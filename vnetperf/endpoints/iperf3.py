@@ -202,7 +202,8 @@ class Iperf3(EndpointTool):
             version = str(report["start"]["version"])
         except (KeyError, TypeError, ValueError):
             return super().version(output)
-        control = (report.get("end") or {}).get("sender_tcp_congestion")
+        end = report.get("end")
+        control = end.get("sender_tcp_congestion") if isinstance(end, dict) else None
         return f"{version}, TCP {control}" if control else version
 
 

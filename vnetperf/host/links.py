@@ -549,7 +549,7 @@ def add_qdisc_counters(
     except ValueError:
         return found
     for entry in told if isinstance(told, list) else ():
-        name = entry.get("dev") if isinstance(entry, dict) else None
+        name = str(entry.get("dev")) if isinstance(entry, dict) else ""
         if name in found and entry.get("root"):
             link = found[name]
             packets, drops = (known_count(entry.get(key)) or 0 for key in ("packets", "drops"))

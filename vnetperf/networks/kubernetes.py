@@ -298,20 +298,19 @@ def describe_changes(asked: Mapping[str, Any], found: Mapping[str, Any]) -> tupl
     Returns:
         One clause for each change; empty where there is none.
     """
-    spec, own = found.get("spec") or {}, asked["spec"]["containers"][0]
+    spec, own = _table(found.get("spec")), asked["spec"]["containers"][0]
     changes = []
     for key, kind in (
         ("containers", "containers"),
         ("initContainers", "init containers"),
         ("ephemeralContainers", "ephemeral containers"),
     ):
-        known = {one["name"] for one in asked["spec"].get(key) or ()}
-        added = [
-            str(one.get("name")) for one in spec.get(key) or () if one.get("name") not in known
-        ]
+        known = [one["name"] for one in asked["spec"].get(key) or ()]
+        names = (one.get("name") for one in _tables(spec.get(key)))
+        added = [str(name) for name in names if name not in known]
         if added:
             changes.append(f"has {kind} that were not asked for: {', '.join(added)}")
-    annotations = (found.get("metadata") or {}).get("annotations") or {}
+    annotations = _table(_table(found.get("metadata")).get("annotations"))
     if annotations.get(REDIRECTED) == "enabled":
         changes.append("has its traffic carried by a proxy of the node (Istio's ambient mode)")
     wanted = asked["metadata"]["annotations"]
@@ -325,45 +324,55 @@ def describe_changes(asked: Mapping[str, Any], found: Mapping[str, Any]) -> tupl
     if runtime := spec.get("runtimeClassName"):
         changes.append(f"is run by the runtime class {runtime}")
     there: Mapping[str, Any] = next(
-        (one for one in spec.get("containers") or () if one.get("name") == CONTAINER), {}
+        (one for one in _tables(spec.get("containers")) if one.get("name") == CONTAINER), {}
     )
     if there and there.get("image") != own["image"]:
         changes.append(f"has the image {there.get('image')} instead of {own['image']}")
-    of_pod = (spec.get("resources") or {}).get("limits")
+    of_pod = _table(_table(spec.get("resources")).get("limits"))
     for key in ("command", "args"):
         if there and (there.get(key) or None) != own.get(key):
             changes.append(f"has another {key}: {there.get(key)}")
-    if limits := (there.get("resources") or {}).get("limits") or of_pod:
+    if limits := _table(_table(there.get("resources")).get("limits")) or of_pod:
         held = ", ".join(f"{name} {limit}" for name, limit in sorted(limits.items()))
         changes.append(f"is limited to {held}")
-    if environment := [str(one.get("name")) for one in there.get("env") or ()]:
+    if environment := [str(one.get("name")) for one in _tables(there.get("env"))]:
         changes.append(f"has environment variables: {', '.join(environment)}")
     return tuple(changes)
 
 
 def why_not_running(found: Mapping[str, Any]) -> tuple[str, bool]:
     """Why a pod does not run yet, and whether it never will; "" when it runs."""
-    status = found.get("status") or {}
-    phase = status.get("phase") or "Pending"
-    containers = [one.get("state") or {} for one in status.get("containerStatuses") or () if one]
-    waiting = [state["waiting"] for state in containers if state.get("waiting") is not None]
+    status = _table(found.get("status"))
+    phase = str(status.get("phase") or "Pending")
+    containers = [_table(one.get("state")) for one in _tables(status.get("containerStatuses"))]
+    waiting = _tables([state.get("waiting") for state in containers])
     for one in waiting:
         reason, message = one.get("reason") or "", one.get("message") or ""
         if reason in HOPELESS:
             return f"{reason}: {message}", True
-    ended = [state["terminated"] for state in containers if state.get("terminated") is not None]
+    ended = _tables([state.get("terminated") for state in containers])
     if phase in ("Failed", "Succeeded") or ended:
         told = [f"{one.get('reason') or ''}, exit code {one.get('exitCode')}" for one in ended]
         said = [status.get("reason"), status.get("message"), *told]
-        return f"it has ended: {', '.join(filter(None, said)) or phase}", True
+        return f"it has ended: {', '.join(str(one) for one in said if one) or phase}", True
     runs = [state.get("running") is not None for state in containers]
     if phase == "Running" and runs and all(runs):
         return "", False
-    for condition in filter(None, status.get("conditions") or ()):
+    for condition in _tables(status.get("conditions")):
         if condition.get("status") == "False" and condition.get("message"):
             return f"{phase}, {condition.get('reason') or ''}: {condition['message']}", False
     reasons = (one.get("reason") for one in waiting)
-    return ", ".join([phase, *filter(None, reasons)]), False
+    return ", ".join([phase, *(str(reason) for reason in reasons if reason)]), False
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    """What should be a table; empty where it is null or none."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _tables(value: Any) -> list[Mapping[str, Any]]:
+    """The tables of what should be a list of them."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 class KubernetesNetwork(Network):

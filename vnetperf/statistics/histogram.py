@@ -13,6 +13,8 @@ from vnetperf.statistics.samples import percentiles as ranked
 
 #: Layout of stored histograms: 1 ns to 10 s, 3 significant digits.
 LOWEST_NS, HIGHEST_NS, DIGITS = 1, 10_000_000_000, 3
+#: Most frames that a histogram tells of one value.
+MOST_FRAMES = 2**48
 PERCENTILES = (1.0, 50.0, 90.0, 99.0, 99.9, 99.99)
 
 
@@ -22,12 +24,20 @@ def latency_percentiles(pairs: Sequence[tuple[int, int]]) -> dict[str, float]:
 
 
 def encode_hdr(pairs: Iterable[tuple[int, int]]) -> str:
-    """A histogram in the portable form of HdrHistogram."""
+    """A histogram in the portable form of HdrHistogram.
+
+    Its C code ends the process where a count is not one of 63 bits.
+
+    Raises:
+        ValueError: A value is not from 0 to `HIGHEST_NS`, or a count is none.
+    """
     histogram = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
     half = histogram.sub_bucket_half_count
     bits = histogram.sub_bucket_half_count_magnitude + 1
     total = 0
     for value, frames in pairs:
+        if not 0 <= value <= HIGHEST_NS or not 0 <= frames <= MOST_FRAMES:
+            raise ValueError(f"{frames} frames of {value} ns cannot be")
         # What record_value does for each value, without its checks: it takes 25 us a value.
         bucket = max(0, value.bit_length() - bits)
         histogram.counts[(bucket + 1) * half + (value >> bucket) - half] += frames

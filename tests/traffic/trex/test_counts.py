@@ -210,3 +210,20 @@ def test_probes_that_nobody_saw_are_said() -> None:
 def test_what_is_no_histogram_is_an_error() -> None:
     with pytest.raises(GeneratorError, match="histogram that cannot be read"):
         recorded("HISTFAAAA!")
+
+
+@pytest.mark.parametrize(
+    "histogram",
+    [{"100": -1}, {"100": 2**64 - 1}, {"-5": 1}, {"x": 1}, {"9" * 20: 1}, {"10": None}, [1], "x"],
+)
+def test_a_histogram_that_cannot_be_is_no_latency(histogram: Any) -> None:
+    """A server's counters go back, too; what the histogram's library makes of -1 ends a process."""
+    with pytest.raises(GeneratorError, match="a latency histogram that cannot be read"):
+        latency_of([{"hdrh": "", "histogram": histogram}])
+
+
+def test_probes_beyond_the_histograms_range_are_told_apart() -> None:
+    latency = latency_of([{"hdrh": "", "histogram": {"100": 3, "20000000": 2}}])
+    assert latency is not None
+    assert (latency.count, latency.above_range, latency.max_ns) == (5, 2, 30e9)
+    assert latency.percentiles["50"] == pytest.approx(200_000, rel=0.002)

@@ -74,20 +74,20 @@ def _port_counters(found: Mapping[str, Any], port: int) -> PortCounters:
         stats, packets = found["stats"][str(port)], found["packets"][str(port)]
         latency = packets.get("latency", {})
         counters = PortCounters(
-            sent=stats["opackets"],
-            sent_octets=stats["obytes"],
-            received=stats["ipackets"],
-            arp=packets.get("arp_pkts", 0),
-            ipv6=packets.get("ipv6_pkts", 0),
+            sent=int(stats["opackets"]),
+            sent_octets=int(stats["obytes"]),
+            received=int(stats["ipackets"]),
+            arp=int(packets.get("arp_pkts", 0)),
+            ipv6=int(packets.get("ipv6_pkts", 0)),
             probes=ProbeCounts(
-                timed=latency.get("num_pkts", 0),
-                skipped=latency.get("num_skipped", 0),
-                min_cycles=latency.get("min_cycles", 0),
-                avg_cycles=latency.get("avg_cycles", 0),
-                max_cycles=latency.get("max_cycles", 0),
+                timed=int(latency.get("num_pkts", 0)),
+                skipped=int(latency.get("num_skipped", 0)),
+                min_cycles=int(latency.get("min_cycles", 0)),
+                avg_cycles=int(latency.get("avg_cycles", 0)),
+                max_cycles=int(latency.get("max_cycles", 0)),
             ),
         )
-    except (KeyError, TypeError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         raise GeneratorError(
             f"Pktgen has no counters of port {port}",
             where="portStats, pktStats",

@@ -437,13 +437,15 @@ def latency_of(probes: Sequence[Mapping[str, Any]]) -> Latency | None:
         return None
     most = _known_ns(probes, "total_max", within=buckets[-1])
     pairs = [(min(one.upper, most or one.upper), one.frames) for one in buckets]
+    within = [pair for pair in pairs if pair[0] <= histogram.HIGHEST_NS]
     return Latency(
         count=count,
         min_ns=float(_known_ns(probes, "total_min", within=buckets[0]) or buckets[0].lower),
         mean_ns=_mean_ns(probes, buckets),
         max_ns=float(pairs[-1][0]),
-        percentiles=latency_percentiles(pairs),
-        hdr=encode_hdr(pairs),
+        percentiles=latency_percentiles(within),
+        hdr=encode_hdr(within),
+        above_range=sum(frames for _, frames in pairs[len(within) :]) or None,
     )
 
 
@@ -459,17 +461,36 @@ def _buckets(probe: Mapping[str, Any]) -> Iterable[Bucket]:
     """A probe's histogram."""
     if text := probe.get("hdrh"):
         return [Bucket(value, value, frames) for value, frames in recorded(text)]
-    coarse = {int(value): int(frames) for value, frames in (probe.get("histogram") or {}).items()}
+    coarse = probe.get("histogram") or {}
+    try:
+        frames_at = {int(value): int(frames) for value, frames in coarse.items()}
+    except (AttributeError, OverflowError, TypeError, ValueError) as error:
+        raise _no_histogram(error) from None
+    for value, frames in frames_at.items():
+        if not 0 <= value <= MOST_US or not 0 <= frames <= histogram.MOST_FRAMES:
+            raise _no_histogram(f"{frames} probes of {value} us")
     if isinstance(received := probe.get("received"), int):
         # The server keeps what the first bucket had in trials of before, and begins to tell it with
         # its next sample; all other probes that came back are in the others.
-        others = sum(frames for value, frames in coarse.items() if value)
-        coarse[0] = max(0, received - others)
+        others = sum(frames for value, frames in frames_at.items() if value)
+        frames_at[0] = max(0, received - others)
     return [
         Bucket(value * NS_PER_US, _upper_us(value) * NS_PER_US, frames)
-        for value, frames in coarse.items()
+        for value, frames in frames_at.items()
         if frames
     ]
+
+
+#: Longest time that a coarse bucket can begin at, microseconds: longer than any trial.
+MOST_US = 10**10
+
+
+def _no_histogram(why: object) -> GeneratorError:
+    return GeneratorError(
+        f"a latency histogram that cannot be read: {why}",
+        where=WHERE,
+        cure="another client may have cleared the server's counters meanwhile",
+    )
 
 
 def _upper_us(lower: int) -> int:
@@ -511,8 +532,7 @@ def recorded(text: str) -> list[tuple[int, int]]:
             for least, frames in histogram.recorded(held)
         ]
     except (ValueError, IndexError) as error:
-        what = f"a latency histogram that cannot be read: {error}"
-        raise GeneratorError(what, where=WHERE) from None
+        raise _no_histogram(error) from None
 
 
 def _without_histogram(counts: DirectionCounts) -> DirectionCounts:
