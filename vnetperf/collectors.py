@@ -682,9 +682,11 @@ def _processor_load(
     cpu: int, earlier: _MachineCounters, later: _MachineCounters, ticks: float
 ) -> ProcessorLoad:
     before, now = earlier.times[cpu], later.times[cpu]
+    shortest = min(len(before), len(now))
 
     def share(*places: int) -> float:
-        known = [now[p] - before[p] for p in places if p < len(now) and p < len(before)]
+        # Times of waiting, and those that a hypervisor tells, may be less than they were (proc(5)).
+        known = [max(0, b - a) for a, b in ((before[p], now[p]) for p in places if p < shortest)]
         return round(sum(known) / ticks, 4)
 
     then, backlog = earlier.backlogs.get(cpu, ()), later.backlogs.get(cpu, ())
@@ -832,6 +834,9 @@ class EnergyCollector(Collector[EnergyUse]):
         found, too_slow, over = [], [], {"watched_s": round(wall, 6)}
         for zone in self._last:
             joules = self._microjoules[zone] / 1e6
+            if joules > _NO_WATTS * wall:  # it began anew, as after a sleep, and did not go round
+                too_slow.append(f"{_zone_name(zone)}: its counter began anew")
+                continue
             found.append(EnergyUse(part=_zone_name(zone), joules=joules, source="RAPL", **over))
         meters, late_s, of_trial = self._metered(), 0.0, f"the trial was of {wall:.3g} s"
         program = "" if meters else self._controller()

@@ -221,7 +221,7 @@ _PMD_ITERATIONS = re.compile(
     r" +- idle iterations: +(\d+) ",
     re.MULTILINE,
 )
-_PMD_COUNT = re.compile(r"^  ([a-z][a-z ]*): (\d+)(?: \([^()]*%\))?\r?$", re.MULTILINE)
+_PMD_COUNT = re.compile(r"^  ([a-z][a-z ]*): (\d{1,20})(?: \([^()]*%\))?\r?$", re.MULTILINE)
 LOOKUPS = {
     "phwol hits": "hardware offload",
     "simple match hits": "simple match",

@@ -695,3 +695,29 @@ def test_no_odd_count_of_the_machine_ends_a_trial(
     sampler.start()
     found = sampler.stop()
     assert (found.load_average, found.others) == (None, None)
+
+
+def test_times_that_fell_are_none_and_no_less(tmp_path: Path) -> None:
+    """Waiting for a disk may be taken back, and so may what a hypervisor took (proc(5))."""
+    write(tmp_path, "proc/stat", "cpu0 10 0 10 100 50 5 5 40 0 0\nctxt 90\n")
+    sampler = MachineSampler((), tmp_path)
+    sampler.start()
+    write(tmp_path, "proc/stat", "cpu0 12 0 10 130 20 5 5 10 0 0\nctxt 40\n")
+    found = sampler.stop()
+    (one,) = found.by_processor
+    assert one.steal == found.steal == 0
+    assert one.idle == pytest.approx(15 * one.user, rel=0.01)
+    assert found.context_switches_per_s is None
+
+
+def test_a_meter_that_began_anew_did_not_go_round(tmp_path: Path) -> None:
+    """262 kJ in the moment of a trial are not used: a sleep of the machine had it begin anew."""
+    meters(tmp_path, package=500_000, dram=5, microwatts=0)
+    zone = "sys/class/powercap/intel-rapl:0"
+    write(tmp_path, f"{zone}/max_energy_range_uj", "262143328850000\n")
+    collector = EnergyCollector((), tmp_path)
+    collector.start()
+    meters(tmp_path, package=100, dram=1000, microwatts=0)
+    write(tmp_path, f"{zone}/max_energy_range_uj", "262143328850000\n")
+    assert [one.part for one in collector.stop()] == ["dram of package-0"]
+    assert "package-0: its counter began anew" in collector.why

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -15,6 +16,7 @@ from vnetperf.deployment import events, path_check, trial
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.model.deployment import PhyPort, VnfPort
 from vnetperf.model.errors import CapabilityError, DutError, GeneratorError
+from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.nat import Nat
 from vnetperf.model.scenario import NicUse, Plan
 from vnetperf.model.trial import (
@@ -584,3 +586,41 @@ def test_a_dut_without_counters_that_forwards_nothing_is_named_with_the_way(
     found = path_check._path_error(cast("LiveDeployment", deployment), result, {})
     assert words in str(found)
     assert "[[external.ports]]" in found.cure
+
+
+def test_a_port_that_counts_less_than_before_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a driver that was reset: nothing is said of where frames were lost, and it is told."""
+    monkeypatch.setattr("vnetperf.deployment.trial.CollectorSession", MagicMock())
+    ports = {
+        name: HopCounters(port=name, rx=1000, tx=1000, rx_dropped=7, causes={"full": 7})
+        for name in ("phy0", "phy1")
+    }
+    deployed = MagicMock(counters=lambda: dict(ports), carrier_changes=dict)
+    watch = trial.DutWatch(deployed)
+    watch.count()
+    ports["phy0"] = HopCounters(port="phy0", rx=90, tx=1000)
+    # Frames that were under way have gone out since: fewer are missing than before.
+    ports["phy1"] = HopCounters(port="phy1", rx=1100, tx=1100, rx_dropped=3, causes={"full": 3})
+    counted = watch.counted()
+    assert counted["hops"] == (HopCounters(port="phy1", rx=100, tx=100),)
+    assert "phy0: it counts less than before" in counted["uncollected"]["hops"]
+    ports["phy0"] = HopCounters(port="phy0", rx=1001, tx=1000, rx_dropped=7)
+    counted = watch.counted()
+    assert [hop.port for hop in counted["hops"]] == ["phy0", "phy1"]
+    assert "hops" not in counted["uncollected"]
+
+
+def test_a_thread_that_counts_less_than_before_has_done_nothing_that_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vnetperf.deployment.trial.CollectorSession", MagicMock())
+    work = DatapathWork(thread="core 1", packets=500, busy_cycles=9000, idle_cycles=10)
+    deployed = MagicMock(vswitch=MagicMock(datapath_work=lambda: (work,)))
+    watch = trial.DutWatch(deployed)
+    watch.start()
+    work = work.model_copy(update={"packets": 20, "busy_cycles": 80})
+    found, why = watch._work_since()
+    assert found == ()
+    assert "counts less than before" in why

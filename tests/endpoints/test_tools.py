@@ -666,3 +666,17 @@ def test_whatever_iperf3_says_of_a_stream_is_a_result_or_why_it_is_none(told: An
         assert read_iperf3(told, "TCP_STREAM").bits_per_second
     heard = ToolOutput(json.dumps(told), "", "iperf 3.17 (cJSON)")
     assert tool("iperf3").version(heard)
+
+
+@pytest.mark.parametrize("odd_number", ["7,396", "7.396e+03", "7.396.1"])
+def test_a_number_is_read_whole_or_not_at_all(odd_number: str) -> None:
+    """Of a decimal comma, or a power of ten, the digits before it are another number."""
+    text = (RECORDED / "sockperf_3.7_udp_pp.txt").read_text()
+    for name in ("avg-rtt=7.396", "avg-latency=7.396"):
+        text = text.replace(name, f"avg-rtt={odd_number}")
+    with pytest.raises(UnreadableError, match="lacks avg-rtt"):
+        tool("sockperf").read(ToolOutput(text, "", ""), spec("UDP_RR", 64))
+    events = (RECORDED / "sysbench_1.0.20_cpu.txt").read_text()
+    events = re.sub(r"(events per second:\s*)[\d.]+", rf"\g<1>{odd_number}", events)
+    with pytest.raises(UnreadableError, match="lacks events per second"):
+        tool("sysbench").read(ToolOutput(events, "", ""), spec("GUEST_CPU", instances=2))

@@ -73,16 +73,22 @@ def settled_counters(read: Callable[[], dict[str, HopCounters]]) -> dict[str, Ho
     return seen[-1]
 
 
-def counter_difference(before: HopCounters | None, after: HopCounters) -> HopCounters:
-    """What a port counted in between."""
+def counter_difference(before: HopCounters | None, after: HopCounters) -> HopCounters | None:
+    """What a port counted in between; None where it counts less than before, and began anew.
+
+    Drops may be fewer than they were: some are what came in and has not gone out yet.
+    """
     if before is None:
         return after
     fields = ("rx", "tx", "rx_dropped", "tx_dropped")
+    counted = {name: getattr(after, name) - getattr(before, name) for name in fields}
+    if counted["rx"] < 0 or counted["tx"] < 0:
+        return None
     causes = {name: n - before.causes.get(name, 0) for name, n in after.causes.items()}
     return HopCounters(
         port=after.port,
-        causes={name: n for name, n in causes.items() if n},
-        **{f: getattr(after, f) - getattr(before, f) for f in fields},
+        causes={name: n for name, n in causes.items() if n > 0},
+        **{name: max(0, number) for name, number in counted.items()},
     )
 
 
@@ -337,12 +343,16 @@ class DutWatch:
             return {"uncollected": dict.fromkeys(what, why)}
         work, why = self._work_since()
         self._deployment.check_alive()
-        hops = self._deployment.counters().items()
+        now = self._deployment.counters()
+        hops = {name: counter_difference(self._before.get(name), hop) for name, hop in now.items()}
+        fell = [name for name, hop in hops.items() if hop is None]
+        why_fell = f"not measured of {', '.join(fell)}: it counts less than before the trial"
         return {
             "datapath": work,
             "vnf_work": self._vnf_work_since(),
-            "uncollected": {"datapath": why} if why else {},
-            "hops": tuple(counter_difference(self._before.get(name), hop) for name, hop in hops),
+            "uncollected": ({"datapath": why} if why else {})
+            | ({"hops": why_fell} if fell else {}),
+            "hops": tuple(hop for hop in hops.values() if hop is not None),
             "links_down": self.links_down(),
         }
 
@@ -359,9 +369,10 @@ class DutWatch:
         why = self._why_no_work or why_not
         if not why and now.keys() != self._work.keys():
             why = "not measured: other threads forward than at the start of the trial"
-        if why:
-            return (), why
-        return tuple(work.since(self._work[name]) for name, work in now.items()), ""
+        every = () if why else tuple(work.since(self._work[name]) for name, work in now.items())
+        if any(work.packets < 0 or work.busy_cycles < 0 for work in every):
+            why = "not measured: a thread counts less than before the trial"
+        return ((), why) if why else (every, "")
 
     def _vnf_work_since(self) -> tuple[DatapathWork, ...]:
         """What the VNFs' threads have counted since; of one that began anew nothing."""

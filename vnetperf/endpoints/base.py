@@ -20,6 +20,10 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import MAX_DATAGRAM, MAX_MESSAGE, Figures, Kind, TransferSpec
 from vnetperf.statistics.samples import contradiction
 
+#: A decimal number of a tool's text, whole: of "1,5" or "1.5e+03" it is not the 1.
+NUMBER = r"(\d{1,20}(?:\.\d{0,20})?)(?!\d|[.,eE][\d+-])"
+#: A count of a tool's text.
+COUNT = r"(\d{1,20})(?!\d|[.,]\d)"
 #: What stands for "not counted" besides what is negative: -1 in 32 bits or 64 without a sign.
 _NOT_COUNTED = (2.0**32 - 1, 2.0**64)
 #: Share that a receiver counts more than its sender although nothing came twice: what was under way

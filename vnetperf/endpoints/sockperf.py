@@ -7,6 +7,8 @@ import signal
 from typing import ClassVar
 
 from vnetperf.endpoints.base import (
+    COUNT,
+    NUMBER,
     EndpointTool,
     Sockets,
     ToolOutput,
@@ -23,24 +25,24 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _VERSION = re.compile(r"version #(\S+)")
 #: Without warm-up and tail: what percentiles are of.
 _VALID = re.compile(
-    r"\[Valid Duration\] RunTime=([\d.]+) sec; SentMessages=(\d+); ReceivedMessages=(\d+)"
+    rf"\[Valid Duration\] RunTime={NUMBER} sec; SentMessages={COUNT}; ReceivedMessages={COUNT}"
 )
-_WHOLE = re.compile(r"\[Total Run\] RunTime=([\d.]+) sec; Warm up time=(\d+) msec")
+_WHOLE = re.compile(rf"\[Total Run\] RunTime={NUMBER} sec; Warm up time={COUNT} msec")
 #: Its tail, which is not valid either, seconds.
 _TAIL_S = 0.05
 #: Longest time without an answer at the end of what is valid: a part of it, and seconds, in which
 #: processors that are shared may belong to others.
 _STANDS, _STANDS_S = 0.25, 0.2
-_DROPPED = re.compile(r"# dropped messages = (\d+)")
+_DROPPED = re.compile(rf"# dropped messages = {COUNT}")
 #: What its client saw of answers besides.
-_ODD = re.compile(r"# (duplicated|out-of-order) messages = (\d+)")
-_MEAN = re.compile(r"avg-rtt=\s*([\d.]+)")
-_EXTREME = re.compile(r"<(MIN|MAX)> observation =\s*([\d.]+)")
-_PERCENTILE = re.compile(r"percentile ([\d.]+) =\s*([\d.]+)")
+_ODD = re.compile(rf"# (duplicated|out-of-order) messages = {COUNT}")
+_MEAN = re.compile(rf"avg-rtt=\s*{NUMBER}")
+_EXTREME = re.compile(rf"<(MIN|MAX)> observation =\s*{NUMBER}")
+_PERCENTILE = re.compile(rf"percentile {NUMBER} =\s*{NUMBER}")
 #: How many times percentiles are of.
-_OBSERVED = re.compile(r"Total (\d+) observations")
-_SENT = re.compile(r"Total of (\d+) messages sent in ([\d.]+) sec")
-_HANDLED = re.compile(r"Total (\d+) messages received and handled")
+_OBSERVED = re.compile(rf"Total {COUNT} observations")
+_SENT = re.compile(rf"Total of {COUNT} messages sent in {NUMBER} sec")
+_HANDLED = re.compile(rf"Total {COUNT} messages received and handled")
 _ERROR = re.compile(r"sockperf: (ERROR: .*|No messages were received.*)")
 #: Of messages under load one in so many is answered; percentiles need enough of them.
 _ANSWERED_PER_SECOND = 1000

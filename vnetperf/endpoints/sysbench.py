@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, figure_or_none
+from vnetperf.endpoints.base import (
+    COUNT,
+    NUMBER,
+    EndpointTool,
+    Sockets,
+    ToolOutput,
+    figure_or_none,
+)
 from vnetperf.model.testbed import Program
 from vnetperf.model.transfer import Figures, Kind, TransferSpec
 
@@ -19,15 +26,15 @@ _MEMORY: dict[Kind, tuple[str, str]] = {
 }
 #: It ends by its time, not by what it has transferred.
 _ENDLESS = "1024T"
-_EVENTS = re.compile(r"events per second:\s*([\d.]+)")
-_MEBIBYTES = re.compile(r"MiB transferred \(([\d.]+) MiB/sec\)")
+_EVENTS = re.compile(rf"events per second:\s*{NUMBER}")
+_MEBIBYTES = re.compile(rf"MiB transferred \({NUMBER} MiB/sec\)")
 #: Units of work that its threads have finished, and in which time.
-_DONE = re.compile(r"total number of events:\s*(\d+)")
-_SECONDS = re.compile(r"total time:\s*([\d.]+)s")
-_OPERATIONS = re.compile(r"Total operations: \d+ \(\s*([\d.]+) per second\)")
+_DONE = re.compile(rf"total number of events:\s*{COUNT}")
+_SECONDS = re.compile(rf"total time:\s*{NUMBER}s")
+_OPERATIONS = re.compile(rf"Total operations: \d+ \(\s*{NUMBER} per second\)")
 #: By how much its rate may differ from these, as a share, besides a unit of each thread.
 _APART = 0.05
-_THREADS = re.compile(r"Number of threads: (\d+)")
+_THREADS = re.compile(rf"Number of threads: {COUNT}")
 
 
 class Sysbench(EndpointTool):

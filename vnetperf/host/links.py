@@ -474,9 +474,15 @@ SHOW_IP = ("cat", "/proc/net/snmp")
 
 def fragments_made(snmp: str) -> int | None:
     """IPv4 fragments that a namespace has made (FragCreates of RFC 1213); None: not told."""
-    rows = [line.split() for line in snmp.splitlines() if line.startswith("Ip: ")]
-    found = dict(zip(*rows[:2], strict=False)) if len(rows) > 1 else {}
-    return parse_number(found.get("FragCreates", ""))
+    return protocol_counters(snmp, "Ip").get("FragCreates")
+
+
+def protocol_counters(snmp: str, protocol: str) -> dict[str, int]:
+    """Counters of a protocol in /proc/net/snmp, by name: without those that are no numbers."""
+    rows = [line.split()[1:] for line in snmp.splitlines() if line.startswith(f"{protocol}: ")]
+    named = zip(*rows[:2], strict=False) if len(rows) > 1 else ()
+    counts = ((name, parse_number(text)) for name, text in named)
+    return {name: count for name, count in counts if count is not None}
 
 
 def sum_known(counts: Iterable[int | None]) -> int | None:

@@ -139,8 +139,8 @@ class NodeWork(Frozen):
 
 
 def counted_since(before: int | None, now: int | None) -> int | None:
-    """What was counted in between; None where one of the two is not known."""
-    return None if before is None or now is None else now - before
+    """What was counted in between; None where one of the two is not known, or it fell."""
+    return None if before is None or now is None or now < before else now - before
 
 
 class DatapathWork(Frozen):

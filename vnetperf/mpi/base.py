@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from vnetperf.backend import Requirements
+from vnetperf.host.linux import parse_number
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.transfer import MPI_WITHOUT_SIZE, Figures, MpiKind, TransferSpec
 from vnetperf.statistics.samples import contradiction
@@ -200,7 +201,9 @@ def read_columns(output: str, spec: TransferSpec) -> Figures:
             row = dict(zip(names, cells, strict=True))
             size = row.get("Size")
             # Warnings of Open MPI are in the same output, and may have as many cells.
-            if size is None or (size.isdecimal() and spec.message_size in (None, int(size))):
+            if size is None or (
+                size.isdecimal() and spec.message_size in (None, parse_number(size))
+            ):
                 return _figures_of(row)
     raise MpiOutputError(f"no line of {spec.message_size} octets below names of columns")
 

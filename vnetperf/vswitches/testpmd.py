@@ -134,10 +134,12 @@ def vnf_device(number: int, attachment: Attachment, mtu: int) -> TestpmdDevice:
 LINE_BY_LINE = ("stdbuf", "-oL")
 #: What its threads did, as it shows it (DPDK 22.11: "total cycles", from 23.03 on "busy cycles").
 SHOW, CLEAR, SHOW_S = "show fwd stats all", "clear fwd stats all", 2.0
-_POLLS = re.compile(r"RX-bursts : (\d+) \[(\d+)% of 0 pkts")
-_CYCLES = re.compile(r"\((?:total|busy) cycles=(\d+) ")
+_POLLS = re.compile(r"RX-bursts : (\d{1,20}) \[(\d{1,3})% of 0 pkts")
+_CYCLES = re.compile(r"\((?:total|busy) cycles=(\d{1,20}) ")
 _READY = "testpmd> "  # after each command
-_ALL = re.compile(r"\+ Accumulated.*?RX-packets: (\d+) .*?\n *\+{40,}\n(.*?)testpmd> ", re.DOTALL)
+_ALL = re.compile(
+    r"\+ Accumulated.*?RX-packets: (\d{1,20}) .*?\n *\+{40,}\n(.*?)testpmd> ", re.DOTALL
+)
 #: Its counts of polls have 32 bits each: an idle queue is polled that often in 43 s and more.
 _COUNTED_S = 30.0
 #: All threads together: testpmd shows streams, not whose they are.

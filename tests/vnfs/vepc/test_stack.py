@@ -13,9 +13,11 @@ from vnetperf.model.errors import ConfigError
 from vnetperf.model.options import MobileCore, MobileCoreOptions, StackProgram, UeAttach
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.trial import HopCounters
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.vnfs.base import UserPlane
 from vnetperf.vnfs.vepc import stack
+from vnetperf.vnfs.vepc.stack import parse_udp
 from vnetperf.vnfs.vepc.vm import VmVepc
 from vnetperf.vnfs.vloop import Vloop
 
@@ -215,3 +217,12 @@ def test_what_keeps_users_away_is_known_before_anything_is_deployed(vnf: str) ->
     assert here.stack is not None
     alone = here.model_copy(update={"stack": here.stack.model_copy(update={"ue": None})})
     assert "[ue]" in loaded.no_users(facts(), plan.model_copy(update={"scenario": alone}))
+
+
+def test_counters_of_udp_are_read_by_name_or_not_known() -> None:
+    names = "InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors"
+    text = f"Udp: {names}\nUdp: 1 2 3 4 5 6\nUdpLite: {names}\nUdpLite: 9 9 9 9 9 9\n"
+    found = parse_udp(text, "x")
+    assert found == HopCounters(port="x", rx=1, tx=4, rx_dropped=7, tx_dropped=6)
+    for odd in ("", "Udp: InDatagrams\n", text.replace("1 2 3", "1 x 3"), text.replace(" 5 6", "")):
+        assert parse_udp(odd, "x") is None

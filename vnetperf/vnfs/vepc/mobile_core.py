@@ -153,7 +153,8 @@ class MobileCorePrograms(ABC):
         found = HopCounters(port=f"{self.role}.tun (inside)", **asdict(tun))
         if self.options.gtpu_mode == "kernel":
             return (found,)
-        return found, stack.parse_udp(self.snmp(), f"{self.role}.gtp-u (inside)")
+        udp = stack.parse_udp(self.snmp(), f"{self.role}.gtp-u (inside)")
+        return (found,) if udp is None else (found, udp)
 
     def facts(self) -> dict[str, Any]:
         """What runs."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from vnetperf.host.links import protocol_counters
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.options import (
     GN_PREFIX,
@@ -176,17 +177,14 @@ def network_commands(
     )
 
 
-def parse_udp(text: str, port: str) -> HopCounters:
-    """Counters of UDP in a namespace's table of protocols."""
-    names, numbers = (line.split()[1:] for line in text.splitlines() if line.startswith("Udp:"))
-    table = dict(zip(names, map(int, numbers), strict=True))
-    return HopCounters(
-        port=port,
-        rx=table["InDatagrams"],
-        tx=table["OutDatagrams"],
-        rx_dropped=table["RcvbufErrors"] + table["NoPorts"],
-        tx_dropped=table["SndbufErrors"],
-    )
+def parse_udp(text: str, port: str) -> HopCounters | None:
+    """Counters of UDP in a namespace's table of protocols; None where it does not tell them."""
+    names = ("InDatagrams", "OutDatagrams", "RcvbufErrors", "NoPorts", "SndbufErrors")
+    table = protocol_counters(text, "Udp")
+    if not {*names} <= table.keys():
+        return None
+    received, sent, full, closed, unsent = (table[name] for name in names)
+    return HopCounters(port=port, rx=received, tx=sent, rx_dropped=full + closed, tx_dropped=unsent)
 
 
 #: Fields of a user's packet that the sessions decide on.

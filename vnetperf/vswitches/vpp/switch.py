@@ -76,7 +76,7 @@ _THREAD = re.compile(r"^Thread \d+ (\S+)(?: \(lcore \d+\))?$")
 _INPUT_STATES = ("polling", "interrupt wait", "disabled")
 _NODE = re.compile(
     rf"^(?P<name>\S+?)\s*(?P<state>active|{'|'.join(_INPUT_STATES)})"
-    r"\s+(?P<calls>\d+)\s+(?P<vectors>\d+)\s+\d+\s+(?P<clocks>[\d.]+e[+-]?\d+)\s+[\d.]+"
+    r"\s+(?P<calls>\d{1,20})\s+(?P<vectors>\d{1,20})\s+\d+\s+(?P<clocks>[\d.]+e[+-]?\d+)\s+[\d.]+"
 )
 MAIN_THREAD = "vpp_main"
 
