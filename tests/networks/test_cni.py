@@ -500,3 +500,18 @@ def test_the_default_conflist_by_its_name_is_the_same_run(
     assert compared("conflist=bridge") == plain
     assert compared("conflist=ptp")["options"] != plain["options"]
     assert compared("conflist=bridge", "mtu=9000")["options"] != plain["options"]
+
+
+@pytest.mark.parametrize(
+    ("result", "names"),
+    [
+        ({"interfaces": [{"name": "v0"}, {"name": "eth0", "sandbox": "/run/x"}]}, ["v0"]),
+        ({"interfaces": None, "ips": None}, []),
+        ({}, []),
+        ({"interfaces": [None, {"name": None}, {"name": "v0", "sandbox": None}]}, ["v0"]),
+    ],
+)
+def test_what_a_plugin_leaves_null_names_no_interface(
+    result: dict[str, Any], names: list[str]
+) -> None:
+    assert [*cni._host_side(result)] == names

@@ -430,7 +430,7 @@ class CniRuntime:
             for plugin in conflist["plugins"]:
                 config = _request(conflist, plugin, given, result)
                 result = self._call("ADD", plugin["type"], config, at)
-            if result is None or not isinstance(result.get("interfaces", []), list):
+            if result is None or not isinstance(result.get("interfaces") or [], list):
                 raise DutError("ADD has no result", where=f"CNI network {conflist['name']}")
         except BaseException:
             self._cache_file(at).write_text(json.dumps({**record, "result": None}))
@@ -795,5 +795,5 @@ def _on_link(plugin: Mapping[str, Any], uplink: str) -> dict[str, Any]:
 
 def _host_side(result: Mapping[str, Any]) -> Iterator[str]:
     """Names of the interfaces that a result has on the host."""
-    found: Iterable[Mapping[str, Any]] = result.get("interfaces", [])
+    found = (one for one in result.get("interfaces") or () if isinstance(one, Mapping))
     return (str(one["name"]) for one in found if not one.get("sandbox") and one.get("name"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -121,14 +122,17 @@ def _accelerator(accel: str) -> Check:
 
 
 def _memory(wanted_mib: int) -> Check:
-    for line in read_file(MEMINFO).splitlines():
-        if line.startswith("MemAvailable:"):
-            free = int(line.split()[1]) // 1024
-            if free < wanted_mib:
-                says = f"{free} MiB free, {wanted_mib} MiB wanted"
-                return Check("memory", says, "free some, or give a smaller --memory", fatal=False)
-            return Check("memory", f"{free} MiB free, {wanted_mib} MiB wanted")
-    return Check("memory", "this kernel does not report what is free")
+    try:
+        found = re.search(r"^MemAvailable:\s+(\d{1,18})\b", read_file(MEMINFO), re.MULTILINE)
+    except OSError:
+        found = None
+    if found is None:
+        return Check("memory", "this kernel does not report what is free")
+    free = int(found[1]) // 1024
+    if free < wanted_mib:
+        says = f"{free} MiB free, {wanted_mib} MiB wanted"
+        return Check("memory", says, "free some, or give a smaller --memory", fatal=False)
+    return Check("memory", f"{free} MiB free, {wanted_mib} MiB wanted")
 
 
 def _disk() -> Check:
