@@ -111,6 +111,22 @@ def test_who_the_agent_is_no_controller_says(variables: Variables) -> None:
     assert dict(os.environ) == own
 
 
+def test_programs_print_in_one_language_whatever_the_users_is(
+    variables: Variables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a program prints 1,5 for 1.5 and "Datei fehlt", nobody reads it."""
+    users = {"LANG": "de_DE.UTF-8", "LC_ALL": "de_DE.UTF-8", "LANGUAGE": "de:en"}
+    monkeypatch.setattr(os, "environ", {**os.environ, **users})
+    variables.keep()
+    assert os.environ["LC_ALL"] == "C.UTF-8"
+    assert "LANGUAGE" not in os.environ
+    assert variables.facts()["let through"]["LC_ALL"] == "C.UTF-8"
+    variables.let_through({"LC_ALL": None, "LANGUAGE": None})
+    assert (os.environ["LC_ALL"], os.environ["LANGUAGE"]) == ("de_DE.UTF-8", "de:en")
+    variables.let_through({})
+    assert os.environ["LC_ALL"] == "C.UTF-8"
+
+
 def test_a_path_that_was_cleaned_stays_so(variables: Variables) -> None:
     variables.keep()
     os.environ["PATH"] = "/bin"
@@ -136,7 +152,7 @@ def test_what_was_there_is_stated_without_what_may_be_secret(variables: Variable
     variables.let_through({"OMP_NUM_THREADS": None, "NOT_THERE": None})
     facts = variables.facts()
     assert facts["let through by the testbed"] == {"NOT_THERE": "not set", "OMP_NUM_THREADS": "2"}
-    assert facts["let through"] == {"LC_TIME": "C", "PATH": "/usr/bin"}
+    assert facts["let through"] == {"LC_ALL": "C.UTF-8", "LC_TIME": "C", "PATH": "/usr/bin"}
     kept = {*facts["kept from programs"]} - {"PYTEST_CURRENT_TEST"}
     assert kept == INFLUENTIAL.keys() - {"OMP_NUM_THREADS"}
     assert "secret" not in str(facts)

@@ -27,7 +27,7 @@ _OF_THE_USER = (
 )
 #: What chooses programs, builds, downloads and texts; recorded with its value.
 _RECORDED = (
-    *("CC", "PKG_CONFIG_LIBDIR", "PKG_CONFIG_PATH", "PATH", "TZ", "LANG", "LANGUAGE"),
+    *("CC", "PKG_CONFIG_LIBDIR", "PKG_CONFIG_PATH", "PATH", "TZ", "LANG"),
     *("SSL_CERT_DIR", "SSL_CERT_FILE"),
 )
 _PROXIES = ("ALL_PROXY", "FTP_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
@@ -37,6 +37,9 @@ _OF_THE_LOADER = ("LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD")
 _SECRET = re.compile(
     r"PASS(?:WORD|WD|PHRASE)?(?:$|_)|PWD$|SECRET|TOKEN|CREDENTIAL|PSK|COMMUNITY|(?:^|_)KEY$", re.I
 )
+#: What programs are read in, whoever starts them: in other languages their texts have other words,
+#: and their numbers a comma. The launcher's agent has it too.
+_LOCALE = ("LC_ALL", "C.UTF-8")
 #: Of vnetperf itself, and of the locale.
 _PREFIXES = ("VNETPERF_", "LC_")
 
@@ -118,6 +121,8 @@ class Variables:
                 os.environ.pop(name, None)
             elif name in self._named:  # what is there stays: folders of others have left PATH
                 os.environ.setdefault(name, self._there[name])
+        name, value = _LOCALE
+        os.environ[name] = self._there.get(name, value) if name in self._named else value
 
     def facts(self) -> dict[str, Any]:
         """What programs get, with values where they bear on results, and names of what was there.
