@@ -181,16 +181,6 @@ def test_fragments_are_read_by_name() -> None:
     assert (links.fragments_made(Path("/proc/net/snmp").read_text()) or 0) >= 0
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "Ip: Forwarding FragCreates\n", "Ip: Forwarding\nIp: 1\n", "Ip: FragCreates\nIp: x"],
-)
-def test_fragments_that_nobody_tells_are_not_known(text: str) -> None:
-    assert links.fragments_made(text) is None
-    assert links.sum_known([3, links.fragments_made(text)]) is None
-    assert links.sum_known([3, 0, 4]) == 7
-
-
 def test_indices_of_links_are_seen_by_programs_that_keep_them_in_16_bits_with_a_sign() -> None:
     """PRRTE, the launcher of Open MPI 5, finds no interface whose index is above 32767."""
     assert 0 < min(links.INDICES) <= max(links.INDICES) <= 2**15 - 1

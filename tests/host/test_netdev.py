@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
 from vnetperf.host import links
 from vnetperf.host.journal import Journal
@@ -322,3 +323,34 @@ def test_an_address_that_is_refused_is_named_and_one_that_came_back_by_itself_is
     each = [{"address": f"192.0.2.{n}", "prefixlen": 24} for n in (9, 10)]
     assert netdev._put_addresses_back(7, {"addresses": each, "routes": []}, refused)
     assert refused == ["its address 192.0.2.10: Invalid argument"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "Ip: Forwarding FragCreates\n", "Ip: Forwarding\nIp: 1\n", "Ip: FragCreates\nIp: x"],
+)
+def test_fragments_that_nobody_tells_are_not_known(text: str) -> None:
+    assert links.fragments_made(text) is None
+    assert links.sum_known([3, links.fragments_made(text)]) is None
+    assert links.sum_known([3, 0, 4]) == 7
+
+
+def test_other_names_of_links_are_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As udev gives them, or `ip link property add altname`: longer than names of links are."""
+
+    def message(name: str, *others: str) -> ifinfmsg:
+        told = ifinfmsg()
+        told["attrs"] = [["IFLA_IFNAME", name]]
+        if others:
+            listed = [["IFLA_ALT_IFNAME", other] for other in others]
+            told["attrs"].append(["IFLA_PROP_LIST", {"attrs": listed}])
+        told.encode()
+        heard = ifinfmsg(told.data)
+        heard.decode()
+        return heard
+
+    every = [message("eth0", "enp3s0f0np0", "front-left-port-0"), message("lo")]
+
+    kernel = SimpleNamespace(get_links=lambda: every)
+    monkeypatch.setattr(links, "netlink", lambda _: nullcontext(kernel))
+    assert links.altnames() == {"eth0": ("enp3s0f0np0", "front-left-port-0")}

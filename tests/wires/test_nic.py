@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tests.fakes.machine import facts
-from tests.fakes.nics import CABLES, DUT0, TESTER0, with_nics
+from tests.fakes.nics import CABLES, DUT0, TESTER0, nic, with_nics
 from vnetperf import config
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.host.machine import Machine
@@ -39,6 +39,21 @@ def test_two_cables_of_free_nics_are_enough() -> None:
 def test_interfaces_can_be_named_instead_of_addresses() -> None:
     named = (NicConfig(tester="enp33s0", dut="enp65s0"), CABLES[1])
     assert missing(with_nics(facts()), nics=named) == ""
+
+
+@pytest.mark.parametrize(
+    "spelled", ["ab:00.0", "0000:AB:00.0", "00000000:ab:00.0", "AB:00.0", "front-left-port0"]
+)
+def test_a_nic_may_be_named_as_tools_and_people_spell_it(spelled: str) -> None:
+    """Without the usual domain, in capitals, or by another name of its interface."""
+    wanted = nic("0000:ab:00.0", altnames=("front-left-port0", "eno1"))
+    others = (nic("0001:ab:00.0"), nic("0000:ab:00.1"))
+    machine = facts().model_copy(update={"nics": (*others, wanted)})
+    assert machine.nic(spelled) == wanted
+    assert machine.nic("0001:AB:00.0") == others[0]
+    assert machine.nic("ab:00.2") is None
+    same = (NicConfig(tester=spelled, dut="0000:ab:00.0"),)
+    assert "is the same device as nics[0].tester" in missing(machine, "p2v", nics=same)
 
 
 @pytest.mark.parametrize(

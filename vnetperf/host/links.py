@@ -404,6 +404,20 @@ def _read_link(name: str) -> Link | None:
     return found if found.name == name else None  # the kernel looks among other names, too
 
 
+def altnames() -> dict[str, tuple[str, ...]]:
+    """Other names of the links in the calling thread's namespace, of those that have some."""
+    with netlink("list the links") as route:
+        found = {
+            message.get_attr("IFLA_IFNAME"): _altnames(message) for message in route.get_links()
+        }
+    return {name: others for name, others in found.items() if others}
+
+
+def _altnames(message: Any) -> tuple[str, ...]:
+    listed = message.get_attr("IFLA_PROP_LIST")
+    return tuple(listed.get_attrs("IFLA_ALT_IFNAME")) if listed is not None else ()
+
+
 def _link_of(message: Any) -> Link:
     return Link(
         name=message.get_attr("IFLA_IFNAME"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
@@ -611,6 +612,16 @@ def vfs_kept(reason: str) -> str:
     return f"the NIC has virtual functions already, and {reason}" if reason else ""
 
 
+#: A PCI address: tools leave the usual domain out, and write digits in capitals.
+_PCI_ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
+
+
+def _pci_address(name: str) -> str:
+    """A PCI address as the kernel spells it; any other name as it is."""
+    found = _PCI_ADDRESS.fullmatch(name)
+    return f"{int(found[1] or '0', 16):04x}:{found[2].lower()}" if found else name
+
+
 class NicFacts(Frozen):
     """A PCI network device.
 
@@ -625,6 +636,7 @@ class NicFacts(Frozen):
         intx: True when it has an interrupt line (INTx), which uio_pci_generic needs.
         group_mates: Other devices of the group that the kernel drives, "0000:00:1f.2 (ahci)":
             vfio hands a group out as a whole.
+        altnames: What its interfaces are called besides (`ip link property add altname`).
         in_use: Why it must not be taken: it carries addresses, a route, a session; "" when free.
         vfs_in_use: Why the virtual functions that it has must not be taken away, which is part of
             `in_use` too; "" when they may be.
@@ -643,6 +655,7 @@ class NicFacts(Frozen):
     iommu_group: int | None = None
     intx: bool = False
     group_mates: tuple[str, ...] = ()
+    altnames: tuple[str, ...] = ()
     in_use: str = ""
     vfs_in_use: str = ""
     never: bool = False
@@ -796,5 +809,9 @@ class MachineFacts(Frozen):
         return f"the guest image {name} cannot be used: {trouble}" if trouble else ""
 
     def nic(self, name: str) -> NicFacts | None:
-        """A NIC by PCI address or by the name of its interface; None when there is none."""
-        return next((n for n in self.nics if name == n.address or name in n.interfaces), None)
+        """A NIC by PCI address, in any usual spelling, or by its interface; None where none is."""
+        address = _pci_address(name)
+        return next(
+            (n for n in self.nics if n.address == address or name in (*n.interfaces, *n.altnames)),
+            None,
+        )

@@ -6,7 +6,7 @@ from collections.abc import MutableMapping
 from functools import partial
 from pathlib import Path
 
-from vnetperf.host import kernel
+from vnetperf.host import kernel, links
 from vnetperf.host.facts import attempt
 from vnetperf.host.journal import Journal
 from vnetperf.host.nic import netdev, pci, usage, vfs
@@ -20,7 +20,8 @@ def inventory(troubles: MutableMapping[str, str] | None = None) -> tuple[NicFact
     Nothing takes one of which it is not known who uses it; `troubles` gets the reason.
     """
     whys: dict[str, str] = {}
-    uses = attempt(usage.interface_uses)
+    uses, named = attempt(usage.interface_uses), attempt(links.altnames)
+    altnames: dict[str, tuple[str, ...]] = {} if isinstance(named, str) else named
     found = []
     for nic in pci.nics():
         facts = attempt(partial(_nic_facts, nic, uses)) if not isinstance(uses, str) else uses
@@ -35,7 +36,8 @@ def inventory(troubles: MutableMapping[str, str] | None = None) -> tuple[NicFact
                 in_use=f"who uses it is {facts}",
                 never=True,
             )
-        found.append(facts)
+        names = tuple(name for own in nic.interfaces for name in altnames.get(own, ()))
+        found.append(facts.model_copy(update={"altnames": names}))
     if troubles is not None:
         troubles.update(whys)
     return tuple(found)
