@@ -38,6 +38,12 @@ def test_pools_of_two_nodes(tmp_path: Path) -> None:
     ]
 
 
+def test_a_page_that_is_freed_between_two_looks_makes_no_pool_negative(tmp_path: Path) -> None:
+    make_pool(tmp_path, 0, 2048, -1, 0, surplus=3)  # 2 in all, of which 3 were surplus
+    (found,) = hugepages.pools(sys=tmp_path)
+    assert (found.total, found.surplus) == (0, 3)
+
+
 def test_nothing_is_changed_when_enough_are_free(journal: Journal, tmp_path: Path) -> None:
     path = make_pool(tmp_path, 0, 2048, 8, 6)
     assert hugepages.reserve(journal, 0, 2048, 6, sys=tmp_path) is None

@@ -233,3 +233,13 @@ def test_memory_beyond_which_processes_stand_still_is_a_limit(tmp_path: Path) ->
     assert not machine(tmp_path, {}).hugepages_in_memory
     mounts = "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,memory_hugetlb_accounting"
     assert machine(tmp_path, {"proc/self/mountinfo": mounts}).hugepages_in_memory
+
+
+@pytest.mark.parametrize(("high", "kb"), [("2147483648", 1 << 20), ("max", 3 << 20)])
+def test_memory_that_is_held_up_beyond_a_limit_cannot_be_had(
+    tmp_path: Path, high: str, kb: int
+) -> None:
+    """A systemd unit's MemoryHigh: its processes stand still in the kernel beyond it."""
+    files = {f"{V2}/memory.high": high, f"{V2}/memory.current": "1073741824"}
+    found = machine(tmp_path, OWN | files | {f"{V2}/memory.max": "4294967296"})
+    assert found.memory_kb == kb

@@ -266,7 +266,10 @@ def _read_pool(directory: Path, node: int, size_kb: int, sys: Path) -> HugepageP
 
 def _persistent(directory: Path) -> int:
     """Pages without surplus: reading nr_hugepages counts surplus pages, writing it does not."""
-    return _read_number(directory / "nr_hugepages") - _read_number(directory / "surplus_hugepages")
+    total, surplus = (
+        _read_number(directory / name) for name in ("nr_hugepages", "surplus_hugepages")
+    )
+    return max(0, total - surplus)  # a page may be freed between the two looks
 
 
 def _read_number(path: Path) -> int:
