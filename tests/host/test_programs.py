@@ -11,6 +11,7 @@ from vnetperf.host.programs import (
     EXTRA_PATH,
     FoundProgram,
     find_programs,
+    printed_object,
     python_distributions,
     trust_programs,
 )
@@ -164,3 +165,22 @@ def test_an_agent_of_root_has_no_folder_of_others_on_its_path(
     monkeypatch.setenv("PATH", f"{tmp_path}/theirs")
     trust_programs()
     assert os.environ["PATH"] == EXTRA_PATH
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ('\ufeff{"a": 1}\r\n', {"a": 1}),
+        ('warning: {x} is old\n  {"a": {"b": 2}}\n{"c": 3}', {"a": {"b": 2}}),
+        ('W1201 10:00:00 plugin.go:7] {\n{"a": 1} and more', {"a": 1}),
+        ("{x}\n", None),
+        ("[1]", None),
+        ('"{"', None),
+        ("", None),
+        ("{" * 100_000, None),
+        ('{"a": ' + "9" * 5000 + "}", None),
+    ],
+)
+def test_an_object_is_found_between_what_others_print(text: str, found: object) -> None:
+    assert printed_object(text) == found

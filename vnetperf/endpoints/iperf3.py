@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 from typing import Any, ClassVar
 
@@ -16,6 +14,7 @@ from vnetperf.endpoints.base import (
     note_more,
     note_rate,
 )
+from vnetperf.host.programs import printed_object
 from vnetperf.model.testbed import Program
 from vnetperf.model.transfer import Figures, Kind, SubInterval, TransferSpec
 
@@ -76,12 +75,9 @@ class Iperf3(EndpointTool):
 
     def read(self, output: ToolOutput, spec: TransferSpec) -> Figures:
         """The receiver's counts, and the rate of the sender."""
-        try:
-            report = _json(output)
-        except json.JSONDecodeError as error:
-            raise self.unreadable(output, "it printed no JSON") from error
-        if not isinstance(report, dict):
-            raise self.unreadable(output, "its JSON is no object")
+        report = _json(output)
+        if report is None:
+            raise self.unreadable(output, "it printed no JSON")
         if "error" in report:
             raise self.unreadable(output, f"it failed: {report['error']}")
         end = report.get("end")
@@ -197,25 +193,19 @@ class Iperf3(EndpointTool):
 
     def version(self, output: ToolOutput) -> str:
         """The version in its JSON, which is the sender's, with TCP's congestion control."""
+        report = _json(output) or {}
         try:
-            report = _json(output)
             version = str(report["start"]["version"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError):
             return super().version(output)
         end = report.get("end")
         control = end.get("sender_tcp_congestion") if isinstance(end, dict) else None
         return f"{version}, TCP {control}" if control else version
 
 
-def _json(output: ToolOutput) -> Any:
+def _json(output: ToolOutput) -> dict[str, Any] | None:
     """Its JSON, which may have warnings around it, with braces of their own."""
-    text = _NAN.sub(r"\1null", output.client)
-    begins = [place.start() for place in re.finditer(r"^[\ufeff \t]*\{", text, re.MULTILINE)]
-    whole = json.JSONDecoder()
-    for begin in begins:
-        with contextlib.suppress(ValueError):
-            return whole.raw_decode(text, text.index("{", begin))[0]
-    raise json.JSONDecodeError("no object", text, 0)
+    return printed_object(_NAN.sub(r"\1null", output.client))
 
 
 def _interval_s(duration_s: float) -> float:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.host.linux import RUN_ID_VARIABLE
+from vnetperf.host.programs import printed_object
 from vnetperf.host.trust import why_untrusted
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import HostError
@@ -102,11 +103,8 @@ class Cluster:
         if body is not None:
             line += ["-f", "-"]
         text = self._run(line, f"{verb} {path}", "" if body is None else json.dumps(body))
-        try:
-            found = json.loads(text)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
+        found = printed_object(text)
+        if found is None:
             raise ClusterError(f"the answer is no JSON object: {text[:200]!r}", where=path)
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import platform
@@ -148,6 +149,21 @@ def find_trusted(name: str, search: str) -> tuple[str, str]:
         if "/" in name:
             break  # PATH is not searched for it
     return "", problem
+
+
+_OBJECT: Final = re.compile(r"^[\ufeff \t]*\{", re.MULTILINE)
+
+
+def printed_object(text: str) -> dict[str, Any] | None:
+    """The first JSON object that begins a line of what a program has printed; None without one.
+
+    Wrappers, plugins and warnings put lines of their own before and behind it, with braces too.
+    """
+    for begin in _OBJECT.finditer(text):
+        with contextlib.suppress(ValueError, RecursionError):
+            found: dict[str, Any] = json.JSONDecoder().raw_decode(text, begin.end() - 1)[0]
+            return found
+    return None
 
 
 def trust_programs() -> None:

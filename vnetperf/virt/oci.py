@@ -30,6 +30,7 @@ from vnetperf.host.linux import (
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import make_cache
 from vnetperf.host.processes import ManagedProcess
+from vnetperf.host.programs import printed_object
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import Program
@@ -363,10 +364,11 @@ def _read_only(machine: Machine) -> tuple[str, ...]:
     """Options of a mount, with all that is mounted below where runc and the kernel can."""
     runc = machine.facts.programs["runc"]
     if not why_mounts_stay_writable():
-        with suppress(HostError, ValueError):  # runc before 1.1 does not tell what it can
+        with suppress(HostError, TypeError):  # runc before 1.1 does not tell what it can
             if runc not in _FEATURES:  # each pod of a run asks
                 _FEATURES[runc] = machine.run([runc, "features"])
-            if "rro" in json.loads(_FEATURES[runc]).get("mountOptions", ()):
+            told = printed_object(_FEATURES[runc]) or {}
+            if "rro" in (told.get("mountOptions") or ()):
                 return ("ro", "rro")
     return ("ro",)
 
