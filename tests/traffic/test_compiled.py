@@ -164,6 +164,7 @@ def test_fields_stay_in_their_octets_and_beside_each_other(
             "4094",
         ),
         ({"loads": [0.5, 0.5]}, "the greater is 1.0"),
+        ({"loads": [1.0, float("nan")]}, "the greater is 1.0"),
         ({"loads": [1.0, 0.0]}, "the other 0.001..1.0"),
         ({"loads": [1.0, 0.5], "bidirectional": False}, "bidirectional is false"),
         ({"imix": "aaq"}, "'q'; accepted: a=64, b=128"),

@@ -223,7 +223,8 @@ class TrafficProfile(Frozen):
 
     @model_validator(mode="after")
     def _loads_fit_the_directions(self) -> TrafficProfile:
-        if min(self.loads) < LEAST_LOAD or max(self.loads) != 1.0:
+        within = all(LEAST_LOAD <= load <= 1.0 for load in self.loads)  # nan is not
+        if not within or max(self.loads) != 1.0:
             raise ValueError(
                 f"loads = {list(self.loads)}: the greater is 1.0 and the other {LEAST_LOAD}..1.0"
             )

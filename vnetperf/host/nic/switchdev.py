@@ -31,7 +31,8 @@ UPLINK_PORT_NAME = re.compile(r"p\d+(s\d+)?")
 #: With the number of its physical function, and with that of its controller where the driver names
 #: one; old drivers give the bare number.
 VF_PORT_NAME = re.compile(
-    r"(?:c(?P<controller>\d+)(?=pf))?(?:p\d+)?(?:pf(?P<physical>\d+)vf)?(?P<number>\d+)"
+    r"(?:c(?P<controller>[0-9]{1,9})(?=pf))?(?:p[0-9]+)?(?:pf(?P<physical>[0-9]{1,9})vf)?"
+    r"(?P<number>[0-9]{1,9})"
 )
 #: The port of a whole physical function: of another host's, since a host's own is the wire's.
 PF_PORT_NAME = re.compile(r"c(?P<controller>\d+)pf\d+")
