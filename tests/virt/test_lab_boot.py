@@ -184,6 +184,10 @@ def test_wrong_use_is_one_message(
 
 def test_memory_has_units() -> None:
     assert [command.memory_mib(text) for text in ("5G", "2048M", "4096")] == [5120, 2048, 4096]
+    assert [command.memory_mib(text) for text in ("2GiB", "512MiB")] == [2048, 512]
+    for odd in ("9" * 5000, "\u0663G", "1e3", "2.5G", "-1G", "G", "2iB"):
+        with pytest.raises(ConfigError, match="no amount of memory"):
+            command.memory_mib(odd)
 
 
 @pytest.mark.usefixtures("lab_home")

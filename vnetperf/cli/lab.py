@@ -170,12 +170,12 @@ def _command(arguments: argparse.Namespace) -> list[str]:
 
 def memory_mib(text: str) -> int:
     """Memory given by the user."""
-    found = re.fullmatch(r"(\d+)([MG]?)", text)
+    found = re.fullmatch(r"([0-9]{1,9})(?:([MG])(?:iB)?)?", text)
     if found is None:
         raise ConfigError(
             f"{text!r} is no amount of memory", where="--memory", accepted="e.g. 2G or 2560M"
         )
-    return int(found[1]) * _UNITS[found[2]]
+    return int(found[1]) * _UNITS[found[2] or ""]
 
 
 def shares(argv: list[str], variables: Mapping[str, str], named: list[str]) -> tuple[Path, ...]:
