@@ -398,6 +398,12 @@ def test_a_file_that_never_was_a_log_is_not_taken_for_one_that_was_cut(
         read_log(log)
 
 
+def test_a_log_that_power_took_before_its_first_record_is_empty(tmp_path: Path) -> None:
+    log = tmp_path / LOG_NAME
+    log.write_bytes(bytes(4096))
+    assert read_log(log) == []
+
+
 @pytest.mark.parametrize("end", ["gz", "xz", "zst", "lz4", "zip", "7z"])
 def test_a_folder_with_a_compressed_log_says_so(end: str, tmp_path: Path) -> None:
     (tmp_path / f"{LOG_NAME}.{end}").write_bytes(b"x")

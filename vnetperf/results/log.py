@@ -291,7 +291,7 @@ def iter_log(path: Path) -> Iterator[Record]:
             continue
         where = f"{path}:{number}"
         torn = line == piece  # the last one, cut in the middle
-        if not line.startswith(b"{") and not (torn and number > 1 and not line.strip(b"\0")):
+        if not line.startswith(b"{") and line.strip(b"\0") and (number == 1 or not torn):
             _expect_plain(line, where if number > 1 else str(path))
         if line.endswith(b"\r"):
             raise _of_other_line_ends(where)
@@ -306,7 +306,8 @@ def iter_log(path: Path) -> Iterator[Record]:
             record = _RECORD.validate_python(content)
         # ValueError: no JSON, no UTF-8, no record, and integers of thousands of digits.
         except (ValueError, RecursionError, ConfigError) as error:
-            if torn and (line.startswith(b"{") or not line.strip(b"\0")):
+            # A first line that begins as no record is none that was cut: the file is no log.
+            if torn and (number > 1 or line.startswith(b"{") or not line.strip(b"\0")):
                 return
             raise _no_record(error, written, where) from None
         before = digest
