@@ -110,12 +110,12 @@ def mpi_answers(results: RunResults) -> dict[str, str]:
 
 def _ends_text(rows: list[PodTransfer]) -> str:
     """The least value and the greatest of one benchmark, with the size of their messages."""
-    texts = {}
+    texts = []
     for choose in (min, max):
         row = choose(rows, key=lambda row: row.value or 0.0)
         size = row.transfer.spec.message_size
-        texts[f"{row.text} ({size} octets)" if size else str(row.text)] = None
-    return " to ".join(texts)
+        texts.append(f"{row.text} ({size} octets)" if size else str(row.text))
+    return " to ".join(dict.fromkeys(texts))
 
 
 def mpi_plots(results: RunResults) -> Iterator[Plot]:
