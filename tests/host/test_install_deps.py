@@ -131,6 +131,18 @@ def test_an_optional_package_that_cannot_be_installed_is_left_out(tmp_path: Path
     assert "hpcc" not in done.stderr
 
 
+def test_optional_packages_are_looked_for_in_lists_that_are_there(tmp_path: Path) -> None:
+    """A fresh machine has none before the first update, and each package would be missing."""
+    lists = tmp_path / "lists"
+    done = run(
+        tmp_path,
+        f'case $1 in update) touch {lists} ;; *) echo "$@" >>{tmp_path}/asked ;; esac',
+        can_be_had=f'$([ ! -e {lists} ] || echo "one that can be had")',
+    )
+    assert done.returncode == 0, done.stderr
+    assert "podman" in (tmp_path / "asked").read_text()
+
+
 @pytest.mark.parametrize("units", ["", "docker.* | 'cat 'containerd.*"])
 def test_a_service_that_was_there_comes_up_at_the_next_boot(tmp_path: Path, units: str) -> None:
     """Whatever the package is called that brought it."""
@@ -150,7 +162,7 @@ def lab(tmp_path: Path, qemu: str, policy: str = "") -> list[str]:
     for name, text in {
         "dpkg-query": f"case $3 in qemu*) STATUS='{'install ok installed' if qemu else ''}'"
         f" VERSION={qemu};; *) STATUS='install ok installed';; esac; {version}",
-        "apt-cache": f"case $1 in policy) echo '{policy}' ;; esac",
+        "apt-cache": f"case $1 in policy) echo '{policy}' ;; madison) echo there ;; esac",
         "apt-get": f'echo "$@" >>{tmp_path}/asked\n'
         'case $1 in indextargets) echo "mirror:/debian/";; esac',
         "systemctl": "true",
