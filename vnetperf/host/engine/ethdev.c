@@ -24,9 +24,9 @@ struct rte_mempool *ethdev_pool(const char *name, uint32_t n, uint32_t room, uin
 							   node < 0 ? (int)rte_socket_id() : node);
 
 	if (pool == NULL)
-		problem_set(why,
-			    "more memory (-m, hugepages), or fewer buffers, queues, descriptors",
-			    "no memory for %u buffers of %u octets", n, octets);
+		problem_write(why,
+			      "more memory (-m, hugepages), or fewer buffers, queues, descriptors",
+			      "no memory for %u buffers of %u octets", n, octets);
 	return pool;
 }
 

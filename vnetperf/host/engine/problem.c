@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-bool problem_set(struct problem *p, const char *accepted, const char *format, ...)
+void problem_write(struct problem *p, const char *accepted, const char *format, ...)
 {
 	va_list args;
 
@@ -12,5 +12,4 @@ bool problem_set(struct problem *p, const char *accepted, const char *format, ..
 	vsnprintf(p->what, sizeof(p->what), format, args);
 	va_end(args);
 	snprintf(p->accepted, sizeof(p->accepted), "%s", accepted);
-	return false;
 }

@@ -10,8 +10,12 @@ struct problem {
 	char accepted[128];
 };
 
-/* Always returns false, so that a check can `return problem_set(...)`. */
-bool problem_set(struct problem *p, const char *accepted, const char *format, ...)
+void problem_write(struct problem *p, const char *accepted, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* Always false, so that a check can `return problem_set(...)`, and a compiler that optimises each
+ * file by itself sees that whatever the check was to fill is not used.
+ */
+#define problem_set(...) (problem_write(__VA_ARGS__), false)
 
 #endif

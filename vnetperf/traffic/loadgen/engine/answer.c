@@ -60,7 +60,7 @@ struct neighbours *answers_table(struct problem *why)
 		return table;
 	table = calloc(1, sizeof(*table));
 	if (table == NULL) {
-		problem_set(why, "more memory", "no memory for neighbours");
+		problem_write(why, "more memory", "no memory for neighbours");
 		return NULL;
 	}
 	atomic_store(&current, table);
