@@ -313,6 +313,8 @@ def roots(tmp_path: Path) -> HostRoots:
     return HostRoots(tmp_path / "state", tmp_path / "run")
 
 
+#: Python 3.12 and later warn of it: another thread may hold a lock that the child then waits for.
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_hung_agent_is_ended_by_its_successor_and_its_run_restored(
     roots: HostRoots, tmp_path: Path, channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,6 +214,8 @@ def test_children_die_with_a_killed_parent(tmp_path: Path, with_setpriv: bool) -
     _until(lambda: not child.alive())
 
 
+#: Python 3.12 and later warn of it: another thread may hold a lock that the child then waits for.
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_fork_gets_a_spawner_of_its_own() -> None:
     request = spawner.SpawnRequest(["true"], dict(os.environ), -3, -3)
     assert spawner.spawn_process(request).wait() == 0
