@@ -240,7 +240,9 @@ class UeAndServer:
         attach_s = time.monotonic() - began
         # A full packet in the longest GTP-U header goes in one frame.
         room = self.machine.link(netdevs[0]).mtu - LONGEST_GTPU
-        self.radio.run(["ip", "link", "set", "dev", stack.UE_TUN, "mtu", str(room)])
+        # sgsnemu 1.13 gives the interface an address and leaves it down, and has no route then.
+        self.radio.run(["ip", "link", "set", "dev", stack.UE_TUN, "up", "mtu", str(room)])
+        self.radio.run(["ip", "route", "replace", "default", "dev", stack.UE_TUN])
         return self._address(), attach_s
 
     def _address(self) -> str:
