@@ -1,21 +1,31 @@
-/* Adds to CLOCK_REALTIME, time() and gettimeofday() of a process what the file FAULTS_CLOCK has. */
+/*
+ * Adds to CLOCK_REALTIME, time() and gettimeofday() of a process what the file FAULTS_CLOCK has:
+ * a number of seconds for all processes, then one for each by its pid.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 static long none;
-static volatile long *off = &none;
+static volatile long *all = &none, *own = &none;
 static int (*get)(clockid_t, struct timespec *);
 __attribute__((constructor)) static void begin(void)
 {
 	int fd = open(getenv("FAULTS_CLOCK"), O_RDONLY | O_CLOEXEC);
-	void *at = mmap(NULL, sizeof(long), PROT_READ, MAP_SHARED, fd, 0);
-	if (at != MAP_FAILED)
-		off = at;
+	struct stat file;
+	if (fd < 0 || fstat(fd, &file))
+		return;
+	long *at = mmap(NULL, file.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return;
+	all = at;
+	own = at + getpid();
 }
 int clock_gettime(clockid_t id, struct timespec *t)
 {
@@ -23,7 +33,7 @@ int clock_gettime(clockid_t id, struct timespec *t)
 		get = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
 	int r = get(id, t);
 	if (!r && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
-		t->tv_sec += *off;
+		t->tv_sec += *all + *own;
 	return r;
 }
 /* The kernel's clock is not off, and waits until a time of day are by that. */
@@ -37,7 +47,7 @@ int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct t
 		wait = (int (*)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *))found;
 	}
 	if (t.tv_sec > 500000000) /* no time since the start of the machine */
-		t.tv_sec -= *off;
+		t.tv_sec -= *all + *own;
 	return wait(c, m, &t);
 }
 int gettimeofday(struct timeval *t, void *zone)

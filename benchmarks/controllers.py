@@ -82,6 +82,14 @@ def pids_of(part: str, run: str) -> list[int]:
     return found
 
 
+def on_small_tmpfs(command: Sequence[str], folder: str) -> list[str]:
+    """A command in a mount namespace in which a folder, made where it is missing, is small."""
+    Path(folder).mkdir(mode=0o700, exist_ok=True)
+    size = RUN_MIB if folder == str(HostRoots().run) else OTHER_MIB
+    script = f'mount -t tmpfs -o size={size}m,mode=700 tmpfs "$0" && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, folder, *command]
+
+
 class Controller:
     """A process that deploys, runs a trial, and reports in lines of JSON.
 
@@ -98,10 +106,7 @@ class Controller:
         self.before = machine()
         command = [sys.executable, "-m", "benchmarks.faults", *argv]
         if tmpfs:
-            Path(tmpfs).mkdir(mode=0o700, exist_ok=True)
-            size = RUN_MIB if tmpfs == str(HostRoots().run) else OTHER_MIB
-            script = f'mount -t tmpfs -o size={size}m,mode=700 tmpfs "$0" && exec "$@"'
-            command = ["unshare", "--mount", "sh", "-c", script, tmpfs, *command]
+            command = on_small_tmpfs(command, tmpfs)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("VNETPERF_")}
         if clock is not None:
             environment |= {"LD_PRELOAD": str(clock / "clock.so"), "FAULTS_CLOCK": str(clock / "s")}

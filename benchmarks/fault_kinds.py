@@ -176,15 +176,23 @@ def setting(years: int) -> Act:
     def act(controller: Controller, _: random.Random) -> None:
         lines = Path(f"/proc/{controller.pid}/environ").read_bytes().split(b"\0")
         path = next(line for line in lines if line.startswith(b"FAULTS_CLOCK="))
-        with Path(path.decode().partition("=")[2]).open("r+b") as file:  # it is mapped
-            file.write((years * YEAR_S).to_bytes(8, sys.byteorder, signed=True))
+        set_offset(Path(path.decode().partition("=")[2]), 0, years * YEAR_S)
 
     return act
 
 
+def set_offset(path: Path, pid: int, seconds: int) -> None:
+    """Set the clock of a process; 0 is that of all for which the file is."""
+    with path.open("r+b") as file:  # it is mapped
+        file.seek(8 * pid)
+        file.write(seconds.to_bytes(8, sys.byteorder, signed=True))
+
+
 def make_clock(folder: Path) -> None:
-    """Build the library, and its offset of 0 s."""
-    (folder / "s").write_bytes(bytes(8))
+    """Build the library, and its offsets of 0 s: of all processes, then of each."""
+    most = int(Path("/proc/sys/kernel/pid_max").read_text())
+    with (folder / "s").open("wb") as file:
+        file.truncate(8 * (most + 1))
     source = Path(__file__).with_name("clock.c")
     argv = ["gcc", "-shared", "-fPIC", "-O2", "-o", f"{folder}/clock.so", f"{source}", "-ldl"]
     subprocess.run(argv, check=True)
