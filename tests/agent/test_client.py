@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -427,7 +428,7 @@ def test_a_full_disk_is_named_with_the_directory(
 
     monkeypatch.setattr(loop.agent, "call_inventory", full)
     usage = SimpleNamespace(free=0)
-    monkeypatch.setattr(agent_module.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with pytest.raises(HostError, match="a disk is full") as refused:
         client.inventory()
     assert f"({loop.agent.roots.state} and {loop.agent.roots.run})" in refused.value.what

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -71,6 +73,22 @@ def test_a_process_that_dies_while_waited_for_is_told_at_once(processes: Process
     with pytest.raises(HostError, match=r"(?s)switch ended by exit code 1.*no memory left"):
         process.wait_for(lambda: False, 600, "its socket")
     assert time.monotonic() - begin < 300
+
+
+def test_a_full_disk_is_named_where_a_process_could_write_no_reason(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DPDK maps files of the run's directory; without room there it ends by SIGBUS."""
+    process = processes.spawn("engine", ["sh", "-c", "kill -BUS $$"])
+    wait_for(lambda: process.returncode is not None, 60, "its end")
+    usage = SimpleNamespace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(HostError, match=r"ended by signal SIGBUS") as told:
+        process.expect_alive()
+    with pytest.raises(DutError) as failed:
+        check_process(process, "engine")
+    for error in (told.value, failed.value):
+        assert f"the disk of {process.log.parent} is full" in str(error)
 
 
 def test_a_process_that_never_gets_ready_is_told(processes: Processes) -> None:

@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import queue
-import shutil
 import signal
 import sys
 import threading
@@ -53,7 +52,7 @@ from vnetperf.host.journal import UndoReport
 from vnetperf.host.linux import ProcessId, caller_uid, is_root, raise_limits
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.log import ROOT, ForwardingHandler
-from vnetperf.host.paths import HostRoots
+from vnetperf.host.paths import HostRoots, is_full
 from vnetperf.host.programs import trust_programs
 from vnetperf.host.session import LiveRun, RestoreReport, restore_patiently
 from vnetperf.host.snapshot import read_last
@@ -79,8 +78,6 @@ LOOK_S = 1.0
 LOOK_COUNTS_S = 5.0
 #: Longest wait for the controller's confirmation after a NIC was moved, seconds.
 CONFIRM_S = 20.0
-#: A disk with less is full for a run's journal, octets.
-SPARE_OCTETS = 1 << 20
 #: What is restored when no scenario was deployed.
 CALIBRATION = "calibration"
 #: Longest wait for what was sent last to leave, seconds.
@@ -285,11 +282,7 @@ class Agent:
 
     def _full_places(self) -> str:
         """Directories of this agent's that are on a full disk, for an error."""
-        places = []
-        for place in (self.roots.state, self.roots.run):
-            there = next(p for p in (place, *place.parents) if p.exists())
-            if shutil.disk_usage(there).free < SPARE_OCTETS:
-                places.append(str(place))
+        places = [str(place) for place in (self.roots.state, self.roots.run) if is_full(place)]
         return f" ({' and '.join(places)})" if places else ""
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import pwd
+import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,19 @@ class HostRoots:
     def lock(self, testbed: str) -> Path:
         """Path of one testbed's lock file."""
         return self.locks / f"{testbed}.lock"
+
+
+#: A disk with less is full for a journal, a log, or what a program maps, octets.
+SPARE_OCTETS = 1 << 20
+
+
+def is_full(place: Path) -> bool:
+    """Whether a directory, or the first above it that is there, is on a disk without room."""
+    there = next(path for path in (place, *place.parents) if path.exists())
+    try:
+        return shutil.disk_usage(there).free < SPARE_OCTETS
+    except OSError:  # it has gone meanwhile
+        return False
 
 
 def cache_directory() -> Path:

@@ -37,7 +37,7 @@ from vnetperf.host.linux import (
     read_file,
     set_namespace,
 )
-from vnetperf.host.paths import cache_directory
+from vnetperf.host.paths import cache_directory, is_full
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError, UntrustedProgramError
 
@@ -353,7 +353,11 @@ class ManagedProcess:
                 text = file.read().decode(errors="replace")
         except OSError as error:
             return f"(no log: {error})"
-        return "\n".join(_without_usage(text.splitlines())[-lines:])
+        found = _without_usage(text.splitlines())[-lines:]
+        # It can write no reason there, and what maps a file there ends by SIGBUS.
+        if is_full(self.log.parent):
+            found.append(f"(the disk of {self.log.parent} is full: make room there)")
+        return "\n".join(found)
 
     def signal(self, number: int) -> None:
         """Send a signal; nothing happens when it has ended."""
