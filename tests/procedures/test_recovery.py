@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,7 @@ from vnetperf.model.trial import (
 from vnetperf.procedures.base import MOST_BINS, RULES, KnownThroughput, curve_of
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import ResetInputs, events_of, reset
+from vnetperf.procedures.usual_loss import UsualLoss
 from vnetperf.search import replay
 
 THROUGHPUT = 100_000.0
@@ -622,3 +624,48 @@ def test_where_nothing_can_be_reset_there_is_no_result() -> None:
     whys = {"vswitch": "it connects but once", "vnf0": "there is none", "link phy0": "memif"}
     with pytest.raises(NoResultError, match=r"vswitch: it connects but once; vnf0: there is none"):
         resets(OverTime(), ResetTest(), impossible=whys)
+
+
+_BINS = st.lists(st.integers(0, 50), max_size=40)
+
+
+@given(_BINS, _BINS, st.integers(0, 45), st.sampled_from((0.01, 0.03, 0.2)))
+def test_what_is_usual_is_the_worst_of_all_windows_before(
+    sent: list[int], received: list[int], end: int, bin_s: float
+) -> None:
+    timeline = Timeline(direction=0, bin_s=bin_s, sent=sent, received=received, arrived=())
+
+    def ratio(begin: int, count: int) -> float | None:
+        offered = sum(sent[begin : begin + count])
+        return (offered - sum(received[begin : begin + count])) / offered if offered else None
+
+    usual = UsualLoss.before(timeline, end)
+    each = [ratio(n, usual.window) for n in range(end - usual.window + 1)]
+    known = [one for one in each if one is not None]
+    assert usual.most == max(known, default=0.0)
+    single = sorted(one for n in range(end) if (one := ratio(n, 1)) is not None)
+    assert usual.of_bin == (single[ceil(0.75 * len(single)) - 1] if single else 0.0)
+    places = range(end, len(sent) + 2)
+    back = [
+        place
+        for place in places
+        if (window := ratio(place, usual.window)) is not None
+        and (own := ratio(place, 1)) is not None
+        and window <= usual.most
+        and own <= usual.of_bin
+    ]
+    assert usual.back(timeline, places) == (back[0] if back else None)
+
+
+@given(_BINS, _BINS, st.integers(1, 3))
+def test_a_curve_has_the_sums_of_its_bins(sent: list[int], received: list[int], n: int) -> None:
+    sent = sent + [1] * (n - 1) * MOST_BINS
+    rows = Timeline(direction=0, bin_s=0.01, sent=sent, received=received, arrived=received)
+    outcome = SimpleNamespace(number=1, result=SimpleNamespace(timelines=(rows, rows)))
+    curve = curve_of(outcome, {})  # type: ignore[arg-type]
+    assert curve is not None
+    together = round(curve.bin_s / 0.01)
+    assert curve.offered == tuple(
+        2 * sum(sent[at : at + together]) for at in range(0, max(len(sent), 0), together)
+    )
+    assert sum(curve.lost) == 2 * (sum(sent) - sum(received))

@@ -13,6 +13,7 @@ from vnetperf.statistics.histogram import (
     HIGHEST_NS,
     decode_hdr,
     encode_hdr,
+    percentiles_of,
     recorded,
     values_at,
 )
@@ -99,3 +100,12 @@ def test_a_count_or_a_value_that_cannot_be_does_not_reach_the_library(
     """Its C code ends the process ("free(): invalid pointer"), and -5 would be another value."""
     with pytest.raises(ValueError, match="cannot be"):
         encode_hdr([(7, 1), (value, frames)])
+
+
+@given(st.lists(st.integers(1, 9_999_999_999), max_size=50))
+def test_percentiles_of_a_histogram_are_those_of_its_values(values: list[int]) -> None:
+    made = HdrHistogram(1, 10_000_000_000, 3)
+    for value in values:
+        made.record_value(value)
+    wanted = (0.1, 1.0, 50.0, 99.9, 100.0)
+    assert percentiles_of(made, wanted) == percentiles(recorded(made), wanted)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from math import ceil
+from operator import sub
 from typing import Generic, Literal, TypeVar
 
 from vnetperf.model.base import Frozen
@@ -227,8 +228,10 @@ def curve_of(outcome: TrialOutcome, marks: Mapping[str, float]) -> Curve | None:
 
 
 def _sums(rows: Iterable[Sequence[int]]) -> list[int]:
-    return [sum(column) for column in zip_longest(*rows, fillvalue=0)]
+    return list(map(sum, zip_longest(*rows, fillvalue=0)))
 
 
 def _merged(bins: Sequence[int], together: int) -> tuple[int, ...]:
-    return tuple(sum(bins[n : n + together]) for n in range(0, len(bins), together))
+    upto = list(accumulate(bins, initial=0))
+    ends = [*upto[:-1:together], upto[-1]]
+    return tuple(map(sub, ends[1:], ends))

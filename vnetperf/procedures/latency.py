@@ -27,7 +27,7 @@ from vnetperf.procedures.base import (
 )
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
-from vnetperf.statistics.histogram import decode_hdr, recorded
+from vnetperf.statistics.histogram import decode_hdr, percentiles_of
 from vnetperf.statistics.samples import percentiles
 
 #: Percentile whose distance to the smallest delay is the delay variation (RFC 8219 section 7.3.1).
@@ -62,7 +62,7 @@ def _merge_histograms(latencies: Sequence[Latency]) -> tuple[dict[str, float], s
     for other in others:
         whole.add(other)
     # By the rank that generators take: the library's own is another where ranks are not whole.
-    found = percentiles(recorded(whole), map(float, latencies[0].percentiles))
+    found = percentiles_of(whole, map(float, latencies[0].percentiles))
     return found, str(whole.encode().decode())
 
 

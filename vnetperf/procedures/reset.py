@@ -90,11 +90,11 @@ def _of(inputs: ResetInputs, what: str) -> Procedure[Reset]:
         histogram_up_to_loss=-1.0,
         when_limited="count",
     )
-    trials: list[TrialOutcome] = []
+    trials: list[_Trial] = []
     for _ in range(test.repeats):
         outcome = yield request
-        trials.append(outcome)
-        if why := _trouble(test, outcome):
+        trials.append(_Trial.of(outcome))
+        if why := _trouble(test, trials[-1]):
             return _outcome(inputs, what, trials, f"not measured: {why} (trial {outcome.number})")
     disturbed = _disturbed(trials)
     why = ""
@@ -157,6 +157,23 @@ def _interruptions(outcome: TrialOutcome) -> list[_Interruption]:
     return [_interruption(each, event, outcome.duration_s) for each in timelines]
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """A trial, with what its event did."""
+
+    outcome: TrialOutcome
+    interruptions: Sequence[_Interruption]  # Of each direction
+    own_s: float  # The most of its time that may be the tester's own, seconds
+
+    @classmethod
+    def of(cls, outcome: TrialOutcome) -> _Trial:
+        return cls(outcome, _interruptions(outcome), _own_s(outcome))
+
+    @property
+    def event(self) -> EventTimes | None:
+        return self.outcome.result.event
+
+
 def _own_s(outcome: TrialOutcome) -> float:
     """The most of a trial's time that may be the tester's own, seconds: of the worse direction."""
     result, own = outcome.result, [0.0]
@@ -168,18 +185,18 @@ def _own_s(outcome: TrialOutcome) -> float:
     return max(own)
 
 
-def _disturbed(trials: Sequence[TrialOutcome]) -> tuple[int, ...]:
+def _disturbed(trials: Sequence[_Trial]) -> tuple[int, ...]:
     """Numbers of the trials in which the tester stood still too long.
 
     One length is too long for all of them: held against its own time, each long one would stay.
     """
     times = [
-        max(each.seconds for each in found) - _own_s(one)
+        max(each.seconds for each in one.interruptions) - one.own_s
         for one in trials
-        if (found := _interruptions(one))
+        if one.interruptions
     ]
     limit_s = OWN_SHARE * max(0.0, median(times)) if times else 0.0
-    return tuple(one.number for one in trials if _own_s(one) > limit_s)
+    return tuple(one.outcome.number for one in trials if one.own_s > limit_s)
 
 
 def _still_lost(found: Sequence[_Interruption]) -> bool:
@@ -187,14 +204,14 @@ def _still_lost(found: Sequence[_Interruption]) -> bool:
     return any(one.until_s is None and not one.too_late for one in found)
 
 
-def _trouble(test: ResetTest, outcome: TrialOutcome) -> str:
+def _trouble(test: ResetTest, trial: _Trial) -> str:
     """Why a trial has no reset time; "" when it has one."""
-    event, timelines = outcome.result.event, outcome.result.timelines
-    if event is None or not timelines:
+    outcome, event = trial.outcome, trial.event
+    if event is None or not outcome.result.timelines:
         return "the generator reported no times"
     if event.failure:
         return event.failure
-    found = _interruptions(outcome)
+    found = trial.interruptions
     if any(one.too_late for one in found):
         return (
             f"{event.what} was ready {event.ended_s - event.began_s:.3g} s after the reset began, "
@@ -211,26 +228,26 @@ def _trouble(test: ResetTest, outcome: TrialOutcome) -> str:
     return ""
 
 
-def _outcome(inputs: ResetInputs, what: str, trials: Sequence[TrialOutcome], why: str) -> Reset:
+def _outcome(inputs: ResetInputs, what: str, trials: Sequence[_Trial], why: str) -> Reset:
     disturbed = _disturbed(trials)
-    kept = [one for one in trials if one.number not in disturbed]
-    measured = [] if why else [one for one in kept if one.result.event is not None]
-    events = [one.result.event for one in measured if one.result.event is not None]
-    found = [[d for d in _interruptions(one) if d.lost] for one in measured]
+    kept = [one for one in trials if one.outcome.number not in disturbed]
+    measured = [] if why else [one for one in kept if one.event is not None]
+    events = [one.event for one in measured if one.event is not None]
+    found = [[d for d in one.interruptions if d.lost] for one in measured]
     by_loss = [max(d.seconds for d in each) for each in found]
     gaps = [[d.gap_s for d in each if d.gap_s is not None] for each in found]
     by_time = [max(own) for own, each in zip(gaps, found, strict=True) if len(own) == len(each)]
-    notes = _notes(inputs, trials, disturbed)
-    if own_s := max(map(_own_s, measured), default=0.0):
+    notes = _notes(inputs, [one.outcome for one in trials], disturbed)
+    if own_s := max((one.own_s for one in measured), default=0.0):
         notes.append(f"up to {own_s * 1e3:.3g} ms of a time may be the tester's own standing still")
     if len(by_time) < len(found):
         notes.append(
             "no time by time stamps: a longer pause of the arrivals than that of the reset began "
             "before or after it"
         )
-    if aside := sum(d.aside for one in measured for d in _interruptions(one)):
+    if aside := sum(d.aside for one in measured for d in one.interruptions):
         notes.append(f"{aside} frames lost before the reset or after the recovery are not counted")
-    curves = (curve_of(outcome, _marks(outcome.result.event)) for outcome in trials)
+    curves = (curve_of(one.outcome, _marks(one.event)) for one in trials)
     return Reset(
         what=what,
         type=INTERFACE if what.startswith("link ") else SOFTWARE,
@@ -246,14 +263,14 @@ def _outcome(inputs: ResetInputs, what: str, trials: Sequence[TrialOutcome], why
     )
 
 
-def _at_least_s(trials: Sequence[TrialOutcome]) -> float | None:
+def _at_least_s(trials: Sequence[_Trial]) -> float | None:
     """What the mean by loss is not below, where the last trial lost frames until its end."""
     last = trials[-1] if trials else None
-    if last is None or last.result.event is None or last.result.event.failure:
+    if last is None or last.event is None or last.event.failure:
         return None
-    if not _still_lost(_interruptions(last)):
+    if not _still_lost(last.interruptions):
         return None
-    least = [max(d.seconds for d in _interruptions(one)) - _own_s(one) for one in trials]
+    least = [max(d.seconds for d in one.interruptions) - one.own_s for one in trials]
     return max(0.0, fmean(least)) or None
 
 

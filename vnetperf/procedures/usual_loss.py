@@ -7,9 +7,11 @@ more than that, not when it has lost its last frame.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, repeat
 from math import ceil
+from operator import sub
 
 from vnetperf.model.trial import Timeline
 
@@ -39,8 +41,8 @@ class UsualLoss:
         """Of all bins before one."""
         window = max(1, min(round(QUIET_S / timeline.bin_s), end))
         # Where the tester stood still nothing was offered, and nothing shows what is usual.
-        windows = _known(_loss_ratio(timeline, n, window) for n in range(end - window + 1))
-        bins = sorted(_known(_loss_ratio(timeline, n, 1) for n in range(end)))
+        windows = _all_ratios(timeline, end, window)
+        bins = sorted(windows if window == 1 else _all_ratios(timeline, end, 1))
         if not bins:
             return cls(window)
         of_bin = bins[ceil(_USUAL_BINS * len(bins)) - 1]
@@ -48,21 +50,42 @@ class UsualLoss:
 
     def back(self, timeline: Timeline, places: Iterable[int]) -> int | None:
         """The first of some bins from which on no more is lost than usual; None: there is none."""
-        return next((place for place in places if self._is_usual(timeline, place)), None)
+        ratio = _loss_ratios(timeline)
+        return next((place for place in places if self._is_usual(ratio, place)), None)
 
-    def _is_usual(self, timeline: Timeline, place: int) -> bool:
-        window, own = (_loss_ratio(timeline, place, count) for count in (self.window, 1))
+    def _is_usual(self, ratio: Callable[[int, int], float | None], place: int) -> bool:
+        window, own = (ratio(place, count) for count in (self.window, 1))
         if window is None or own is None:
             return False
         return window <= self.most and own <= self.of_bin
 
 
-def _loss_ratio(timeline: Timeline, begin: int, count: int) -> float | None:
-    """Share of the frames offered in some bins that were lost; None where none was offered."""
-    offered = sum(timeline.sent[begin : begin + count])
-    received = sum(timeline.received[begin : begin + count])
-    return (offered - received) / offered if offered else None
+def _loss_ratios(timeline: Timeline) -> Callable[[int, int], float | None]:
+    """What tells the share of the frames offered in so many bins from one on that were lost.
+
+    It is None where none was offered.
+    """
+    sent, received = (list(accumulate(n, initial=0)) for n in (timeline.sent, timeline.received))
+    sends, receives = len(sent) - 1, len(received) - 1
+
+    def ratio(begin: int, count: int) -> float | None:
+        end = begin + count
+        offered = sent[min(end, sends)] - sent[min(begin, sends)]
+        arrived = received[min(end, receives)] - received[min(begin, receives)]
+        return (offered - arrived) / offered if offered else None
+
+    return ratio
 
 
-def _known(values: Iterable[float | None]) -> Sequence[float]:
-    return [value for value in values if value is not None]
+def _all_ratios(timeline: Timeline, end: int, count: int) -> list[float]:
+    """The shares of each so many bins in a row before one, where any frame was offered."""
+    sent, received = (_sums(n, end, count) for n in (timeline.sent, timeline.received))
+    each = zip(sent, received, strict=True)
+    return [(offered - arrived) / offered for offered, arrived in each if offered]
+
+
+def _sums(bins: Sequence[int], end: int, count: int) -> list[int]:
+    """What is in each so many bins in a row before one; there is nothing in any that lack."""
+    there = bins[: max(0, end)]
+    upto = list(accumulate((*there, *repeat(0, end - len(there))), initial=0))
+    return list(map(sub, upto[count:], upto))

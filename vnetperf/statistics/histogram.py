@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
+import weakref
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from hdrh.codec import HdrCookieException, HdrHistogramSettingsException, HdrLengthException
 from hdrh.histogram import HdrHistogram
 
+from vnetperf.statistics.samples import nearest_rank
 from vnetperf.statistics.samples import percentiles as ranked
 
 #: Layout of stored histograms: 1 ns to 10 s, 3 significant digits.
@@ -23,6 +26,12 @@ def latency_percentiles(pairs: Sequence[tuple[int, int]]) -> dict[str, float]:
     return ranked(pairs, PERCENTILES)
 
 
+def _without_cycle(histogram: HdrHistogram) -> HdrHistogram:
+    """A histogram whose 200 KB are freed with it, and not when Python looks for cycles next."""
+    histogram.encoder.histogram = weakref.proxy(histogram)
+    return histogram
+
+
 def encode_hdr(pairs: Iterable[tuple[int, int]]) -> str:
     """A histogram in the portable form of HdrHistogram.
 
@@ -31,7 +40,7 @@ def encode_hdr(pairs: Iterable[tuple[int, int]]) -> str:
     Raises:
         ValueError: A value is not from 0 to `HIGHEST_NS`, or a count is none.
     """
-    histogram = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
+    histogram = _without_cycle(HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS))
     half = histogram.sub_bucket_half_count
     bits = histogram.sub_bucket_half_count_magnitude + 1
     total = 0
@@ -65,13 +74,18 @@ _DAMAGED = (
 def decode_hdr(text: str) -> HdrHistogram:
     """The histogram in its portable form; `ValueError` where it cannot be read."""
     try:
-        return HdrHistogram.decode(text)
+        return _without_cycle(HdrHistogram.decode(text))
     except _DAMAGED as error:
         raise ValueError(str(error) or type(error).__name__) from None
 
 
 def recorded(histogram: HdrHistogram) -> list[tuple[int, int]]:
     """Least value of each bucket that holds any, and how many; the library's iterator is slow."""
+    values, counts = _recorded(histogram)
+    return list(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def _recorded(histogram: HdrHistogram) -> tuple[Any, Any]:
     import numpy as np
 
     counts = np.asarray(histogram.counts)
@@ -80,8 +94,19 @@ def recorded(histogram: HdrHistogram) -> list[tuple[int, int]]:
     half = histogram.sub_bucket_half_count
     bucket = (places >> histogram.sub_bucket_half_count_magnitude) - 1
     within = (places & (half - 1)) + np.where(bucket < 0, 0, half)
-    values = within << (np.maximum(bucket, 0) + histogram.unit_magnitude)
-    return list(zip(values.tolist(), counts[places].tolist(), strict=True))
+    return within << (np.maximum(bucket, 0) + histogram.unit_magnitude), counts[places]
+
+
+def percentiles_of(histogram: HdrHistogram, wanted: Iterable[float]) -> dict[str, float]:
+    """The nearest-rank percentiles of a histogram, as `samples.percentiles` has them of pairs."""
+    values, counts = _recorded(histogram)
+    if not len(values):
+        return {}
+    upto = counts.astype("int64").cumsum()
+    total = int(upto[-1])
+    ranks = {p: rank for p in sorted(wanted) if (rank := nearest_rank(total, p)) <= total}
+    places = upto.searchsorted(list(ranks.values()))
+    return {f"{p:g}": float(values[at]) for p, at in zip(ranks, places.tolist(), strict=True)}
 
 
 def values_at(histogram: HdrHistogram, percentiles: Sequence[float]) -> list[int]:

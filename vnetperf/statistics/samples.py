@@ -112,12 +112,17 @@ def contradiction(times: Mapping[str, float], slack: float = 0.0) -> str:
     return ""
 
 
+def nearest_rank(total: int, level: float) -> int:
+    """Which of so many ordered values is a percentile, from 1."""
+    # Multiplied first: 99.9 % of 1000 is 999, whatever binary fractions make of 0.999.
+    return max(1, ceil(total * level / 100))
+
+
 def percentiles(pairs: Iterable[tuple[float, int]], wanted: Iterable[float]) -> dict[str, float]:
     """The nearest-rank percentiles of a histogram."""
     held = list(pairs)
     total = sum(count for _, count in held)
-    # Multiplied first: 99.9 % of 1000 is 999, whatever binary fractions make of 0.999.
-    ranks = [(p, max(1, ceil(total * p / 100))) for p in sorted(wanted)]
+    ranks = [(p, nearest_rank(total, p)) for p in sorted(wanted)]
     found: dict[str, float] = {}
     seen = 0
     for value, count in held:
