@@ -12,7 +12,7 @@ from tests.fakes import machine
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
 from vnetperf.analysis.results_from_log import cases_left, derive
-from vnetperf.analysis.run_warnings import conditions_of, warnings_of
+from vnetperf.analysis.run_warnings import TrialWarnings, conditions_of, warnings_of
 from vnetperf.model.machine_load import MachineLoad, ThreadLoad
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.result import RunIdentity, ScenarioFacts
@@ -65,7 +65,7 @@ def warnings(
     found = ScenarioFacts(scenario=scenario.id, facts=facts or {}, plan=plan or {})
     record = ScenarioRecord(scenario=scenario, facts=found)
     first = [run] if environment is None else [run, environment]
-    return "\n".join(warnings_of(run, [*first, record], [record], []))
+    return "\n".join(warnings_of(run, [*first, record], [record], TrialWarnings(0.1)))
 
 
 def conditions(scenario_id: str, facts: dict[str, Any] | None = None, **settings: Any) -> str:

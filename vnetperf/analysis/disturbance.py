@@ -95,21 +95,40 @@ def marked(
     )
 
 
-def trial_warnings(trials: Sequence[TrialRecord], limit: float) -> list[str]:
-    """How many trials of a run were disturbed, and what a hypervisor took over all of them."""
-    disturbed = [(t.number, texts) for t in trials if (texts := t.result.disturbed_by(limit))]
-    warnings = []
-    if disturbed:
-        number, texts = disturbed[0]
-        warnings.append(
-            f"{len(disturbed)} of {len(trials)} trials were run on a disturbed machine "
-            f"(trial {number}: {'; '.join(texts)})"
-        )
-    for host, each in taken_over(trials).items():
-        stolen = sum(each, TakenTime()).stolen
-        if stolen is not None and stolen > limit:
-            where = f"host {host}: " if host else ""
+class DisturbedTrials:
+    """How many trials of a run were disturbed, and what a hypervisor took over all of them.
+
+    Args:
+        limit: What matters when others take it, in processors.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._count = self._disturbed = 0
+        self._first = ""
+        self._taken: dict[str, TakenTime] = {}
+
+    def add(self, trial: TrialRecord) -> None:
+        """Look at a trial."""
+        self._count += 1
+        if texts := trial.result.disturbed_by(self._limit):
+            self._first = self._first or f"trial {trial.number}: {'; '.join(texts)}"
+            self._disturbed += 1
+        for host, taken in trial.result.taken.items():
+            self._taken[host] = self._taken.get(host, TakenTime()) + taken
+
+    def texts(self) -> list[str]:
+        """What a reader must know of them."""
+        warnings = []
+        if self._disturbed:
             warnings.append(
-                f"{where}a hypervisor took {percent(stolen, 2)} of a processor in trials"
+                f"{self._disturbed} of {self._count} trials were run on a disturbed machine "
+                f"({self._first})"
             )
-    return warnings
+        for host, taken in self._taken.items():
+            if taken.stolen is not None and taken.stolen > self._limit:
+                where = f"host {host}: " if host else ""
+                warnings.append(
+                    f"{where}a hypervisor took {percent(taken.stolen, 2)} of a processor in trials"
+                )
+        return warnings

@@ -416,7 +416,7 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
 
 
 def _classifying(logged: LoggedTest) -> list[TrialOutcome]:
-    return [outcome_of(t) for t in logged.trials if is_valid(t) and t.spec.phase != "warm-up"]
+    return [logged.outcome(t) for t in logged.trials if is_valid(t) and t.spec.phase != "warm-up"]
 
 
 def on_medium(goals: Iterable[GoalResult], media_max_fps: float | None) -> tuple[GoalResult, ...]:
@@ -558,7 +558,7 @@ def _by_load(logged: LoggedTest) -> tuple[list[float], History]:
     for trial in sorted(found, key=lambda t: t.spec.load_fps):
         if not loads or not same_load(loads[-1], trial.spec.load_fps):
             loads.append(trial.spec.load_fps)
-        history.add(len(loads) - 1, outcome_of(trial))
+        history.add(len(loads) - 1, logged.outcome(trial))
     return loads, history
 
 

@@ -6,7 +6,7 @@ Each with its trials and its end, by round, and the generator that requested the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
@@ -38,6 +38,7 @@ from vnetperf.results.records import (
     TransfersRecord,
     TrialRecord,
 )
+from vnetperf.results.stored import StoredTrial
 from vnetperf.search import Procedure, make_search
 
 Case = tuple[str, str, int]
@@ -56,6 +57,7 @@ class Logged(Generic[Begin_co]):
     end: SearchEndRecord | None = None  # How it ended; None when the run was interrupted
     #: Numbers of the deployments of its scenario that its trials are of.
     deployments: set[int] = field(default_factory=set)
+    _outcomes: dict[int, TrialOutcome] = field(default_factory=dict, init=False, compare=False)
 
     @property
     def case(self) -> Case:
@@ -77,7 +79,15 @@ class Logged(Generic[Begin_co]):
 
     def outcomes(self) -> list[TrialOutcome]:
         """What the test learnt of every trial, whatever its verdict."""
-        return [outcome_of(trial) for trial in self.trials]
+        return [self.outcome(trial) for trial in self.trials]
+
+    def outcome(self, trial: TrialRecord) -> TrialOutcome:
+        """What the test learnt of one of its trials; kept as the trial is."""
+        if isinstance(trial, StoredTrial):  # it would bring the whole log into memory
+            return outcome_of(trial)
+        if trial.number not in self._outcomes:
+            self._outcomes[trial.number] = outcome_of(trial)
+        return self._outcomes[trial.number]
 
 
 LoggedTest = Logged[BeginRecord]
@@ -179,14 +189,21 @@ def merge_rounds(rounds: Mapping[int, Sequence[Result]], planned: int = 1) -> li
     for number, results in rounds.items():
         for result in results:
             every.setdefault(result.identity, {})[number] = result
-    return [_over_deployments(key, every, planned) for key in every]
+    return list(merge_deployments(every, planned))
+
+
+def merge_deployments(
+    every: Mapping[Identity, Mapping[int, Result]], planned: int = 1
+) -> Iterator[Result]:
+    """One result for each case or transfer, of those that each deployment gave."""
+    return (_over_deployments(key, every, planned) for key in every)
 
 
 def _over_deployments(
     key: Identity, every: Mapping[Identity, Mapping[int, Result]], planned: int
 ) -> Result:
     """The result of one deployment, with what all others gave for its numbers."""
-    found = every[key]
+    found = dict(every[key])
     measured = {n: result for n, result in found.items() if result.status == "measured"}
     failures = {n: result.why for n, result in found.items() if n not in measured}
     shown = _shown_round(key, every, measured) if measured else max(found)
@@ -218,6 +235,8 @@ def _shown_round(
     key: Identity, every: Mapping[Identity, Mapping[int, Result]], measured: Mapping[int, Result]
 ) -> int:
     """The round in the middle: of the throughput, which other tests take their loads of."""
+    if len(measured) == 1:
+        return next(iter(measured))
     throughput = {
         n: goal
         for n, result in every.get((key[0], THROUGHPUT, key[2], ""), {}).items()

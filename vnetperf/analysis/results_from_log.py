@@ -7,30 +7,35 @@ results today or in ten years. A result is never stored by the run itself.
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, Final, get_args
 
 from vnetperf.analysis.compliance import ledger_of
-from vnetperf.analysis.compliance.rfc2544 import constant_load
+from vnetperf.analysis.compliance.rfc2544 import SentLoad
 from vnetperf.analysis.compliance.rfc8219 import transport
 from vnetperf.analysis.disturbance import disturbing_share, marked
 from vnetperf.analysis.goals import goals_by_trials, goals_of, on_medium
 from vnetperf.analysis.logged_tests import (
     Case,
+    Identity,
     LoggedSearch,
     LoggedTest,
     by_round,
     is_valid,
-    merge_rounds,
+    merge_deployments,
     planned_rounds,
     procedure_of,
     tests_of,
 )
 from vnetperf.analysis.rounds import in_rounds, over_rounds
 from vnetperf.analysis.run_warnings import (
+    TrialWarnings,
     conditions_of,
     deployment_warnings,
     restore_facts,
@@ -92,6 +97,7 @@ from vnetperf.results.records import (
     TransfersRecord,
     TrialRecord,
 )
+from vnetperf.results.stored import Shelf, at_hand, rare_collections
 from vnetperf.search import ReplayMismatchError, replay, search_inputs
 
 #: Algorithms whose bounds are no classification of single loads by their trials.
@@ -336,30 +342,24 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
     return found | {standard_test(begin.test).fills: replayed.found}
 
 
-def _trial_points(
-    records: Sequence[Record], tests: Sequence[LoggedTest], limit: float
-) -> list[TrialPoint]:
-    """Every trial, test by test; what came late of one was found in the next that was run."""
+def _followers(records: Sequence[Record]) -> dict[int, TrialRecord]:
+    """Number of a trial -> the one that was run next, which found what came late of it."""
     # A trial of a profile took what came late, and may have left some: its counts are not logged.
-    run = [r for r in records if isinstance(r, TrialRecord | ProfileRecord)]
-    # None found is known only of generators that count what comes between trials, too.
-    late = {
-        before.number: after.result.stale or (0 if after.result.gaps else None)
+    run = (r for r in records if isinstance(r, TrialRecord | ProfileRecord))
+    return {
+        before.number: after
         for before, after in pairwise(run)
         if isinstance(before, TrialRecord) and isinstance(after, TrialRecord)
     }
-    begins = {t.begin.search: t.begin for t in tests}
-    return [
-        _trial_point(trial, begins[trial.search], late.get(trial.number), limit)
-        for test in tests
-        for trial in test.trials
-    ]
 
 
 def _trial_point(
-    trial: TrialRecord, begin: BeginRecord, late: int | None, limit: float
+    trial: TrialRecord, begin: BeginRecord, after: TrialRecord | None, limit: float
 ) -> TrialPoint:
+    """A trial as reports have it; `after` is the one that was run next."""
     result, has_number = trial.result, bool(trial.result.directions)
+    # None found is known only of generators that count what comes between trials, too.
+    late = (after.result.stale or (0 if after.result.gaps else None)) if after else None
     seconds = trial.spec.duration_s
     intended = sum(c.intended for c in result.directions)
     point = TrialPoint(
@@ -426,52 +426,144 @@ def result_of_rounds(rounds: Mapping[int, Result], searches: Sequence[LoggedSear
             "search": goals[0].search or last.search,
             "trial_seconds": sum(result.trial_seconds for result in rounds.values()),
             "wall_seconds": sum(result.wall_seconds for result in rounds.values()),
-            **_figures_of(trials),
+            **(_figures_of(trials) if len(searches) > 1 else {}),
         }
     )
 
 
-def _results_of_round(
-    records: Sequence[Record], media: LinkSpeed | None, run: RunRecord, otherwise: list[LoggedTest]
-) -> list[Result]:
-    """The results of one round; searches that would be others today are added to `otherwise`."""
-    tests = tests_of(records)
-    final: dict[Case, list[LoggedTest]] = {}
-    for one in tests:
-        if one.final:
-            final.setdefault(one.case, []).append(one)
-    results = []
-    for held in final.values():
-        searches = in_rounds(held)
-        rounds = {s.begin.round: _result_of_test(s, media, run, otherwise) for s in searches}
-        results.append(
-            result_of_rounds(rounds, searches)
-            if rounds
-            else _result_of_test(held[-1], media, run, otherwise)
-        )
-    # A test that was to begin again and never did has no reason of its own in the log.
-    begun = {(*t.case, ""): t for t in tests}  # the last of each, which is the one that failed
-    missing = dict.fromkeys(begun, ("the run was interrupted", False))
-    whys = _not_measured(records)
-    missing |= {r.identity: (r.why, r.kind == "failed") for r in whys}
-    mixes = {key: t.begin.imix for key, t in begun.items()} | {r.identity: r.imix for r in whys}
-    for key, (why, failed) in missing.items():
-        scenario, test, size, of = key
-        if (scenario, test, size) not in final:
-            results.append(
-                Result(
-                    scenario=scenario,
-                    test=test,
-                    frame_size=size,
-                    status="not measured",
-                    of=of,
-                    why=why,
-                    failed=failed,
-                    imix=mixes.get(key, ""),
-                    **_figures_of(begun[key].trials if key in begun else ()),
+class _Round:
+    """The tests of one round, and how the results of their cases are made."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._tests = tests_of(records)
+        self._whys = _not_measured(records)
+        final: dict[Case, list[LoggedTest]] = {}
+        for one in self._tests:
+            if one.final:
+                final.setdefault(one.case, []).append(one)
+        #: Each case with its searches, or its last test.
+        self._held = {case: (in_rounds(tests), tests[-1]) for case, tests in final.items()}
+
+    @property
+    def tests(self) -> Iterator[LoggedTest]:
+        """Those that have a result."""
+        for searches, last in self._held.values():
+            yield from searches or (last,)
+
+    def results(self, result_of: Callable[[int], Result]) -> dict[Identity, Callable[[], Result]]:
+        """What makes the result of each case.
+
+        Args:
+            result_of: The result of a test by its number.
+        """
+        found: dict[Identity, Callable[[], Result]] = {
+            (*case, ""): partial(_result_of_case, searches, last, result_of)
+            for case, (searches, last) in self._held.items()
+        }
+        # A test that was to begin again and never did has no reason of its own in the log.
+        begun = {(*t.case, ""): t for t in self._tests}  # the last, which is the one that failed
+        missing = dict.fromkeys(begun, ("the run was interrupted", False))
+        missing |= {r.identity: (r.why, r.kind == "failed") for r in self._whys}
+        mixes = {key: t.begin.imix for key, t in begun.items()}
+        mixes |= {r.identity: r.imix for r in self._whys}
+        for key, (why, failed) in missing.items():
+            if key[:3] not in self._held:
+                mix, test = mixes.get(key, ""), begun.get(key)
+                found[key] = partial(_no_result, key, why, test, failed=failed, imix=mix)
+        return found
+
+
+def _result_of_case(
+    searches: Sequence[LoggedSearch], last: LoggedTest, result_of: Callable[[int], Result]
+) -> Result:
+    rounds = {s.begin.round: result_of(s.begin.search) for s in searches}
+    return result_of_rounds(rounds, searches) if rounds else result_of(last.begin.search)
+
+
+def _no_result(
+    key: Identity, why: str, begun: LoggedTest | None, *, failed: bool, imix: str
+) -> Result:
+    scenario, test, size, of = key
+    return Result(
+        scenario=scenario,
+        test=test,
+        frame_size=size,
+        status="not measured",
+        of=of,
+        why=why,
+        failed=failed,
+        imix=imix,
+        **_figures_of(begun.trials if begun is not None else ()),
+    )
+
+
+class _Deployments(Mapping[int, Result]):
+    """The result of a case in each round, made when it is used."""
+
+    def __init__(self) -> None:
+        self._makes: dict[int, Callable[[], Result]] = {}
+
+    def add(self, number: int, make: Callable[[], Result]) -> None:
+        """Note what makes that of a round."""
+        self._makes[number] = make
+
+    def __getitem__(self, number: int) -> Result:
+        return self._makes[number]()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._makes)
+
+    def __len__(self) -> int:
+        return len(self._makes)
+
+
+#: Results and trials of a run that are kept in memory; those of one with more are in a file.
+_RESULTS_AT_HAND, _TRIALS_AT_HAND = 100, 5000
+
+
+class _Tests:
+    """What the tests of a log show: each is looked at once, and none of its trials is kept.
+
+    Attributes:
+        warnings: What their trials show that holds for the run.
+        load: Likewise of how constant their load was.
+        contradicted: Trials of each case whose frames contradict the counts.
+        points: Every trial as reports have it.
+        otherwise: Tests that another version had searched by other trials.
+    """
+
+    def __init__(self, records: Sequence[Record], run: RunRecord, limit: float) -> None:
+        self._run, self._limit = run, limit
+        self._media = run.testbed.media.speed
+        self._results = Shelf(Result, _RESULTS_AT_HAND)
+        self._place: dict[int, int] = {}
+        self.warnings = TrialWarnings(limit)
+        self.load = SentLoad()
+        self.contradicted: Counter[Case] = Counter()
+        self.points = Shelf(TrialPoint, _TRIALS_AT_HAND)
+        self.otherwise: list[LoggedTest] = []
+        self._followers = _followers(records)
+
+    def add(self, test: LoggedTest, of_round: LoggedTest | None) -> None:
+        """Look at a test; `of_round` is the same as its round has it, None if it has no result."""
+        trials = at_hand(test.trials)
+        for trial in trials:
+            self.warnings.add(test.begin.scenario, trial)
+            self.load.add(trial)
+            self.contradicted[test.case] += trial.verdict is Verdict.INCONSISTENT
+            after = self._followers.get(trial.number)
+            self.points.append(_trial_point(trial, test.begin, after, self._limit))
+        if of_round is not None:
+            self._place[test.begin.search] = len(self._results)
+            self._results.append(
+                _result_of_test(
+                    replace(of_round, trials=trials), self._media, self._run, self.otherwise
                 )
             )
-    return results
+
+    def result_of(self, search: int) -> Result:
+        """The result of a test by its number."""
+        return self._results[self._place[search]]
 
 
 def _not_measured(records: Iterable[Record]) -> list[NotMeasuredRecord]:
@@ -506,7 +598,7 @@ def _figures_of(trials: Sequence[TrialRecord]) -> dict[str, Any]:
 
 def derive(records: Sequence[Record]) -> RunResults:
     """Everything in a report, from a log; `LogError` where its records do not fit together."""
-    with foreign_log("deriving results"):
+    with foreign_log("deriving results"), rare_collections():
         left = cases_left(records)  # of several testbeds each has run some
         if not _is_on_several(records):
             return _derive(records, left)
@@ -607,12 +699,20 @@ def _together(
     every = list(found.values())
     first = every[0]
     measured = {_anywhere(r) for one in every for r in one.results if r.status == "measured"}
-    elsewhere = {
-        name: [r for r in one.results if r.status == "not measured" and _anywhere(r) in measured]
-        for name, one in found.items()
-    }
-    results = [r for n, one in found.items() for r in one.results if r not in elsewhere[n]]
-    names = {r.scenario for r in results} | {t.scenario for one in every for t in one.transfers}
+    elsewhere: dict[str, list[Result]] = {name: [] for name in found}
+    results, briefs = Shelf(Result, _RESULTS_AT_HAND), list[Result]()
+    points, numbers = Shelf(TrialPoint, _TRIALS_AT_HAND), array("q")
+    for name, one in found.items():
+        for result in one.results:
+            if result.status == "not measured" and _anywhere(result) in measured:
+                elsewhere[name].append(result)
+            else:
+                results.append(result)
+                briefs.append(result.without_outcomes)
+        for point in one.trials:
+            points.append(point)
+            numbers.append(point.number)
+    names = {r.scenario for r in briefs} | {t.scenario for one in every for t in one.transfers}
     # A comparison's scenarios are those without what is put to them.
     there = names | {name.rpartition(",")[0] for name in names}
     comparisons = [
@@ -657,10 +757,8 @@ def _together(
                 for field in ("calibrations", "scenarios", "transfers", "profiles")
             },
             "comparisons": tuple(comparisons),
-            "trials": tuple(
-                sorted((t for one in every for t in one.trials), key=lambda trial: trial.number)
-            ),
-            "results": tuple(sorted(results, key=lambda r: _order(r, place))),
+            "trials": points.by(numbers),
+            "results": results.by([_order(one, place) for one in briefs]),
             "ledger": ledger,
             "deviations": tuple(entry for entry in ledger if entry.status == "deviated"),
             "redacted": redacted,
@@ -730,36 +828,45 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
         raise LogError("the log has no run record", where="trial log", cure="measure again")
     last = next((r for r in reversed(records) if isinstance(r, RunRecord | EndRecord)), None)
     end = last if isinstance(last, EndRecord) else None  # else a resumed session goes on
-    tests = tests_of(records)
-    media = run.testbed.media.speed
-    otherwise: list[LoggedTest] = []
-    parts = by_round(records)
-    results = merge_rounds(
-        {n: _results_of_round(part, media, run, otherwise) for n, part in parts.items()},
-        planned=planned_rounds(records),
-    )
+    limit = disturbing_share(run.preset.goals)
+    rounds = {number: _Round(part) for number, part in by_round(records).items()}
+    with_result = {test.begin.search: test for one in rounds.values() for test in one.tests}
+    tests, seen = tests_of(records), _Tests(records, run, limit)
+    for test in tests:
+        seen.add(test, with_result.get(test.begin.search))
+    every: dict[Identity, _Deployments] = {}
+    for number, one in rounds.items():
+        for identity, make in one.results(seen.result_of).items():
+            every.setdefault(identity, _Deployments()).add(number, make)
     merged = merge_calibrations([r for r in records if isinstance(r, CalibrationRecord)])
     deployed = _last_deployments(r for r in records if isinstance(r, ScenarioRecord))
-    limit = disturbing_share(run.preset.goals)
     transfers = merge_transfers(_transfers_in_rounds(records, limit))
+    results, briefs = Shelf(Result, _RESULTS_AT_HAND), list[Result]()
+
+    def noted() -> Iterator[Result]:
+        for result in merge_deployments(every, planned_rounds(records)):
+            results.append(result)
+            briefs.append(result.without_outcomes)
+            yield result
+
     ledger = [
-        *ledger_of(run, [*deployed.values()], results, tests),
-        *constant_load([t for test in tests for t in test.trials], [*deployed.values()]),
+        *ledger_of(run, [*deployed.values()], noted(), tests, seen.contradicted),
+        *seen.load.entries([*deployed.values()]),
         *transport(transfers),
     ]
     comparisons = comparisons_of(records)
     place = reading_order(comparisons)
-    return RunResults(
+    found = RunResults(
         run=run.identity.model_copy(update={"ended": end.ended if end else ""}),
         preset=run.preset.name,
         benchmark=run.preset.benchmark,
         preset_note=run.preset.note,
         warnings=(
-            *warnings_of(run, records, list(deployed.values()), tests, left),
-            *deployment_warnings(results),
+            *warnings_of(run, records, list(deployed.values()), seen.warnings, left),
+            *deployment_warnings(briefs),
             *transfer_warnings(transfers),
             *calibration_warnings(merged),
-            *version_warnings(otherwise, run),
+            *version_warnings(seen.otherwise, run),
         ),
         conditions=conditions_of([*deployed.values()]),
         settings=run.settings,
@@ -770,15 +877,16 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
         },
         calibrations=merged,
         scenarios=tuple(r.facts for r in deployed.values()),
-        results=tuple(sorted(results, key=lambda r: _order(r, place))),
         comparisons=comparisons,
         transfers=transfers,
         profiles=tuple(r.profile for r in records if isinstance(r, ProfileRecord)),
-        trials=tuple(_trial_points(records, tests, limit)),
         ledger=tuple(ledger),
         deviations=tuple(entry for entry in ledger if entry.status == "deviated"),
         redacted=_redaction(records),
     )
+    ordered = results.by([_order(one, place) for one in briefs])
+    points = seen.points.some(range(len(seen.points)))
+    return found.model_copy(update={"results": ordered, "trials": points})
 
 
 def _clocks_at_the_end(end: EndRecord | None) -> dict[str, Any]:

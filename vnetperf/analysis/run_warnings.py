@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vnetperf.analysis.attribution import lost_behind_dut
-from vnetperf.analysis.disturbance import disturbing_share, trial_warnings
+from vnetperf.analysis.disturbance import DisturbedTrials
 from vnetperf.analysis.logged_tests import LoggedTest
 from vnetperf.model.frames import overhead
 from vnetperf.model.machine_load import DISTURBING_LINE
@@ -78,10 +77,10 @@ def warnings_of(
     run: RunRecord,
     records: Sequence[Record],
     scenarios: Sequence[ScenarioRecord],
-    tests: Sequence[LoggedTest],
+    seen: TrialWarnings,
     left: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Every warning of a run; `left` are cases that it was continued without."""
+    """Every warning of a run, by what its trials showed; it was continued without cases `left`."""
     warnings = _restore_warnings(records) + _clock_warnings(records) + _unset_variables(records)
     if is_interrupted(records):
         warnings.append(
@@ -95,23 +94,9 @@ def warnings_of(
         for record in scenarios
         for text in look(record)
     )
-    warnings += _each_once(_taken_cores(scenarios, tests))
+    warnings += _each_once(_taken_cores(scenarios, seen.waits))
     warnings += run.preset.warnings
-    warnings += _turn_warnings(tests)
-    limit = disturbing_share(run.preset.goals)
-    warnings += _trial_warnings([t for test in tests for t in test.trials], limit)
-    altered = Counter(
-        test.begin.scenario
-        for test in tests
-        if any(d.altered for t in test.trials for d in t.result.directions)
-    )
-    if altered:
-        warnings.append(
-            f"{', '.join(altered)}: frames came back with another length or payload than was sent "
-            "and count as lost: a tag or a tunnel's header is still there, octets changed, or a "
-            "NAT gave them other addresses or ports than those of their session; --pcap keeps some"
-        )
-    warnings += _uncertain_latencies(tests) + _unjudged_warnings(tests)
+    warnings += seen.texts()
     commits = dict.fromkeys(r.identity.git for r in records if isinstance(r, RunRecord))
     if len(commits) > 1:
         warnings.append(
@@ -125,6 +110,64 @@ def warnings_of(
             "by hand could not be told"
         )
     return tuple(warnings)
+
+
+class TrialWarnings:
+    """What trials show that holds for the run, of which no trial has to be kept.
+
+    Args:
+        limit: What matters when others take it, in processors.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self.waits: dict[str, _Waits] = {}  # By scenario
+        self._count = 0
+        self._inconsistent: list[str] = []
+        self._altered: dict[str, None] = {}
+        self._turns: dict[str, _Turns] = {}
+        self._disturbed = DisturbedTrials(limit)
+        self._doubts = _Doubts()
+        self._distances = _Distances()
+        self._latencies = _Latencies()
+        self._unjudged = _Unjudged()
+
+    def add(self, scenario: str, trial: TrialRecord) -> None:
+        """Look at the next trial of the log, test by test."""
+        result = trial.result
+        self._count += 1
+        self.waits.setdefault(scenario, _Waits()).add(result)
+        self._turns.setdefault(scenario, _Turns()).add(result)
+        if trial.verdict is Verdict.INCONSISTENT:
+            self._inconsistent.append(f"trial {trial.number}: {trial.reason}")
+        self._disturbed.add(trial)
+        self._doubts.add(trial)
+        self._distances.add(trial)
+        if any(counts.altered for counts in result.directions):
+            self._altered[scenario] = None
+        self._latencies.add(scenario, result)
+        self._unjudged.add(scenario, trial)
+
+    def texts(self) -> list[str]:
+        """The warnings."""
+        warnings = _each_once(
+            (scenario, text) for scenario, turns in self._turns.items() for text in turns.texts()
+        )
+        if found := self._inconsistent:
+            warnings.append(
+                f"{len(found)} INCONSISTENT: counts that contradict each other end the test "
+                f"({'; '.join(found)})"
+            )
+        warnings += self._disturbed.texts()
+        warnings += self._doubts.texts(self._count)
+        warnings += self._distances.texts(self._count)
+        if self._altered:
+            warnings.append(
+                f"{', '.join(self._altered)}: frames came back with another length or payload than "
+                "was sent and count as lost: a tag or a tunnel's header is still there, octets "
+                "changed, or a NAT gave them other addresses or ports than those of their session; "
+                "--pcap keeps some"
+            )
+        return [*warnings, *self._latencies.texts(), *self._unjudged.texts()]
 
 
 def restore_facts(records: Iterable[Record]) -> dict[str, Any]:
@@ -193,75 +236,85 @@ def _unset_variables(records: Iterable[Record]) -> list[str]:
     ]
 
 
-def _uncertain_latencies(tests: Sequence[LoggedTest]) -> list[str]:
+class _Latencies:
     """Where a latency is from one host to another, or of both ways: how wrong it may be."""
-    bounds: dict[str, float] = {}
-    omitted: dict[str, dict[str, None]] = {}
-    held: dict[str, list[float]] = {}
-    for test in tests:
-        for result in (trial.result for trial in test.trials):
-            name = test.begin.scenario
-            if result.clock_bound_s:
-                bounds[name] = max(result.clock_bound_s, bounds.get(name, 0.0))
-            if why := result.uncollected.get("latency", ""):
-                omitted.setdefault(name, {})[why] = None
-            if (both_ways := result.round_trip) is not None:
-                held.setdefault(name, []).append(both_ways.uncertainty_s)
-    found = []
-    for name, errors_s in held.items():
-        trials = "1 trial" if len(errors_s) == 1 else f"{len(errors_s)} trials"
-        whose = f"latency of {trials}" if name in bounds else "latency"
-        found.append(
-            f"{name}: {whose} is the round trip, both ways through the DUT, and is compared with "
-            f"no latency that is one way; it is wrong by {max(errors_s) * 1e6:.3g} us at most, "
-            "since the clocks of the tester's two hosts are not equally fast"
-        )
-    for name, bound_s in bounds.items():
-        whose = "latencies of the other trials" if name in held else "latencies"
-        instead = "the round trip, or none" if name in held else "none"
-        found.append(
-            f"{name}: {whose} are one way and wrong by {bound_s * 1e6:.3g} us at most: the clocks "
-            "of the tester's two hosts were so far apart, as their services stated after each trial"
-            + (
-                f"; trials in which that was too much have {instead} ({'; '.join(omitted[name])})"
-                if name in omitted
+
+    def __init__(self) -> None:
+        self._bounds: dict[str, float] = {}
+        self._omitted: dict[str, dict[str, None]] = {}
+        self._both_ways: dict[str, tuple[int, float]] = {}  # Trials, and the largest error
+
+    def add(self, scenario: str, result: TrialResult) -> None:
+        if result.clock_bound_s:
+            bound_s = max(result.clock_bound_s, self._bounds.get(scenario, 0.0))
+            self._bounds[scenario] = bound_s
+        if why := result.uncollected.get("latency", ""):
+            self._omitted.setdefault(scenario, {})[why] = None
+        if (both_ways := result.round_trip) is not None:
+            count, error_s = self._both_ways.get(scenario, (0, both_ways.uncertainty_s))
+            self._both_ways[scenario] = count + 1, max(error_s, both_ways.uncertainty_s)
+
+    def texts(self) -> Iterator[str]:
+        for name, (count, error_s) in self._both_ways.items():
+            trials = "1 trial" if count == 1 else f"{count} trials"
+            whose = f"latency of {trials}" if name in self._bounds else "latency"
+            yield (
+                f"{name}: {whose} is the round trip, both ways through the DUT, and is compared "
+                f"with no latency that is one way; it is wrong by {error_s * 1e6:.3g} us at most, "
+                "since the clocks of the tester's two hosts are not equally fast"
+            )
+        for name, bound_s in self._bounds.items():
+            both = name in self._both_ways
+            whose = "latencies of the other trials" if both else "latencies"
+            instead = "the round trip, or none" if both else "none"
+            yield (
+                f"{name}: {whose} are one way and wrong by {bound_s * 1e6:.3g} us at most: the "
+                "clocks of the tester's two hosts were so far apart, as their services stated "
+                "after each trial"
+            ) + (
+                f"; trials in which that was too much have {instead} "
+                f"({'; '.join(self._omitted[name])})"
+                if name in self._omitted
                 else ""
             )
-        )
-    return found
 
 
 #: What a stall of each kind overflows.
 _RINGS = {"sending": "the DUT's receive ring", "polling": "the tester's receive ring"}
 
 
-def _unjudged_warnings(tests: Sequence[LoggedTest]) -> list[str]:
+class _Unjudged:
     """Where lost frames may be the tester's, and no verdict can tell, or only by assuming."""
-    unknown: dict[str, dict[str, None]] = {kind: {} for kind in _RINGS}
-    assumed: dict[int, dict[str, None]] = {}
-    for test in tests:
-        for trial in test.trials:
-            gaps, lossy = trial.result.gaps, trial.result.worst_loss_ratio() > 0
-            if gaps is None or not lossy:
-                continue
-            if gaps.send.assumed and gaps.send.max_s > 0:
-                assumed.setdefault(gaps.catch_up_frames, {})[test.begin.scenario] = None
-            for kind, one in (("sending", gaps.send), ("polling", gaps.poll)):
-                paced = kind == "polling" or not trial.spec.burst  # a burst has nothing to catch up
-                if one.hold_s is None and one.max_s > 0 and paced:
-                    unknown[kind][test.begin.scenario] = None
-    return [
-        f"{', '.join(names)}: it is not known what the DUT's receive ring holds: stalls of the "
-        f"tester's sending were judged as if that were {count} frames, which is what is sent after "
-        "one at most; what a smaller ring lost counts as the DUT's loss"
-        for count, names in assumed.items()
-    ] + [
-        f"{', '.join(names)}: stalls of the tester's {kind} could not be judged, since it is not "
-        f"known what {_RINGS[kind]} holds: frames lost after one count as the DUT's loss (the "
-        "longest gaps stand with each trial)"
-        for kind, names in unknown.items()
-        if names
-    ]
+
+    def __init__(self) -> None:
+        self._unknown: dict[str, dict[str, None]] = {kind: {} for kind in _RINGS}
+        self._assumed: dict[int, dict[str, None]] = {}
+
+    def add(self, scenario: str, trial: TrialRecord) -> None:
+        gaps = trial.result.gaps
+        if gaps is None or not trial.result.worst_loss_ratio() > 0:
+            return
+        if gaps.send.assumed and gaps.send.max_s > 0:
+            self._assumed.setdefault(gaps.catch_up_frames, {})[scenario] = None
+        for kind, one in (("sending", gaps.send), ("polling", gaps.poll)):
+            paced = kind == "polling" or not trial.spec.burst  # a burst has nothing to catch up
+            if one.hold_s is None and one.max_s > 0 and paced:
+                self._unknown[kind][scenario] = None
+
+    def texts(self) -> Iterator[str]:
+        for count, names in self._assumed.items():
+            yield (
+                f"{', '.join(names)}: it is not known what the DUT's receive ring holds: stalls of "
+                f"the tester's sending were judged as if that were {count} frames, which is what "
+                "is sent after one at most; what a smaller ring lost counts as the DUT's loss"
+            )
+        for kind, names in self._unknown.items():
+            if names:
+                yield (
+                    f"{', '.join(names)}: stalls of the tester's {kind} could not be judged, since "
+                    f"it is not known what {_RINGS[kind]} holds: frames lost after one count as "
+                    "the DUT's loss (the longest gaps stand with each trial)"
+                )
 
 
 def deployment_warnings(results: Sequence[Result]) -> list[str]:
@@ -292,43 +345,36 @@ def _each_once(texts: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{'; '.join(names)}: {text}" for text, names in found.items()]
 
 
-def _trial_warnings(trials: Sequence[TrialRecord], limit: float) -> list[str]:
-    """What single trials showed that holds for the run."""
-    warnings = []
-    found = [t for t in trials if t.verdict is Verdict.INCONSISTENT]
-    if found:
-        each = "; ".join(f"trial {t.number}: {t.reason}" for t in found)
-        warnings.append(
-            f"{len(found)} INCONSISTENT: counts that contradict each other end the test ({each})"
-        )
-    return [
-        *warnings,
-        *trial_warnings(trials, limit),
-        *_doubtful_counts(trials),
-        *_distance_warnings(trials),
-    ]
-
-
 #: Share of a trial's frames without a latency from which on that is told for the run.
 _NOTABLE_SHARE = 0.01
 
 
-def _doubtful_counts(trials: Sequence[TrialRecord]) -> list[str]:
+class _Doubts:
     """What was counted beside the frames of trials, and makes their numbers worth less."""
-    found: dict[str, list[str]] = {}
-    for before, after in pairwise(sorted(trials, key=lambda trial: trial.number)):
-        if after.result.stale and after.number == before.number + 1:
-            found.setdefault(
-                "frames came after the end of their trial and count as lost in it; more time to "
-                "drain would count them",
-                [],
-            ).append(f"{after.result.stale} of trial {before.number}")
-    for trial in trials:
+
+    def __init__(self) -> None:
+        self._numbers: set[int] = set()
+        self._stale: dict[int, int] = {}
+        self._found: dict[str, tuple[int, str]] = {}  # By text: how many, and the first
+
+    def add(self, trial: TrialRecord) -> None:
+        self._numbers.add(trial.number)
+        if trial.result.stale:
+            self._stale[trial.number] = trial.result.stale
         for text, what in _doubts(trial):
-            found.setdefault(text, []).append(f"trial {trial.number}: {what}")
-    return [
-        f"in {len(each)} of {len(trials)} trials {text} ({each[0]})" for text, each in found.items()
-    ]
+            count, first = self._found.get(text, (0, f"trial {trial.number}: {what}"))
+            self._found[text] = count + 1, first
+
+    def texts(self, trials: int) -> Iterator[str]:
+        late = [number for number in sorted(self._stale) if number - 1 in self._numbers]
+        if late:
+            yield (
+                f"in {len(late)} of {trials} trials frames came after the end of their trial and "
+                "count as lost in it; more time to drain would count them "
+                f"({self._stale[late[0]]} of trial {late[0] - 1})"
+            )
+        for text, (count, first) in self._found.items():
+            yield f"in {count} of {trials} trials {text} ({first})"
 
 
 def _doubts(trial: TrialRecord) -> Iterator[tuple[str, str]]:
@@ -358,21 +404,29 @@ def _doubts(trial: TrialRecord) -> Iterator[tuple[str, str]]:
         )
 
 
-def _distance_warnings(trials: Sequence[TrialRecord]) -> list[str]:
+class _Distances:
     """Trials whose processors were further apart than in others, by the hypervisor's choice."""
-    lines = [(t, t.result.machine.line_ns) for t in trials if t.result.machine is not None]
-    found = [(t, max(line)) for t, line in lines if line is not None]
-    least = min((ns for _, ns in found), default=0.0)
-    far = [(t, ns) for t, ns in found if ns > DISTURBING_LINE * least]
-    if not far:
-        return []
-    trial, ns = far[0]
-    return [
-        f"in {len(far)} of {len(trials)} trials the hypervisor had the processors of DUT and "
-        f"tester on cores without a cache in common: a cache line took {ns:.0f} ns there and back "
-        f"(trial {trial.number}), {least:.0f} ns in the best; each frame costs both about twice as "
-        "much then, and less is carried"
-    ]
+
+    def __init__(self) -> None:
+        self._numbers, self._lines_ns = array("q"), array("d")
+
+    def add(self, trial: TrialRecord) -> None:
+        machine = trial.result.machine
+        if machine is not None and machine.line_ns is not None:
+            self._numbers.append(trial.number)
+            self._lines_ns.append(max(machine.line_ns))
+
+    def texts(self, trials: int) -> Iterator[str]:
+        least = min(self._lines_ns, default=0.0)
+        far = [place for place, ns in enumerate(self._lines_ns) if ns > DISTURBING_LINE * least]
+        if far:
+            yield (
+                f"in {len(far)} of {trials} trials the hypervisor had the processors of DUT and "
+                "tester on cores without a cache in common: a cache line took "
+                f"{self._lines_ns[far[0]]:.0f} ns there and back "
+                f"(trial {self._numbers[far[0]]}), {least:.0f} ns in the best; each frame costs "
+                "both about twice as much then, and less is carried"
+            )
 
 
 def _placement_warnings(record: ScenarioRecord) -> list[str]:
@@ -394,13 +448,12 @@ _NOTABLE_WAIT = 0.05
 
 
 def _taken_cores(
-    scenarios: Sequence[ScenarioRecord], tests: Sequence[LoggedTest]
+    scenarios: Sequence[ScenarioRecord], waits_of: Mapping[str, _Waits]
 ) -> Iterator[tuple[str, str]]:
     """Scenarios, and what kept pollers from processors that the plan gives to them alone."""
     for record in scenarios:
         name, sharing = record.facts.scenario, sharing_of(record.facts)
-        trials = [t.result for test in tests if test.begin.scenario == name for t in test.trials]
-        waits = _waits(trials)
+        waits = waits_of[name].shares if name in waits_of else {}
         for machine in sharing.machines if sharing is not None else ():
             for role, cpus in machine.placement.cores.items():
                 # In a trial the roles of the tester's host have no name of a host before them.
@@ -414,17 +467,25 @@ def _taken_cores(
                     )
 
 
-def _waits(trials: Sequence[TrialResult]) -> dict[str, float]:
-    """Role -> share of the time in which its threads could run and had no processor."""
-    waited: dict[str, float] = {}
-    watched: dict[str, float] = {}
-    for result in trials:
+class _Waits:
+    """For how long threads could run and had no processor, in the trials of a scenario."""
+
+    def __init__(self) -> None:
+        self._waited: dict[str, float] = {}
+        self._watched: dict[str, float] = {}
+
+    def add(self, result: TrialResult) -> None:
         for load in result.threads:
             if load.wait_s is not None:
-                waited[load.role] = waited.get(load.role, 0.0) + load.wait_s
+                self._waited[load.role] = self._waited.get(load.role, 0.0) + load.wait_s
                 seconds = load.watched_s or result.watched_at(load.role)
-                watched[load.role] = watched.get(load.role, 0.0) + seconds
-    return {role: waited[role] / seconds for role, seconds in watched.items() if seconds > 0}
+                self._watched[load.role] = self._watched.get(load.role, 0.0) + seconds
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Role -> share of the time."""
+        watched = self._watched.items()
+        return {role: self._waited[role] / seconds for role, seconds in watched if seconds > 0}
 
 
 #: What it costs that a thread which wakes does not run at once, and what may be done about it.
@@ -440,27 +501,33 @@ def _refused_text(role: str, words: str) -> str:
     return f"the kernel refused {role} SCHED_FIFO ({words}): {_WAITS_FOR_TICK}"
 
 
-def _turn_warnings(tests: Sequence[LoggedTest]) -> list[str]:
+class _Turns:
     """What the turns of a tester that shares its processor did to the trials of a scenario."""
-    trials: dict[str, list[TrialRecord]] = {}
-    for test in tests:
-        trials.setdefault(test.begin.scenario, []).extend(test.trials)
-    found: list[tuple[str, str]] = []
-    for scenario, every in trials.items():
-        turns = [(t.result.turns, t) for t in every if t.result.turns is not None]
-        refused = dict.fromkeys(one.refused for one, _ in turns if one.refused)
-        found += [(scenario, _refused_text("the tester", words)) for words in refused]
-        held = [one for one, t in turns if t.result.held_back]
-        if held:
-            found.append(
-                (
-                    scenario,
-                    f"in {len(held)} of {len(every)} trials the tester used up its share of its "
-                    f"processor ({held[0].share:.0%}) and left frames unsent: that load was too "
-                    "much for this machine, whatever the DUT did",
-                )
+
+    def __init__(self) -> None:
+        self._count = self._held = 0
+        self._share = 0.0  # Of the first that was held back
+        self._refused: dict[str, None] = {}
+
+    def add(self, result: TrialResult) -> None:
+        self._count += 1
+        if (turns := result.turns) is None:
+            return
+        if turns.refused:
+            self._refused[turns.refused] = None
+        if result.held_back:
+            self._share = self._share if self._held else turns.share
+            self._held += 1
+
+    def texts(self) -> Iterator[str]:
+        for words in self._refused:
+            yield _refused_text("the tester", words)
+        if self._held:
+            yield (
+                f"in {self._held} of {self._count} trials the tester used up its share of its "
+                f"processor ({self._share:.0%}) and left frames unsent: that load was too "
+                "much for this machine, whatever the DUT did"
             )
-    return _each_once(found)
 
 
 def _scenario_warnings(record: ScenarioRecord) -> list[str]:

@@ -599,6 +599,11 @@ class Result(Frozen):
     search: int = 0
 
     @property
+    def without_outcomes(self) -> Result:
+        """What it is of and what became of it, without anything that was measured."""
+        return self.model_copy(update=_NO_OUTCOMES)
+
+    @property
     def throughput_goal(self) -> GoalResult | None:
         """The goal whose lower bound other tests take for the throughput; None without goals."""
         return throughput_goal(self.goals)
@@ -676,6 +681,18 @@ class Result(Frozen):
 #: Roles that stand for all processors in a trial's processor use, and for programs that are no part
 #: of the deployment.
 MACHINE, OTHERS = "machine", "others"
+
+
+#: What a result has besides what it is of, and what became of it.
+_OUTCOMES = (
+    *("search_inputs", "test_inputs", "goals", "latency_at", "loss_steps", "back_to_back"),
+    *("recovery", "resets", "rates", "soak", "addresses", "sessions", "service", "cpu_load"),
+)
+_NO_OUTCOMES = {
+    name: field.get_default(call_default_factory=True)
+    for name, field in Result.model_fields.items()
+    if name in _OUTCOMES
+}
 
 
 class RoleUse(Frozen):

@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from vnetperf.model.base import share_field_sets
 from vnetperf.model.errors import ConfigError, LogError, VnetperfError
 from vnetperf.results.records import LOG_VERSION, SEALED_SINCE, BeginRecord, Record, TrialRecord
+from vnetperf.results.stored import StoredLines, StoredTrial, rare_collections
 
 _DIGITS = 16
 #: Characters of what a damaged line calls itself that a message shows.
@@ -46,6 +47,8 @@ _WRAPPED = {
 _TAR = slice(257, 262)
 #: Ends of the names that they have then.
 COMPRESSED = (".gz", ".xz", ".bz2", ".zst", ".lz4", ".zip", ".7z")
+#: How the line of a trial begins, which is all but a few of a log.
+_TRIAL = b'{"type":"trial",'
 _SEAL = re.compile(rb',"digest":"([0-9a-f]{%d})"\}$' % _DIGITS)
 
 
@@ -89,20 +92,24 @@ class TrialLog:
         self._fd = _open(path)
         try:
             self._locked = lock_log(self._fd, path)
-            held = read_log(path)
-            content = os.pread(self._fd, os.fstat(self._fd).st_size, 0)
+            self._trials = self._searches = 0
+            for record in iter_log(path):
+                if isinstance(record, TrialRecord):
+                    self._trials = max(self._trials, record.number)
+                elif isinstance(record, BeginRecord):
+                    self._searches = max(self._searches, record.search)
+            #: Octets of the file, with a line that was cut, as far as this process knows.
+            self._size = os.fstat(self._fd).st_size
+            content = _last_lines(self._fd, self._size)
         except BaseException:
             os.close(self._fd)
             raise
-        self._trials = max((r.number for r in held if isinstance(r, TrialRecord)), default=0)
-        self._searches = max((r.search for r in held if isinstance(r, BeginRecord)), default=0)
-        self._end = _whole_octets(content)
-        #: Octets of the file, with a line that was cut, as far as this process knows.
-        self._size = len(content)
-        last = content[: self._end].removesuffix(b"\n").rpartition(b"\n")[2]
+        whole = _whole_octets(content)
+        self._end = self._size - len(content) + whole
+        last = content[:whole].removesuffix(b"\n").rpartition(b"\n")[2]
         self._digest = unseal(last)[1]
         #: A last line that lacks nothing but its end is a record.
-        self._before = b"" if content[: self._end].endswith(b"\n") or not last else b"\n"
+        self._before = b"" if content[:whole].endswith(b"\n") or not last else b"\n"
 
     def next_trial(self) -> int:
         """Number for the next trial; it is taken once that is written."""
@@ -243,8 +250,18 @@ def lock_log(fd: int, path: Path) -> bool:
     return True
 
 
+def _last_lines(fd: int, size: int) -> bytes:
+    """The end of a log, with the last line that is whole, and one that was cut behind it."""
+    octets = 2**16
+    while True:
+        content = os.pread(fd, octets, max(0, size - octets))
+        if octets >= size or content.count(b"\n") > 2:
+            return content
+        octets *= 2
+
+
 def _whole_octets(content: bytes) -> int:
-    """Octets of a log without a last line that was cut."""
+    """Octets of the end of a log without a last line that was cut."""
     last = content.rpartition(b"\n")[2]
     try:
         _RECORD.validate_json(unseal(last)[0])
@@ -266,15 +283,18 @@ def read_log(path: Path) -> list[Record]:
 
     A last line cut in the middle is what a killed run leaves; it is left out. Anything else that
     is no record is damage, and so is a line that is not as it was written.
+
+    Trials are read again when they are used: all of a large log's would need ten times its size.
     """
-    return list(iter_log(path))
+    with rare_collections():
+        return list(_stored(path))
 
 
 def read_undamaged(path: Path) -> tuple[list[Record], LogError | None]:
     """Read a log as far as it is as it was written; and what its damage is, None without any."""
     records: list[Record] = []
     try:
-        for record in iter_log(path):
+        for record in _stored(path):
             records.append(record)
     except LogError as error:
         return records, error
@@ -283,9 +303,17 @@ def read_undamaged(path: Path) -> tuple[list[Record], LogError | None]:
 
 def iter_log(path: Path) -> Iterator[Record]:
     """Read a log record by record, as `read_log` does: of one that is not kept nothing stays."""
+    for record, _, _ in _records_and_places(path):
+        yield record
+
+
+def _records_and_places(path: Path) -> Iterator[tuple[Record, int, int]]:
+    """Each record of a log, with the octet at which its line begins and the length of that."""
     written = LOG_VERSION  # by the record that opened the log, or opened it again
     before = ""
+    start = end = 0
     for number, piece in enumerate(_lines(path), 1):
+        start, end = end, end + len(piece)
         line = piece.removesuffix(b"\n")
         if not line:
             continue
@@ -297,13 +325,14 @@ def iter_log(path: Path) -> Iterator[Record]:
             raise _of_other_line_ends(where)
         body, digest = unseal(line)
         try:
-            content = json.loads(body)
-            if isinstance(content, dict) and content.get("type") == "run":
-                written = _version(content, where)
+            if not body.startswith(_TRIAL):
+                content = json.loads(body)
+                if isinstance(content, dict) and content.get("type") == "run":
+                    written = _version(content, where)
             is_sealed = digest or before or written >= SEALED_SINCE
             if is_sealed and digest != digest_of(body, before):
-                raise _changed(content, where)
-            record = _RECORD.validate_python(content)
+                raise _changed(json.loads(body), where)
+            record = _parse(body)
         # ValueError: no JSON, no UTF-8, no record, and integers of thousands of digits.
         except (ValueError, RecursionError, ConfigError) as error:
             # A first line that begins as no record is none that was cut: the file is no log.
@@ -311,8 +340,36 @@ def iter_log(path: Path) -> Iterator[Record]:
                 return
             raise _no_record(error, written, where) from None
         before = digest
-        share_field_sets(record)
-        yield record
+        yield record, start, len(line)
+
+
+def _stored(path: Path) -> Iterator[Record]:
+    """Every record of a log; those of trials stay in the file."""
+    lines: StoredLines[Record] | None = None
+    for record, start, length in _records_and_places(path):
+        if not isinstance(record, TrialRecord):
+            share_field_sets(record)
+            yield record
+            continue
+        if lines is None:
+            lines = _stored_lines(path)
+        lines.keep(start, length, record)
+        yield StoredTrial.at(lines, start, length, record)
+
+
+def _stored_lines(path: Path) -> StoredLines[Record]:
+    try:
+        return StoredLines(open_log(path), lambda line: _parse(unseal(line)[0]), str(path))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _parse(body: bytes) -> Record:
+    """The record of a line; pydantic's own reading of JSON is twice as fast as that by Python."""
+    try:
+        return _RECORD.validate_json(body)
+    except ValueError:  # what is wrong is said as Python says it
+        return _RECORD.validate_python(json.loads(body))
 
 
 #: What code meets that was made for other values. Not OSError: that is the machine's.
@@ -349,11 +406,15 @@ def _lines(path: Path) -> Iterator[bytes]:
         with os.fdopen(open_log(path), "rb") as file:
             yield from file
     except OSError as error:
-        raise LogError(
-            f"the trial log cannot be read: {error.strerror}",
-            where=str(path),
-            cure=f"name a results folder that holds {LOG_NAME}",
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> LogError:
+    return LogError(
+        f"the trial log cannot be read: {error.strerror}",
+        where=str(path),
+        cure=f"name a results folder that holds {LOG_NAME}",
+    )
 
 
 def _expect_plain(line: bytes, where: str) -> None:

@@ -8,7 +8,8 @@ are given as secondary sources quote them; the standards' own texts were not at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from vnetperf.analysis.compliance import rfc2544, rfc2889, rfc4787, rfc8219, rfc9693, searches
 from vnetperf.analysis.compliance.clause import (
@@ -19,7 +20,7 @@ from vnetperf.analysis.compliance.clause import (
     scoped,
 )
 from vnetperf.analysis.compliance.rfc2544 import rfc6815_isolation, setup
-from vnetperf.analysis.logged_tests import LoggedTest
+from vnetperf.analysis.logged_tests import Case, LoggedTest
 from vnetperf.model.result import LedgerEntry, Result
 from vnetperf.model.trial import Verdict
 from vnetperf.results.records import RunRecord, ScenarioRecord
@@ -48,18 +49,54 @@ CLAUSES_OF_TEST: dict[str, tuple[Clauses, ...]] = {
 def ledger_of(
     run: RunRecord,
     deployed: Sequence[ScenarioRecord],
-    results: Sequence[Result],
+    results: Iterable[Result],
     tests: Sequence[LoggedTest],
+    contradicted: Mapping[Case, int] | None = None,
 ) -> list[LedgerEntry]:
-    """One entry for each clause that a run could meet; equal ones of several results as one."""
-    measured = [r for r in results if r.status == "measured"]
+    """One entry for each clause that a run could meet; equal ones of several results as one.
+
+    Args:
+        run: What the run was to do.
+        deployed: Its scenarios, as they were deployed last.
+        results: Its results; each is looked at once.
+        tests: The tests of its log.
+        contradicted: Trials of each case whose frames contradict the counts; counted where it is
+            not given.
+    """
+    if contradicted is None:
+        bad = (t.case for t in tests for one in t.trials if one.verdict is Verdict.INCONSISTENT)
+        contradicted = Counter(bad)
     logged = LoggedTrials(tests)
-    trials = {result.case: logged.of(result) for result in measured}
-    findings = inconsistent(results, tests)
-    entries = [*setup(deployed, results, trials, run, findings), *rfc6815_isolation(deployed, run)]
+    seen = rfc2544.TrialConditions()
+    briefs: list[Result] = []
+    held: list[tuple[Result, LedgerEntry]] = []
+    known: dict[LedgerEntry, LedgerEntry] = {}  # Most are alike
+    cases: set[Case] = set()
+    counted = False
+    for result in results:
+        briefs.append(brief := result.without_outcomes)
+        if result.status != "measured":
+            continue
+        trials = logged.of(result)
+        if result.case not in cases:
+            cases.add(result.case)
+            seen.add(result, trials)
+        # Sessions are counted of trials, too, of which the generator left some frames out.
+        counted = counted or bool(result.verdicts.get(Verdict.VALID)) or result.sessions is not None
+        for clauses in CLAUSES_OF_TEST.get(result.test, ()):
+            context = ClauseContext(
+                preset=run.preset.name,
+                result=result,
+                trials=trials,
+                inputs=logged.inputs_of(result),
+                no_throughput=logged.why_no_throughput(result),
+                nominal=run.testbed.media.nominal,
+            )
+            held += [(brief, known.setdefault(one, one)) for one in clauses(context)]
+    findings = inconsistent(briefs, contradicted)
+    entries = [*setup(deployed, briefs, seen, run, findings), *rfc6815_isolation(deployed, run)]
     entries += rfc4787.nat_behaviour(deployed)
-    # Sessions are counted of trials, too, of which the generator left some frames out.
-    if not any(r.verdicts.get(Verdict.VALID) or r.sessions is not None for r in measured):
+    if not counted:
         none = "no test with a tester's frames has a result"
         nothing = {"status": "not applicable", "value": none, "reason": ""}
         found = {"value": f"{none}; {findings}"} if findings else {}
@@ -67,23 +104,8 @@ def ledger_of(
             entry.model_copy(update=nothing | (found if entry.clause == rfc2544.VERIFIED else {}))
             for entry in entries
         ]
-    held = (
-        (result, entry)
-        for result in measured
-        for clauses in CLAUSES_OF_TEST.get(result.test, ())
-        for entry in clauses(
-            ClauseContext(
-                preset=run.preset.name,
-                result=result,
-                trials=trials[result.case],
-                inputs=logged.inputs_of(result),
-                no_throughput=logged.why_no_throughput(result),
-                nominal=run.testbed.media.nominal,
-            )
-        )
-    )
     missing = (
         not_applicable(clause, name, "the run has no result of this test")
-        for clause, name in rfc2544.not_run(measured)
+        for clause, name in rfc2544.not_run(r for r in briefs if r.status == "measured")
     )
     return [*entries, *scoped(held), *missing, *rfc2544.not_looked_at_clauses()]

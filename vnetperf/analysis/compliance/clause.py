@@ -5,9 +5,8 @@ An entry is derived from a result and the trials behind it; a preset only names 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, Literal
@@ -15,8 +14,9 @@ from typing import Any, Literal
 from vnetperf.analysis.goals import goals_by_trials, goals_of
 from vnetperf.analysis.logged_tests import Case, LoggedTest, is_valid
 from vnetperf.model.result import GoalResult, LedgerEntry, Result
-from vnetperf.model.trial import TesterTurns, Verdict, same_load
+from vnetperf.model.trial import TesterTurns, same_load
 from vnetperf.results.records import ProcedureRecord, SearchRecord, TrialRecord
+from vnetperf.results.stored import at_hand
 from vnetperf.search import ReplayMismatchError
 
 Status = Literal["met", "deviated", "not applicable", "not looked at"]
@@ -46,7 +46,7 @@ class LoggedTrials:
         return tuple(
             trial
             for test in self._by_case.get(result.case, ())
-            for trial in test.trials
+            for trial in at_hand(test.trials)
             if trial.spec.phase != "throughput"
         )
 
@@ -75,11 +75,12 @@ class LoggedTrials:
     def _why_no_throughput(self, begin: ProcedureRecord) -> str:
         known = begin.inputs.get("throughput")
         logged = self._by_search.get(known["search"]) if known else None
-        if not known or logged is None or not isinstance(logged.begin, SearchRecord):
+        if not known or logged is None or not isinstance(search := logged.begin, SearchRecord):
             return "the throughput was not measured"
-        key = logged.begin.search, known["goal"]
+        key = search.search, known["goal"]
         if key not in self._not_throughput:
-            goal = next((g for g in _goals(logged, logged.begin) if g.name == known["goal"]), None)
+            logged = replace(logged, trials=at_hand(logged.trials))
+            goal = next((g for g in _goals(logged, search) if g.name == known["goal"]), None)
             trials = [t for t in logged.trials if is_valid(t)]
             self._not_throughput[key] = (
                 "its goal has no result" if goal is None else why_no_throughput(goal, trials)
@@ -94,16 +95,18 @@ def _goals(logged: LoggedTest, begin: SearchRecord) -> tuple[GoalResult, ...]:
         return goals_by_trials(begin, logged)
 
 
-def inconsistent(results: Sequence[Result], tests: Sequence[LoggedTest]) -> str:
-    """Frames that contradict the counts, in any test and round: each case in a sentence, or ""."""
-    counts: Counter[Case] = Counter()
-    for test in tests:
-        counts[test.case] += sum(t.verdict is Verdict.INCONSISTENT for t in test.trials)
+def inconsistent(results: Iterable[Result], counts: Mapping[Case, int]) -> str:
+    """Frames that contradict the counts, in any test and round: each case in a sentence, or "".
+
+    Args:
+        results: The results.
+        counts: Trials of each case in which they do.
+    """
     found = [
         f"{result.scenario}, {result.test} at {result.size_text} ({n} "
         f"{'trial' if n == 1 else 'trials'}, {result.status})"
         for result in results
-        if (n := counts[result.case])
+        if (n := counts.get(result.case, 0))
     ]
     return f"frames that contradict the counts: {'; '.join(found)}" if found else ""
 

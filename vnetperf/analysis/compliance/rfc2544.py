@@ -5,9 +5,9 @@ RFC 6201 (reset), RFC 6815 (isolation), RFC 9004 (back-to-back).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from math import ceil
+from math import ceil, inf
 
 from vnetperf.analysis.compliance.clause import (
     WHOLE_TRIAL_S,
@@ -17,11 +17,10 @@ from vnetperf.analysis.compliance.clause import (
     least_pause_s,
     longest_s,
     pauses_after,
-    turns_of,
     waits_for_turn,
     why_no_throughput,
 )
-from vnetperf.analysis.logged_tests import Case, is_valid, outcome_of
+from vnetperf.analysis.logged_tests import is_valid, outcome_of
 from vnetperf.model.frames import PLAIN, RFC2544_FRAME_SIZES
 from vnetperf.model.outcomes import NEAR_LONGEST, BackToBack, Recovery
 from vnetperf.model.profile import TrafficProfile
@@ -66,74 +65,121 @@ def _made_all_wires(deployed: ScenarioRecord, run: RunRecord) -> bool:
 
 
 def constant_load(
-    trials: Sequence[TrialRecord], deployed: Sequence[ScenarioRecord]
+    trials: Iterable[TrialRecord], deployed: Sequence[ScenarioRecord]
 ) -> list[LedgerEntry]:
     """Hold traffic and the tester's gaps of sending against it; nothing where none are known."""
-    paced = [t for t in trials if not t.spec.burst and t.verdict is Verdict.VALID]
-    known = [(t.result.gaps, t.result.directions) for t in paced if t.result.gaps is not None]
-    if not known:
-        return []
-    unsent = sum(counts.unsent for _, directions in known for counts in directions)
-    rings_known = not any(g.send.hold_s is None or g.send.assumed for g, _ in known)
-    bridged = rings_known and all(gaps.send.over_s == 0 for gaps, _ in known)
-    longest = max(gaps.send.max_s for gaps, _ in known)
-    late = max(gaps.catch_up_frames for gaps, _ in known)
-    group = max((one.scenario.traffic.burst for one in deployed), default=1)
-    turns = dict.fromkeys(
-        f"{role}: {text}"
-        for one in deployed
-        if isinstance(slices := one.facts.facts.get("scheduler slices"), dict)
-        for role, text in slices.items()
-    )
-    in_turns = turns_of(paced)
-    grouped = max((one.group_frames or 0.0 for one in in_turns), default=0.0)
-    value = (
-        f"longest gap of sending {time_s(longest)}; after a gap a queue sends at most {late} "
-        f"overdue frames, at up to twice its load; {frames(unsent)} frames unsent in {len(known)} "
-        "VALID trials"
-    )
-    value += _turns_text(in_turns, [t for t in trials if t.result.turns is not None])
-    return [
-        entry(
-            "RFC 1242 section 3.4",
-            "constant load: frames at a fixed interval",
-            bridged and not unsent and group == 1 and grouped <= 1,
-            f"{value}; slices and niceness of {'; '.join(turns)}" if turns else value,
-            f"the traffic profile sends frames in groups of {group}"
-            if group > 1
-            else "how much the DUT's receive ring holds is not known"
-            if not rings_known
-            else "the tester stood still for longer than the DUT's receive ring holds at that load"
-            if not bridged
-            else "frames that were overdue too long were given up"
-            if unsent
-            else "the tester takes turns: what comes due in one leaves at once",
+    seen = SentLoad()
+    for trial in trials:
+        seen.add(trial)
+    return seen.entries(deployed)
+
+
+class SentLoad:
+    """What all trials of a run show of how constant their load was."""
+
+    def __init__(self) -> None:
+        self._known = self._unsent = self._late = 0
+        self._rings_known = self._bridged = True
+        self._longest_s = self._grouped = 0.0
+        self._valid, self._every = _Turns(), _Turns()
+
+    def add(self, trial: TrialRecord) -> None:
+        """Look at a trial."""
+        result = trial.result
+        if result.turns is not None:
+            self._every.add(result.turns)
+        if trial.spec.burst or trial.verdict is not Verdict.VALID:
+            return
+        if result.turns is not None:
+            self._valid.add(result.turns)
+            self._grouped = max(self._grouped, result.turns.group_frames or 0.0)
+        if (gaps := result.gaps) is not None:
+            self._known += 1
+            self._unsent += sum(counts.unsent for counts in result.directions)
+            self._rings_known &= gaps.send.hold_s is not None and not gaps.send.assumed
+            self._bridged &= gaps.send.over_s == 0
+            self._longest_s = max(self._longest_s, gaps.send.max_s)
+            self._late = max(self._late, gaps.catch_up_frames)
+
+    def entries(self, deployed: Sequence[ScenarioRecord]) -> list[LedgerEntry]:
+        """The clause, where gaps are known."""
+        if not self._known:
+            return []
+        unsent = self._unsent
+        bridged = self._rings_known and self._bridged
+        group = max((one.scenario.traffic.burst for one in deployed), default=1)
+        turns = dict.fromkeys(
+            f"{role}: {text}"
+            for one in deployed
+            if isinstance(slices := one.facts.facts.get("scheduler slices"), dict)
+            for role, text in slices.items()
         )
-    ]
+        value = (
+            f"longest gap of sending {time_s(self._longest_s)}; after a gap a queue sends at most "
+            f"{self._late} overdue frames, at up to twice its load; {frames(unsent)} frames unsent "
+            f"in {self._known} VALID trials"
+        )
+        value += self._valid.text_beside(self._every)
+        return [
+            entry(
+                "RFC 1242 section 3.4",
+                "constant load: frames at a fixed interval",
+                bridged and not unsent and group == 1 and self._grouped <= 1,
+                f"{value}; slices and niceness of {'; '.join(turns)}" if turns else value,
+                f"the traffic profile sends frames in groups of {group}"
+                if group > 1
+                else "how much the DUT's receive ring holds is not known"
+                if not self._rings_known
+                else "the tester stood still for longer than the DUT's receive ring holds at that "
+                "load"
+                if not bridged
+                else "frames that were overdue too long were given up"
+                if unsent
+                else "the tester takes turns: what comes due in one leaves at once",
+            )
+        ]
 
 
-def _turns_text(valid: Sequence[TesterTurns], every: Sequence[TrialRecord]) -> str:
+class _Turns:
     """Groups that the DUT gets from a tester that takes turns, and what its turns lacked."""
-    groups = [one for one in valid if one.group_frames is not None]
-    if not groups:
-        return ""
-    length = max(one.length_us for one in groups)
-    means = [one.group_frames or 0.0 for one in groups]
-    between = " to ".join(dict.fromkeys(f"{mean:.0f}" for mean in (min(means), max(means))))
-    text = (
-        f"; the DUT gets groups of {between} frames in each turn of {length} us (means of a trial, "
-        f"at most {max(one.most_frames for one in groups)} frames)"
-    )
-    turns = turns_of(every)
-    held = [one for one in turns if one.held_back]
-    if held:
-        text += (
-            f"; held to {held[0].share:.0%} of its processor, which the tester used up "
-            f"{sum(one.held_back for one in held)} times in {len(held)} of {len(every)} trials"
+
+    def __init__(self) -> None:
+        self._count = self._grouped = self._held = self._held_back = self._refused = 0
+        self._length_us = self._most_frames = 0
+        self._means = [inf, 0.0]  # The least and the largest
+        self._share = 0.0  # Of the first that was held back
+
+    def add(self, turns: TesterTurns) -> None:
+        self._count += 1
+        if turns.group_frames is not None:
+            self._grouped += 1
+            self._length_us = max(self._length_us, turns.length_us)
+            self._most_frames = max(self._most_frames, turns.most_frames)
+            least, most = self._means
+            self._means = [min(least, turns.group_frames), max(most, turns.group_frames)]
+        if turns.held_back:
+            self._share = self._share if self._held else turns.share
+            self._held += 1
+            self._held_back += turns.held_back
+        self._refused += bool(turns.refused)
+
+    def text_beside(self, every: _Turns) -> str:
+        """Groups of these trials, and what turns lacked in all; "" where there are no groups."""
+        if not self._grouped:
+            return ""
+        between = " to ".join(dict.fromkeys(f"{mean:.0f}" for mean in self._means))
+        text = (
+            f"; the DUT gets groups of {between} frames in each turn of {self._length_us} us "
+            f"(means of a trial, at most {self._most_frames} frames)"
         )
-    if refused := sum(bool(one.refused) for one in turns):
-        text += f"; SCHED_FIFO was refused in {refused} of {len(every)} trials"
-    return text
+        if every._held:
+            text += (
+                f"; held to {every._share:.0%} of its processor, which the tester used up "
+                f"{every._held_back} times in {every._held} of {every._count} trials"
+            )
+        if every._refused:
+            text += f"; SCHED_FIFO was refused in {every._refused} of {every._count} trials"
+        return text
 
 
 def _apart(deployed: ScenarioRecord, run: RunRecord) -> bool:
@@ -154,24 +200,22 @@ def _apart(deployed: ScenarioRecord, run: RunRecord) -> bool:
 def setup(
     deployed: Sequence[ScenarioRecord],
     results: Sequence[Result],
-    trials: Mapping[Case, Sequence[TrialRecord]],
+    seen: TrialConditions,
     run: RunRecord,
     findings: str = "",
 ) -> list[LedgerEntry]:
-    """Hold a run against the clauses that every test of it has in common."""
+    """Hold a run against the clauses that every test of it has in common.
+
+    Of its results what they measured is not needed.
+    """
     scenarios = [one.scenario for one in deployed]
     measured = [r for r in results if r.status == "measured"]
-    taken = {one.trial for r in measured if r.sessions is not None for one in r.sessions.tried}
-    every = [t for case in trials.values() for t in case if is_valid(t) or t.number in taken]
     profiles = [scenario.traffic for scenario in scenarios]
     both_ways = all(len({s.direction for s in scenario.streams}) == 2 for scenario in scenarios)
     equal = all(p.loads == (1.0, 1.0) for p in profiles)
     broadcast = max((p.broadcast for p in profiles), default=0.0)
     routed = any(s.routed for s in scenarios)
-    # Goals have those of the trial at their bound; tests without goals have trials alone.
-    reasons = [goal.uncollected for r in measured for goal in r.goals]
-    reasons += [t.result.uncollected for case in trials.values() for t in case]
-    counted_only = sorted({why["duplicated"] for why in reasons if "duplicated" in why})
+    counted_only = sorted(seen.counted_only)
     others = sorted({", ".join(p.headers) for p in profiles if p.headers != PLAIN})
     elsewhere = bool(deployed) and all(_apart(one, run) for one in deployed)
     placed = [sharing_of(one.facts) for one in deployed]
@@ -234,9 +278,55 @@ def setup(
             value="static routes" if routed else "layer 2 forwarding",
             reason="routes are set when the DUT is deployed, no update is sent" if routed else "",
         ),
-        _learning(every, scenarios, f"preset {run.preset.name}"),
-        *_phases(every, trials, f"preset {run.preset.name}"),
+        _learning(seen, scenarios, f"preset {run.preset.name}"),
+        *_phases(seen, f"preset {run.preset.name}"),
     ]
+
+
+class TrialConditions:
+    """What the trials behind a run's results have in common.
+
+    Attributes:
+        counted_only: Why frames that came back twice were not told apart, where they were not.
+        count: Trials that count.
+        new_sessions: Whether one of them makes the DUT's sessions.
+        learning_frames: The least of them; so are the waits, seconds.
+        full_drain: Whether each waited for the whole of its time.
+        pause_s: The least time between two trials of a test, seconds; None: not known.
+    """
+
+    def __init__(self) -> None:
+        self.counted_only: set[str] = set()
+        self.count = 0
+        self.new_sessions = False
+        self.full_drain = True
+        self.learning_frames = self.learning_wait_s = self.drain_s = inf
+        self.pause_s: float | None = None
+
+    def add(self, result: Result, trials: Sequence[TrialRecord]) -> None:
+        """Look at a result that was measured, and at the trials of its case."""
+        # Goals have those of the trial at their bound; tests without goals have trials alone.
+        reasons = [goal.uncollected for goal in result.goals]
+        reasons += [trial.result.uncollected for trial in trials]
+        self.counted_only.update(why["duplicated"] for why in reasons if "duplicated" in why)
+        # Sessions are counted of trials, too, of which the generator left some frames out.
+        tried = result.sessions.tried if result.sessions is not None else ()
+        taken = {one.trial for one in tried}
+        for trial in trials:
+            if is_valid(trial) or trial.number in taken:
+                self._add(trial)
+        pause_s = least_pause_s(trials)
+        if pause_s is not None:
+            self.pause_s = pause_s if self.pause_s is None else min(self.pause_s, pause_s)
+
+    def _add(self, trial: TrialRecord) -> None:
+        spec = trial.spec
+        self.count += 1
+        self.new_sessions |= bool(spec.new_sessions)
+        self.full_drain &= spec.full_drain
+        self.learning_frames = min(self.learning_frames, spec.learning_frames)
+        self.learning_wait_s = min(self.learning_wait_s, spec.learning_wait_s)
+        self.drain_s = min(self.drain_s, trial.result.drain_s)
 
 
 #: Destination networks of section 12, and the addresses of each.
@@ -323,42 +413,36 @@ def _frame_sizes(measured: Sequence[Result]) -> Iterator[LedgerEntry]:
 _NO_TRIAL = "no trial was run"
 
 
-def _learning(
-    every: Sequence[TrialRecord], scenarios: Sequence[Scenario], because: str
-) -> LedgerEntry:
+def _learning(seen: TrialConditions, scenarios: Sequence[Scenario], because: str) -> LedgerEntry:
     """Section 23 b: by what was sent before trials, which is less where a DUT has sessions."""
     clause, requirement = "RFC 2544 section 23 b", "learning frames, then 2 s"
-    if any(t.spec.new_sessions for t in every):
+    if seen.new_sessions:
         made = "none before trials that make the DUT's sessions"
         why = "a learning frame would make the session whose first frame is measured"
         return entry(clause, requirement, False, made, why)
-    learning = min((t.spec.learning_frames for t in every), default=0)
-    waited = min((t.spec.learning_wait_s for t in every), default=0.0)
-    value = f"{learning} frames per stream, then {waited:g} s" if every else _NO_TRIAL
-    if every and any(one.translated is not None for one in scenarios):
+    learning, waited = seen.learning_frames, seen.learning_wait_s
+    value = f"{learning} frames per stream, then {waited:g} s" if seen.count else _NO_TRIAL
+    if seen.count and any(one.translated is not None for one in scenarios):
         value += ", where the DUT does not hold all sessions already"
         why = "frames of sessions that were just set up, and are held, are not sent again"
         return entry(clause, requirement, False, value, why)
-    return entry(clause, requirement, learning > 0 and waited >= 2, value, because)
+    met = bool(seen.count) and learning > 0 and waited >= 2
+    return entry(clause, requirement, met, value, because)
 
 
-def _phases(
-    every: Sequence[TrialRecord], trials: Mapping[Case, Sequence[TrialRecord]], because: str
-) -> Iterator[LedgerEntry]:
+def _phases(seen: TrialConditions, because: str) -> Iterator[LedgerEntry]:
     """Section 23 d and e by the trials that were run."""
-    full = bool(every) and all(t.spec.full_drain for t in every)
-    drained = min((t.result.drain_s for t in every), default=0.0)
+    full = bool(seen.count) and seen.full_drain
     yield entry(
         "RFC 2544 section 23 d",
         "2 s for residual frames",
-        full and drained >= 2,
-        (f"{drained:.3g} s at the least" + ("" if full else ", less once all frames are back"))
-        if every
+        full and seen.drain_s >= 2,
+        (f"{seen.drain_s:.3g} s at the least" + ("" if full else ", less once all frames are back"))
+        if seen.count
         else _NO_TRIAL,
         because,
     )
-    pauses = [p for case in trials.values() if (p := least_pause_s(case)) is not None]
-    pause = min(pauses, default=None)
+    pause = seen.pause_s
     yield entry(
         "RFC 2544 section 23 e",
         "5 s for the DUT to restabilise",
@@ -688,7 +772,7 @@ def not_looked_at_clauses() -> Iterator[LedgerEntry]:
         )
 
 
-def not_run(results: list[Result]) -> Iterator[tuple[str, str]]:
+def not_run(results: Iterable[Result]) -> Iterator[tuple[str, str]]:
     """Tests of section 26 of which a run has no result."""
     there = {result.test for result in results}
     for test, number in TESTS.items():
