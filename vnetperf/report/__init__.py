@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from vnetperf.model.result import RunResults
+from pydantic import TypeAdapter
+
+from vnetperf.model.result import Result, RunResults, TrialPoint
 from vnetperf.report.csv_files import (
     cpu_csv,
     curves_csv,
@@ -17,10 +20,12 @@ from vnetperf.report.csv_files import (
     transfers_csv,
     trials_csv,
 )
-from vnetperf.report.junit import junit_xml
+from vnetperf.report.junit import junit_parts
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
+from vnetperf.report.summary import shown_part
 from vnetperf.results.log import foreign_log
+from vnetperf.results.stored import rare_collections
 
 #: A list of numbers, one a line: in JSON no string holds a line break, so it is never text.
 _NUMBERS = re.compile(r"\[\n\s+(-?\d[\d.eE+-]*(?:,\n\s+-?\d[\d.eE+-]*)*)\n\s+\]")
@@ -28,35 +33,64 @@ _NUMBERS = re.compile(r"\[\n\s+(-?\d[\d.eE+-]*(?:,\n\s+-?\d[\d.eE+-]*)*)\n\s+\]"
 
 def results_json(results: RunResults) -> str:
     """results.json."""
-    return _NUMBERS.sub(_in_line, results.model_dump_json(indent=2)) + "\n"
+    return "".join(json_parts(results))
+
+
+#: Fields of results that hold many values, in the order in which the file has them.
+_LONG: dict[str, TypeAdapter[Any]] = {
+    "results": TypeAdapter(list[Result]),
+    "trials": TypeAdapter(list[TrialPoint]),
+}
+#: Values that are made text at once.
+_AT_ONCE = 50
+
+
+def json_parts(results: RunResults) -> Iterator[str]:
+    """results.json part by part: that of a long run is larger than the memory it should take."""
+    rest = results.model_copy(update=dict.fromkeys(_LONG, ())).model_dump_json(indent=2)
+    for name, kind in _LONG.items():
+        before, _, rest = rest.partition(f'\n  "{name}": []')
+        yield _NUMBERS.sub(_in_line, before)
+        values: Sequence[Any] = getattr(results, name)
+        yield f'\n  "{name}": ['
+        for start in range(0, len(values), _AT_ONCE):
+            text = kind.dump_json(list(values[start : start + _AT_ONCE]), indent=2).decode()
+            within = _NUMBERS.sub(_in_line, text.removeprefix("[").removesuffix("\n]"))
+            yield ("," if start else "") + within.replace("\n", "\n  ")
+        yield "\n  ]" if len(values) else "]"
+    yield _NUMBERS.sub(_in_line, rest) + "\n"
 
 
 def _in_line(found: re.Match[str]) -> str:
     return f"[{', '.join(found[1].split())}]".replace(",,", ",")
 
 
-#: File name -> what writes its text.
-REPORTS: dict[str, Callable[[RunResults], str]] = {
-    "results.json": results_json,
-    "report.md": markdown_report,
-    "report.html": html_report,
-    "results.csv": results_csv,
-    "trials.csv": trials_csv,
-    "cpu.csv": cpu_csv,
-    "outcomes.csv": outcomes_csv,
-    "curves.csv": curves_csv,
-    "transfers.csv": transfers_csv,
-    "junit.xml": junit_xml,
+#: File name -> what makes its text, part by part.
+REPORTS: dict[str, Callable[[RunResults], Iterable[str]]] = {
+    "results.json": json_parts,
+    "report.md": lambda results: (markdown_report(results),),
+    "report.html": lambda results: (html_report(results),),
+    "results.csv": results_csv.parts,
+    "trials.csv": trials_csv.parts,
+    "cpu.csv": cpu_csv.parts,
+    "outcomes.csv": outcomes_csv.parts,
+    "curves.csv": curves_csv.parts,
+    "transfers.csv": transfers_csv.parts,
+    "junit.xml": junit_parts,
 }
 
 
-def write_atomically(path: Path, content: str) -> None:
-    """Replace a file in one step."""
+#: Those that are read, and have a part of the cases where there are too many to be.
+READ = ("report.md", "report.html")
+
+
+def write_atomically(path: Path, content: str | Iterable[str]) -> None:
+    """Replace a file in one step, by a text or by its parts."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(content)
+            file.writelines((content,) if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(0o644)
@@ -70,10 +104,10 @@ def write_all(results: RunResults, directory: Path) -> list[Path]:
     """Write results.json and every report derived from it."""
     directory.mkdir(parents=True, exist_ok=True)
     written = []
+    shown = shown_part(results)  # once for both
     for name, render in REPORTS.items():
         path = directory / name
-        with foreign_log(f"writing {name}"):
-            text = render(results)
-        write_atomically(path, text)
+        with foreign_log(f"writing {name}"), rare_collections():
+            write_atomically(path, render(shown if name in READ else results))
         written.append(path)
     return written

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,10 +25,8 @@ Columns = Mapping[str, str | Callable[[Row], object]]
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def _value(row: Row, path: str) -> object:
-    """The value at "rate.latency.percentiles.99.9"; None below anything that is None."""
-    first, names = _names(path)
-    found = row[first]
+def _value(found: object, names: Sequence[tuple[str, str]]) -> object:
+    """What is below a row's object; None below anything that is None."""
     for name, rest in names:
         if found is None:
             return None
@@ -39,7 +36,6 @@ def _value(row: Row, path: str) -> object:
     return found
 
 
-@cache
 def _names(path: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """The first name of a path, and each later one with all that follows it."""
     first, *names = path.split(".")
@@ -55,18 +51,61 @@ def _cell(value: object) -> object:
     return "" if value is None else value
 
 
-def _csv(results: RunResults, columns: Columns, rows: Iterable[Row]) -> str:
-    """A file; each row has besides its own objects what holds for the whole run."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    lab = results.virtual_lab
-    run = SimpleNamespace(benchmark=summary.is_benchmark(results), virtual_lab=lab)
-    for row in rows:
-        whole = {**row, "run": run}
-        values = (of(whole) if callable(of) else _value(whole, of) for of in columns.values())
-        writer.writerow(map(_cell, values))
-    return out.getvalue()
+#: Characters of a file that are written at once.
+_AT_ONCE = 2**16
+
+
+class CsvFile:
+    """One of the files.
+
+    Args:
+        columns: Its columns.
+        rows: What makes the rows of a run; each has besides its own what holds for the whole run.
+    """
+
+    def __init__(self, columns: Columns, rows: Callable[[RunResults], Iterable[Row]]) -> None:
+        self._columns = columns
+        self._rows = rows
+        #: Of rows one after the other many are of the same object: its cells are made once.
+        self._paths: dict[str, list[tuple[int, tuple[tuple[str, str], ...]]]] = {}
+        self._makers: list[tuple[int, Callable[[Row], object]]] = []
+        for place, of in enumerate(columns.values()):
+            if callable(of):
+                self._makers.append((place, of))
+            else:
+                first, names = _names(of)
+                self._paths.setdefault(first, []).append((place, names))
+
+    def __call__(self, results: RunResults) -> str:
+        """The file of a run."""
+        return "".join(self.parts(results))
+
+    def parts(self, results: RunResults) -> Iterator[str]:
+        """The same part by part."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self._columns)
+        lab = results.virtual_lab
+        run = SimpleNamespace(benchmark=summary.is_benchmark(results), virtual_lab=lab)
+        cells: list[object] = [""] * len(self._columns)
+        before: dict[str, object] = {}
+        for row in self._rows(results):
+            whole = {**row, "run": run}
+            for first, places in self._paths.items():
+                found = whole[first]
+                if first in before and before[first] is found:
+                    continue
+                before[first] = found
+                for place, names in places:
+                    cells[place] = _cell(_value(found, names))
+            for place, make in self._makers:
+                cells[place] = _cell(make(whole))
+            writer.writerow(cells)
+            if out.tell() > _AT_ONCE:
+                yield out.getvalue()
+                out.seek(0)
+                out.truncate()
+        yield out.getvalue()
 
 
 def _case(of: str) -> dict[str, str]:
@@ -143,14 +182,15 @@ _RESULTS: Columns = {
 }
 
 
-def results_csv(results: RunResults) -> str:
-    """results.csv: a row per goal and direction, "aggregate" being their sum."""
-    rows = (
-        {"result": result, "rate": rate, "sum": None if not rate or rate.direction else rate.goal}
-        for result in results.results
-        for rate in (rate_rows(result) if result.goals else (None,))
-    )
-    return _csv(results, _RESULTS, rows)
+def _result_rows(results: RunResults) -> Iterator[Row]:
+    for result in results.results:
+        for rate in rate_rows(result) if result.goals else (None,):
+            whole = None if not rate or rate.direction else rate.goal
+            yield {"result": result, "rate": rate, "sum": whole}
+
+
+#: results.csv: a row per goal and direction, "aggregate" being their sum.
+results_csv = CsvFile(_RESULTS, _result_rows)
 
 
 def _phase(row: Row) -> object:
@@ -182,9 +222,8 @@ _TRIALS: Columns = {
 }
 
 
-def trials_csv(results: RunResults) -> str:
-    """trials.csv: every trial in order."""
-    return _csv(results, _TRIALS, ({"trial": trial} for trial in results.trials))
+#: trials.csv: every trial in order.
+trials_csv = CsvFile(_TRIALS, lambda results: ({"trial": trial} for trial in results.trials))
 
 
 _CPU: Columns = {
@@ -203,10 +242,12 @@ _CPU: Columns = {
 }
 
 
-def cpu_csv(results: RunResults) -> str:
-    """cpu.csv: processor use, a row for each role of each trial; empty cells are not recorded."""
-    rows = ({"trial": trial, "use": use} for trial in results.trials for use in trial.cpu)
-    return _csv(results, _CPU, rows)
+def _cpu_rows(results: RunResults) -> Iterator[Row]:
+    return ({"trial": trial, "use": use} for trial in results.trials for use in trial.cpu)
+
+
+#: cpu.csv: processor use, a row for each role of each trial; empty cells are not recorded.
+cpu_csv = CsvFile(_CPU, _cpu_rows)
 
 
 def _confidence(row: Row) -> object:
@@ -248,19 +289,16 @@ _OUTCOMES: Columns = {
 }
 
 
-def outcomes_csv(results: RunResults) -> str:
-    """outcomes.csv: the value of a spread is its mean; of two modes there is none."""
-    rows = (
-        {
-            "result": result,
-            "metric": metric,
+def _outcome_rows(results: RunResults) -> Iterator[Row]:
+    for result in results.results:
+        for metric in named_metrics_of(result):
             # What the value is the mean of: that of deployments has a row of its own.
-            "spread": metric.value if isinstance(metric.value, Spread) else None,
-        }
-        for result in results.results
-        for metric in named_metrics_of(result)
-    )
-    return _csv(results, _OUTCOMES, rows)
+            spread = metric.value if isinstance(metric.value, Spread) else None
+            yield {"result": result, "metric": metric, "spread": spread}
+
+
+#: outcomes.csv: the value of a spread is its mean; of two modes there is none.
+outcomes_csv = CsvFile(_OUTCOMES, _outcome_rows)
 
 
 _CURVES: Columns = {
@@ -285,15 +323,17 @@ def _curves_of(result: Result) -> Iterator[tuple[str, Curve]]:
         yield "soak", result.soak.curve
 
 
-def curves_csv(results: RunResults) -> str:
-    """curves.csv: a row for each bin of each curve."""
-    rows = (
+def _curve_rows(results: RunResults) -> Iterator[Row]:
+    return (
         {"result": result, "item": item, "curve": curve, "bin": index}
         for result in results.results
         for item, curve in _curves_of(result)
         for index in range(min(map(len, (curve.offered, curve.lost, curve.arrived))))
     )
-    return _csv(results, _CURVES, rows)
+
+
+#: curves.csv: a row for each bin of each curve.
+curves_csv = CsvFile(_CURVES, _curve_rows)
 
 
 def _message_rate(row: Row) -> object:
@@ -391,6 +431,5 @@ def _rows_of_transfer(
         yield row | {"figures": flow.figures, "way": flow.way, "instance": number}
 
 
-def transfers_csv(results: RunResults) -> str:
-    """transfers.csv: rows of the instance "all" are sums, the others are numbered from 1."""
-    return _csv(results, _TRANSFERS, _transfer_rows(results))
+#: transfers.csv: rows of the instance "all" are sums, the others are numbered from 1.
+transfers_csv = CsvFile(_TRANSFERS, _transfer_rows)

@@ -164,64 +164,115 @@ def _main_number(case: ET.Element, of: OtherCase) -> None:
         ET.SubElement(case, "system-out").text = _clean(text)
 
 
-def _suite(
-    root: ET.Element,
-    name: str,
-    members: list[Result],
-    others: list[OtherCase],
-    results: RunResults,
-) -> None:
-    facts = next((found for found in results.scenarios if found.scenario == name), None)
-    failed = facts is not None and bool(facts.error)
-    counts = Counter(map(_outcome, members))
-    others_by_name = {_name(of): of for of in others}
-    joined = {name: others_by_name.get(name) for name in map(_name, members)}
-    alone = [of for of in others if of not in joined.values()]
-    suite = ET.SubElement(
-        root,
-        "testsuite",
-        name=_clean(name),
-        tests=str(len(members) + len(alone) + failed),
-        failures=str(counts["failures"]),
-        errors=str(counts["errors"] + failed),
-        skipped=str(counts["skipped"]),
-        time=f"{sum(r.wall_seconds for r in members) + sum(o.seconds for o in others):.3f}",
-        timestamp=_clean(results.run.started),
-    )
-    facts_of_run = {
-        "tool": results.run.tool,
-        "preset": results.preset,
-        "benchmark": summary.is_benchmark(results),
-        "virtual_lab": results.virtual_lab,
-        "note": summary.first_line(results),
-        "testbed": results.run.testbed,
-    }
-    _properties(suite, facts_of_run.items())
-    for result in members:
-        _case(suite, result, joined[_name(result)])
-    for of in alone:
-        _other(suite, of)
-    if facts is not None and facts.error:
-        case = _testcase(suite, facts.scenario, f"deploy[{facts.scenario}]", facts.deploy_s)
-        ET.SubElement(case, "error", type="not deployed", message=_clean(facts.error))
+class _Suite:
+    """The cases of one scenario, each made text when it is met."""
+
+    def __init__(self, name: str, others: Iterable[OtherCase], results: RunResults) -> None:
+        self._name = name
+        self._results = results
+        self._every = [*others]
+        self._others = {_name(of): of for of in self._every}
+        self._joined: set[str] = set()  # Names of others that are in the case of a result
+        self._counts: Counter[str] = Counter()
+        self._tests = 0
+        self._result_s: list[float] = []
+        self.texts: list[str] = []
+
+    def add(self, result: Result) -> None:
+        """Write the case of a result."""
+        name = _name(result)
+        if name in self._others:
+            self._joined.add(name)
+        self._tests += 1
+        self._counts[_outcome(result)] += 1
+        self._result_s.append(result.wall_seconds)
+        holder = ET.Element("testsuite")
+        _case(holder, result, self._others.get(name))
+        self._take(holder)
+
+    def _take(self, holder: ET.Element) -> None:
+        """Note the text of a case, as it stands two levels deep."""
+        (case,) = holder
+        ET.indent(case, level=2)
+        self.texts.append(ET.tostring(case, encoding="unicode"))
+
+    def element(self, root: ET.Element) -> None:
+        """The suite, with one mark in the place of all cases."""
+        results = self._results
+        facts = next((found for found in results.scenarios if found.scenario == self._name), None)
+        failed = facts is not None and bool(facts.error)
+        joined = [self._others[name] for name in self._joined]
+        alone = [of for of in self._every if of not in joined]
+        seconds = sum(self._result_s) + sum(of.seconds for of in self._every)
+        suite = ET.SubElement(
+            root,
+            "testsuite",
+            name=_clean(self._name),
+            tests=str(self._tests + len(alone) + failed),
+            failures=str(self._counts["failures"]),
+            errors=str(self._counts["errors"] + failed),
+            skipped=str(self._counts["skipped"]),
+            time=f"{seconds:.3f}",
+            timestamp=_clean(results.run.started),
+        )
+        facts_of_run = {
+            "tool": results.run.tool,
+            "preset": results.preset,
+            "benchmark": summary.is_benchmark(results),
+            "virtual_lab": results.virtual_lab,
+            "note": summary.first_line(results),
+            "testbed": results.run.testbed,
+        }
+        _properties(suite, facts_of_run.items())
+        for of in alone:
+            holder = ET.Element("testsuite")
+            _other(holder, of)
+            self._take(holder)
+        if facts is not None and facts.error:
+            holder = ET.Element("testsuite")
+            case = _testcase(holder, facts.scenario, f"deploy[{facts.scenario}]", facts.deploy_s)
+            ET.SubElement(case, "error", type="not deployed", message=_clean(facts.error))
+            self._take(holder)
+        if self.texts:
+            ET.SubElement(suite, _MARK)
+
+
+#: What stands for all cases of a suite until they are written.
+_MARK = "cases"
 
 
 def junit_xml(results: RunResults) -> str:
     """junit.xml of a run."""
-    suites: dict[str, list[Result]] = defaultdict(list)
-    for result in results.results:
-        suites[result.scenario].append(result)
+    return "".join(junit_parts(results))
+
+
+def junit_parts(results: RunResults) -> Iterator[str]:
+    """The same part by part."""
     others: dict[str, list[OtherCase]] = defaultdict(list)
     for of in other_cases(results):
         others[of.scenario].append(of)
+    suites: dict[str, _Suite] = {}
+
+    def suite_of(name: str) -> _Suite:
+        if name not in suites:
+            suites[name] = _Suite(name, others.get(name, ()), results)
+        return suites[name]
+
+    for result in results.results:
+        suite_of(result.scenario).add(result)
     for name in (*others, *(found.scenario for found in results.scenarios if found.error)):
-        suites.setdefault(name, [])
+        suite_of(name)
     root = ET.Element("testsuites", name="vnetperf")
-    for name, members in suites.items():
-        _suite(root, name, members, others[name], results)
+    for suite in suites.values():
+        suite.element(root)
     for key in ("tests", "failures", "errors", "skipped"):
         root.set(key, str(sum(int(s.get(key, "0")) for s in root)))
     ET.indent(root)
-    return ET.tostring(root, encoding="unicode", xml_declaration=False).join(
-        ('<?xml version="1.0" encoding="utf-8"?>\n', "\n")
-    )
+    yield '<?xml version="1.0" encoding="utf-8"?>\n'
+    rest = ET.tostring(root, encoding="unicode", xml_declaration=False)
+    for suite in suites.values():
+        if suite.texts:
+            before, _, rest = rest.partition(f"<{_MARK} />")
+            yield before
+            yield "\n    ".join(suite.texts)
+    yield f"{rest}\n"

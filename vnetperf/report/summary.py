@@ -7,6 +7,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -113,6 +114,54 @@ def _why_unlike(result: Result, results: RunResults) -> str:
     if any(point is not None and point.is_uncertain for point in points):
         return "the generator's clean maximum is uncertain"
     return ""
+
+
+#: Cases and trials that reports have which somebody reads; a page of more opens in no browser.
+MOST_CASES, MOST_TRIALS = 400, 20_000
+
+
+def shown_part(results: RunResults) -> RunResults:
+    """Results of which reports that somebody reads can show everything.
+
+    They are the whole unless there are very many cases or trials. Of each test of a scenario as
+    many are shown then, spread over its frame sizes, and a warning says so.
+    """
+    cases, trials = len(results.results), len(results.trials)
+    if cases <= MOST_CASES and trials <= MOST_TRIALS:
+        held = {"results": tuple(results.results), "trials": tuple(results.trials)}
+        return results.model_copy(update=held)
+    places: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for place, result in enumerate(results.results):
+        places[result.scenario, result.test].append(place)
+    each = max(1, MOST_CASES // len(places))
+    chosen = sorted(place for of in places.values() for place in _spread_over(of, each))
+    these = tuple(results.results[place] for place in chosen[:MOST_CASES])
+    shown = {case_of(result) for result in these}
+    sizes = {result.frame_size for result in these}
+    of_them = (trial for trial in results.trials if case_of(trial) in shown)
+    some = tuple(islice(of_them, MOST_TRIALS))
+    ledger = tuple(e for e in results.ledger if not e.frame_size or e.frame_size in sizes)
+    note = (
+        f"this shows {len(these)} of {cases} cases and {len(some)} of {trials} trials, and counts "
+        "no others: all are in results.json, results.csv, trials.csv and the other files of the run"
+    )
+    return results.model_copy(
+        update={
+            "warnings": (note, *results.warnings),
+            "results": these,
+            "trials": some,
+            "ledger": ledger,
+            "deviations": tuple(entry for entry in ledger if entry.status == "deviated"),
+        }
+    )
+
+
+def _spread_over(places: Sequence[int], count: int) -> list[int]:
+    """So many places, from the first to the last."""
+    if len(places) <= count:
+        return [*places]
+    last = len(places) - 1
+    return [places[n * last // max(1, count - 1)] for n in range(count)]
 
 
 def size_names(found: Sequence[Group]) -> dict[int, str]:

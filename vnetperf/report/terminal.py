@@ -135,6 +135,7 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
 def print_results(results: RunResults, console: Console | None = None) -> None:
     """Print the results."""
     console = console or Console(highlight=False)
+    results = summary.shown_part(results)
     plain = not console.encoding.lower().startswith("utf")
     for item in renderables(results, plain=plain):
         print_drawn(console, item)

@@ -422,7 +422,8 @@ class Item:
 
 def checklist(results: RunResults) -> tuple[Item, ...]:
     """Every field of every group."""
-    tree = results.model_dump(mode="json", exclude={"trials"})
+    tree = results.model_dump(mode="json", exclude={"results", "trials"})
+    tree["results"] = [result.model_dump(mode="json") for result in results.results]
     tree["has trials"] = bool(results.trials)
     found: dict[tuple[int, str, str], Item] = {}
     for field in (each for one in FIELDS for each in _on_testbeds(one, results.testbeds)):
