@@ -2,27 +2,35 @@
 
     python -m benchmarks.big_log [MIB ...]      logs of so many MiB; 5 and 20 if none are named
 
-A recorded run again and again, with other frame sizes and numbers. Each step is a process of its
-own: `json.loads` of all lines, which is what the times are held against, reading the log record by
-record without keeping any, reading it whole, and `vnetperf report`. Printed are processor time, its
-ratio to that of `json.loads`, and the most memory that the process had.
+A recorded run again and again, with other frame sizes and numbers. Each of three steps is a process
+of its own: `json.loads` of all lines, which is what the times are held against, reading the log
+record by record without keeping any, and what `vnetperf report` does, of which each part is named:
+the log read, results derived from it, printed, and each file written. Printed are processor time,
+its ratio to that of `json.loads`, and the most memory that the process had until then.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vnetperf import cli
-from vnetperf.results.log import LOG_NAME, iter_log, read_log, seal, unseal
+from rich.console import Console
+
+from vnetperf.analysis.results_from_log import derive
+from vnetperf.report import READ, REPORTS, write_atomically
+from vnetperf.report.summary import shown_part
+from vnetperf.report.terminal import print_results
+from vnetperf.results.folder import read_run
+from vnetperf.results.log import LOG_NAME, iter_log, seal, unseal
 
 RECORDED = Path(__file__).parents[1] / "tests/recorded/pvp_dpdk_quick.tar.xz"
 #: Records that a log has once.
@@ -102,50 +110,73 @@ def stream(log: Path) -> None:
         pass
 
 
-def read(log: Path) -> None:
-    """Read a log whole."""
-    read_log(log)
+def report(log: Path) -> Iterator[str]:
+    """What `vnetperf report` does, step by step: the name of each once it is done."""
+    records = read_run(log.parent)
+    yield "read"
+    results = derive(records)
+    del records
+    yield "derived"
+    shown = shown_part(results)
+    with Path(os.devnull).open("w") as nowhere:
+        print_results(shown, Console(file=nowhere, width=80))
+    yield "printed"
+    for name, parts in REPORTS.items():
+        write_atomically(log.with_name(name), parts(shown if name in READ else results))
+        yield name
 
 
-def report(log: Path) -> None:
-    """Derive the results and write every report."""
-    cli.main(["report", str(log.parent)])
+#: What is a process of its own.
+STEPS: dict[str, Callable[[Path], Iterable[str] | None]] = {
+    "json.loads": load,
+    "streamed": stream,
+    "report": report,
+}
 
 
-STEPS = {"json.loads": load, "streamed": stream, "read": read, "report": report}
+def run_step(name: str, log: Path) -> None:
+    """Print of a step and its parts: processor seconds, and the most memory so far, MiB."""
+    began = time.process_time()
+
+    def put(part: str, since: float) -> None:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"{part} {time.process_time() - since:.3f} {peak:.1f}")
+
+    before = began
+    for part in STEPS[name](log) or ():
+        put(part, before)
+        before = time.process_time()
+    put(name, began)
 
 
-def measured(step: str, log: Path) -> tuple[float, float]:
-    """Processor seconds of a step in a process of its own, and the most memory, MiB."""
+def measured(step: str, log: Path) -> Iterator[tuple[str, float, float]]:
+    """Name, processor seconds, and memory of the parts of a step in a process, itself the last."""
     argv = [sys.executable, "-m", "benchmarks.big_log", "--step", step, str(log)]
     done = subprocess.run(argv, check=True, capture_output=True, text=True)
-    seconds, mib = done.stdout.split()[-2:]
-    return float(seconds), float(mib)
+    for line in done.stdout.splitlines():
+        name, seconds, mib = line.split()
+        yield name, float(seconds), float(mib)
 
 
 def main(arguments: list[str]) -> None:
     """Measure logs of the sizes that are named; of the process of a step, that step."""
     if arguments[:1] == ["--step"]:
         step, log = arguments[1:]
-        began = time.process_time()
-        STEPS[step](Path(log))
-        took = time.process_time() - began
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"{took:.3f} {peak:.1f}")
+        run_step(step, Path(log))
         return
-    print(f"{'log':>9} {'trials':>7} {'step':>11} {'seconds':>9} {'ratio':>7} {'peak MiB':>9}")
+    print(f"{'log':>9} {'trials':>7} {'step':>13} {'seconds':>9} {'ratio':>7} {'peak MiB':>9}")
     for mib in map(float, arguments or USUAL_MIB):
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
             trials = write(Path(place), mib)
             least = 0.0
             for step in STEPS:
-                seconds, peak = measured(step, Path(place) / LOG_NAME)
-                least = least or seconds
-                print(
-                    f"{mib:5g} MiB {trials:7} {step:>11} {seconds:9.2f} {seconds / least:7.1f} "
-                    f"{peak:9.0f}",
-                    flush=True,
-                )
+                for name, seconds, peak in measured(step, Path(place) / LOG_NAME):
+                    least = least or seconds
+                    print(
+                        f"{mib:5g} MiB {trials:7} {name:>13} {seconds:9.2f} "
+                        f"{seconds / least:7.1f} {peak:9.0f}",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":
