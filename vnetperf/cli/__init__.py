@@ -67,6 +67,9 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand."""
     argv = [*(sys.argv[1:] if argv is None else argv)]
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed: `>&-`
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
     watch_starts()
     parser = _Parser(
         prog="vnetperf",

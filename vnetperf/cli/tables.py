@@ -10,12 +10,12 @@ from math import isinf
 from operator import itemgetter
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from vnetperf.model.units import Unit, value_text
 from vnetperf.report.table import (
     Column,
+    PatientConsole,
     Table,
     print_drawn,
     terminal_bullet,
@@ -30,14 +30,20 @@ _PIPED = 10_000
 
 def _width() -> int | None:
     """Columns to print in; None for those of the terminal, or of COLUMNS."""
-    return None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _PIPED
+    return None if sys.stdout.isatty() or _named_columns() else _PIPED
+
+
+def _named_columns() -> int:
+    """Columns that COLUMNS gives; 0 where it gives none."""
+    text = os.environ.get("COLUMNS", "")
+    return int(text) if text.isdecimal() else 0
 
 
 class Out:
     """Where a command prints to."""
 
     def __init__(self) -> None:
-        self.console = Console(highlight=False, soft_wrap=False, width=_width())
+        self.console = PatientConsole(_width())
         self.plain = not self.console.encoding.lower().startswith("utf")
 
     def line(self, text: str = "", style: str = "") -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TextIO, TypeVar
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -33,6 +36,30 @@ def markdown_code(value: object) -> str:
     fence = "`" * (max((len(r) for r in runs), default=0) + 1)
     pad = " " if "`" in line else ""
     return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|")
+
+
+class PatientConsole(Console):
+    """A console whose reader may leave early (`| head`): what is still printed goes nowhere.
+
+    The command goes on to its end, since its exit status may be a verdict.
+    """
+
+    def __init__(self, width: int | None = None) -> None:
+        """Make one of a width; None: as wide as the terminal or COLUMNS says, unless that is 0."""
+        columns = width or shutil.get_terminal_size().columns
+        super().__init__(highlight=False, soft_wrap=False, width=columns)
+
+    def on_broken_pipe(self) -> None:
+        """Print nothing more."""
+        self.quiet = True
+        silence(sys.stdout)
+
+
+def silence(stream: TextIO) -> None:
+    """Have whatever is still written to a stream, and what it holds, go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 #: Stands in a cell where a column does not apply.

@@ -21,6 +21,7 @@ from vnetperf.report.placement import sharing_lines
 from vnetperf.report.summary import Group, groups, missing_values, undeployed
 from vnetperf.report.table import (
     LEGEND,
+    PatientConsole,
     group_sentences,
     print_drawn,
     terminal_bullet,
@@ -134,7 +135,7 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
 
 def print_results(results: RunResults, console: Console | None = None) -> None:
     """Print the results."""
-    console = console or Console(highlight=False)
+    console = console or PatientConsole()
     results = summary.shown_part(results)
     plain = not console.encoding.lower().startswith("utf")
     for item in renderables(results, plain=plain):

@@ -1,0 +1,79 @@
+"""Streams that end early, or were never open: a command keeps its exit status, without a word."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_answers import a_run
+from vnetperf.cli import main
+
+EXPECTED = '[[expect]]\nscenario = "pvp_dpdk"\ntest = "throughput"\nat_least = {}\n'
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("streams")
+    a_run(folder / "run", 600e3)
+    shutil.copytree(folder / "run", folder / "copy")
+    for name, bound in (("met", 1), ("missed", '"9 Gfps"')):
+        (folder / f"{name}.toml").write_text(EXPECTED.format(bound))
+    return folder
+
+
+COMMANDS = [
+    (["why", "run", "pvp_dpdk", "throughput", "64"], 0),
+    (["compare", "run", "copy"], 0),
+    (["report", "run"], 0),
+    (["expect", "met.toml", "run"], 0),
+    (["expect", "missed.toml", "run"], 1),
+]
+IDS = [" ".join(command[:2]) for command, _ in COMMANDS]
+
+
+def started(command: list[str], site: Path, redirection: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "COLUMNS": "80"}
+    return subprocess.run(
+        [
+            *("bash", "-c", f'set -o pipefail; "$@" {redirection}', "-"),
+            *(sys.executable, "-m", "vnetperf.cli", *command),
+        ],
+        cwd=site,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(("command", "status"), COMMANDS, ids=IDS)
+def test_a_reader_that_leaves_changes_no_verdict(
+    command: list[str], status: int, site: Path
+) -> None:
+    done = started(command, site, "| true")
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+@pytest.mark.parametrize(("command", "status"), COMMANDS, ids=IDS)
+def test_a_closed_output_changes_no_verdict(command: list[str], status: int, site: Path) -> None:
+    done = started(command, site, ">&- <&-")
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+def test_columns_of_none_hide_no_answer(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(site)
+    monkeypatch.setenv("COLUMNS", "0")
+    assert main(["why", "run", "pvp_dpdk", "throughput", "64"]) == 0
+    assert "pvp_dpdk, throughput, 64 octets" in capsys.readouterr().out
+
+
+def test_an_error_without_a_place_to_print_it_is_still_an_error(site: Path) -> None:
+    assert started(["why", "nope"], site, "2>&-").returncode != 0
