@@ -212,6 +212,10 @@ def test_a_value_is_refused_in_words_with_unit_and_example(
         ('min_load_fps = "12.5kfps"\n' + GOAL, ("min_load_fps",), 12500.0),
         (GOAL + '[trial]\nsettle_s = "20 ms"', ("trial", "settle_s"), 0.02),
         (GOAL + '[trial]\nsettle_s = "1.5 s"', ("trial", "settle_s"), 1.5),
+        (GOAL + '[trial]\nsettle_s = "2 minutes"', ("trial", "settle_s"), 120.0),
+        ('min_load_fps = "2 mpps"\n' + GOAL, ("min_load_fps",), 2e6),
+        ('min_load_fps = "9 Kfps"\n' + GOAL, ("min_load_fps",), 9000.0),
+        ('frame_sizes = ["64 octets"]\n' + GOAL, ("frame_sizes", 0), 64),
     ],
 )
 def test_numbers_may_have_the_units_that_reports_print(
@@ -238,6 +242,89 @@ def test_numbers_may_have_the_units_that_reports_print(
 def test_a_unit_of_something_else_is_refused(text: str, tmp_path: Path) -> None:
     _, message = error_of(Preset, text, tmp_path)
     assert "is not a number" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("frame_sizes", "64 octets, 1 KiB", (64, 1024)),
+        ("message_sizes", "64,16K,16 KiB", (64, 16384, 16384)),
+    ],
+)
+def test_sizes_as_text_may_have_units(key: str, text: str, value: object, tmp_path: Path) -> None:
+    loaded = config.load({key: text}, environment={}, directory=tmp_path)
+    assert getattr(loaded.settings, key) == value
+
+
+@pytest.mark.parametrize(
+    ("pair", "key", "value"),
+    [("mtu=8 KiB", "mtu", 8192), ("memory_mib=1 GiB", "memory_mib", 1024)],
+)
+def test_options_of_octets_may_have_units(pair: str, key: str, value: int, tmp_path: Path) -> None:
+    setting, part = ("set", "switch") if key == "mtu" else ("guest", "guest")
+    loaded = config.load({setting: (pair,)}, environment={}, directory=tmp_path)
+    assert getattr(getattr(loaded, part), key) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2.5 min", 150),
+        ("1 h 02 min 05 s", 3725),
+        ("1h30m", 5400),
+        ("2 days", 172_800),
+        ("1E2", 100),
+    ],
+)
+def test_a_time_budget_may_be_as_reports_print_times(
+    text: str, seconds: float, tmp_path: Path
+) -> None:
+    typed = {"time_budget": text, "preset": "quick"}
+    loaded = config.load(typed, environment={}, directory=tmp_path)
+    assert loaded.preset.time_budget_s == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["5 x", "5 min and more", "min", "-5 min", "5 fps", "1 h 2", "inf"]
+)
+def test_what_is_no_time_is_no_time_budget(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not a time"):
+        config.load({"time_budget": text}, environment={}, directory=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "keys"),
+    [
+        (SwitchOptions, "rx_queues = true\nworkers = true", ["rx_queues", "workers"]),
+        (Testbed, "lock_timeout_s = true", ["lock_timeout_s"]),
+        (Testbed, "[cores]\nallowed = [0, true]", ["cores.allowed.1"]),
+        (Preset, GOAL + "loss_ratio = false", ["goals.0.loss_ratio"]),
+        (GuestOptions, "vcpus = true", ["vcpus"]),
+    ],
+)
+def test_true_and_false_are_no_numbers(
+    kind: type, text: str, keys: list[str], tmp_path: Path
+) -> None:
+    error, message = error_of(kind, text, tmp_path)
+    assert error.where.endswith(f": {keys[0]}")
+    assert all(f"{key}: " in message for key in keys)
+    assert message.count("is not a number") == len(keys)
+
+
+def test_true_and_false_are_what_they_are_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "yes.toml").write_text("isolated = true\n")
+    assert config.load_model(Testbed, tmp_path / "yes.toml").isolated is True
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+def test_what_may_never_end_is_not_waited_for(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "pipe.toml"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match="no regular file"):
+        config.load_model(Testbed, path)
 
 
 def test_of_many_names_the_nearest_are_told(tmp_path: Path) -> None:
@@ -526,13 +613,14 @@ def test_what_is_wrong_in_several_places_is_told_at_once(tmp_path: Path) -> None
     (tmp_path / "odd.toml").write_text("[agent]\ntransport = 'locl'\n[core]\nx = 1\n")
     typed = {
         "testbed": str(tmp_path / "odd.toml"),
-        "set": ("mtu=9k",),
+        "set": ("mtu=9k", "mtuu=1", "workerz=1"),
         "guest": ("memory_mb=1",),
         "preset": "rfc2455",
         "traffic": "single-flow",
     }
+    environment = {"VNETPERF_INSTANCES": "two", "VNETPERF_PRSET": "x", "VNETPERF_TSTS": "y"}
     with pytest.raises(ConfigError) as caught:
-        config.load(typed, environment={"VNETPERF_INSTANCES": "two"}, directory=tmp_path)
+        config.load(typed, environment=environment, directory=tmp_path)
     lines = str(caught.value).splitlines()
     for words in (
         "vnetperf.toml: vnfs: 99 is not at most 64",
@@ -540,6 +628,10 @@ def test_what_is_wrong_in_several_places_is_told_at_once(tmp_path: Path) -> None
         "odd.toml: core: unknown key",
         "agent.transport",
         "mtu: '9k' is not a whole number",
+        "'mtuu=1' is not an option, did you mean 'mtu'",
+        "'workerz=1' is not an option, did you mean 'workers'",
+        "VNETPERF_PRSET, did you mean VNETPERF_PRESET",
+        "VNETPERF_TSTS, did you mean VNETPERF_TESTS",
         "'memory_mb=1' is not an option, did you mean 'memory_mib'",
         "unknown name 'rfc2455', did you mean 'rfc2544'",
     ):

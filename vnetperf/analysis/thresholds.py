@@ -72,7 +72,7 @@ class Expectation(Frozen):
             if not isinstance(text := values.get(key), str):
                 continue
             parsed = parse_quantity(text)
-            if parsed is not None:  # else it is refused as no number
+            if parsed is not None and parsed[1] != "octets":  # else it is refused as no number
                 found[key], unit = parsed
                 units.add(unit)
         if len(units) > 1 or (units and (found.get("of_run") or found.get("of_scenario"))):

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from vnetperf.config.settings import (
     variable_name,
 )
 from vnetperf.model.balancing import Services
-from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
+from vnetperf.model.errors import ConfigError, accepted_names, all_in_one, did_you_mean
 from vnetperf.model.nat import Nat
 from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
 from vnetperf.model.preset import Preset, check_budget, check_goals, check_traffic
@@ -124,8 +123,8 @@ class Configuration:
         return _read(settings, self.sources | dict.fromkeys(values, where), self)
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Values by key; a variable of ours that is no setting is refused."""
+def _from_environment(environment: Mapping[str, str], errors: list[ConfigError]) -> dict[str, str]:
+    """Values by key; a variable of ours that is no setting is an error."""
     ours = {
         name.removeprefix(ENV_PREFIX).lower(): text
         for name, text in environment.items()
@@ -135,13 +134,14 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     for key in ours:
         if key not in Settings.model_fields and key not in _NO_SETTINGS:
             near = did_you_mean(variable_name(key), variables).replace("'", "")
-            raise ConfigError(
+            error = ConfigError(
                 f"unknown environment variable {variable_name(key)}{near}",
                 where="environment",
                 accepted=accepted_names(
                     variable_name(key), variables, "docs/configuration.md has all"
                 ),
             )
+            errors.append(error)
     return {key: text for key, text in ours.items() if key in Settings.model_fields}
 
 
@@ -160,15 +160,16 @@ def load(
     is that of the testbed, from 0, where several may be named; None: one must be.
     """
     user_file = (directory or Path.cwd()) / USER_FILE
+    errors: list[ConfigError] = []
+    variables = os.environ if environment is None else environment
     layers: list[tuple[str, Mapping[str, Any]]] = [
         ("test case", test_case or {}),
         (str(user_file), read_toml(user_file) if user_file.is_file() else {}),
-        ("environment", _from_environment(os.environ if environment is None else environment)),
+        ("environment", _from_environment(variables, errors)),
         resumed,
         ("command line", {k: v for k, v in (command_line or {}).items() if v is not None}),
     ]
     merged: dict[str, Any] = {}
-    errors: list[ConfigError] = []
     sources = dict.fromkeys(Settings.model_fields, "default")
     for source, layer in layers:
         values = layer
@@ -186,7 +187,7 @@ def load(
         _log.debug("%s: %s", source, dict(values))
     settings = validate(Settings, merged, "settings")
     if errors:
-        raise _all_in_one([*errors, *_errors_of_parts(settings, sources)])
+        raise all_in_one([*errors, *_errors_of_parts(settings, sources)])
     if number is None and len(settings.testbeds) > 1:
         count = len(settings.testbeds)
         raise ConfigError(
@@ -198,7 +199,7 @@ def load(
     try:
         return _read(settings, sources, testbed=settings.testbeds[number or 0])
     except ConfigError as error:
-        raise _all_in_one([error, *_errors_of_parts(settings, sources)]) from None
+        raise all_in_one([error, *_errors_of_parts(settings, sources)]) from None
 
 
 def _error_of(read: Callable[[], object]) -> ConfigError | None:
@@ -233,16 +234,6 @@ def _errors_of_parts(settings: Settings, sources: Mapping[str, str]) -> list[Con
         lambda: lb_options(settings.lb, where("lb")),
     )
     return [error for read in reads if (error := _error_of(read)) is not None]
-
-
-def _all_in_one(errors: Sequence[ConfigError]) -> ConfigError:
-    """One error with a line for each of several, none of them twice."""
-    first, *others = {str(error): error for error in errors}.values()
-    if not others:
-        return first
-    text = str(first).removeprefix(f"{first.where}: ")
-    lines = (textwrap.indent(str(other), "  ") for other in others)
-    return ConfigError("\n".join((text, *lines)), where=first.where)
 
 
 def _laid_over(held: tuple[str, ...], given: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,16 +6,19 @@ Where they are looked for, and how one is read into a model with one clear error
 from __future__ import annotations
 
 import copy
+import errno
 import re
+import stat
 import tomllib
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from vnetperf.host.linux import read_octets
 from vnetperf.model.base import FORMS
 from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
 from vnetperf.model.preset import Preset
@@ -69,10 +72,13 @@ def read_text_of_user(path: Path) -> str:
     """Text of a file that a user has written: UTF-8, after a byte order mark of some editors too.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: It cannot be read, or is a pipe or device, which may never end.
         UnicodeDecodeError: It is no UTF-8.
     """
-    return path.read_text(encoding="utf-8-sig")
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return read_octets(path).decode("utf-8-sig")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -178,7 +184,7 @@ _READ_AS_NEGATIVE = re.compile(r"\s*0[0_]*-[0-9_]+\s*")
 def _require_as_written(found: BaseModel, content: Mapping[str, Any]) -> None:
     """Refuse what was taken for another number than anybody would read there: "0-3", true."""
     wrong = [
-        (".".join(map(str, path)), f"{value!r} is not a {_named_number(taken)}")
+        (".".join(map(str, path)), _no_number(value, taken))
         for path, value, taken in _pairs(content, found)
         if isinstance(taken, int | float) and not isinstance(taken, bool)
         if isinstance(value, bool)
@@ -190,8 +196,10 @@ def _require_as_written(found: BaseModel, content: Mapping[str, Any]) -> None:
         raise ConfigError(what + more, where=where)
 
 
-def _named_number(taken: float) -> str:
-    return "whole number" if isinstance(taken, int) else "number"
+def _no_number(value: object, taken: float) -> str:
+    if isinstance(value, bool):
+        return f"{str(value).lower()} is not a number"
+    return f"{value!r} is not a {'whole ' * isinstance(taken, int)}number"
 
 
 def _pairs(
@@ -214,7 +222,7 @@ def _pairs(
 class _Quantity:
     """What a number is of, by the end of its key."""
 
-    unit: Unit
+    unit: Unit | Literal["octets"]
     words: str
     example: str
     per_unit: float = 1.0  # How many of the key's own units one of `unit` is
@@ -227,11 +235,11 @@ _QUANTITIES = {
     "_us": _Quantity("s", "microseconds", '50 or "50 us"', 1e6),
     "_ms": _Quantity("s", "milliseconds", '5 or "5 ms"', 1e3),
     "_s": _Quantity("s", "seconds", '1.5 or "1.5 s"'),
-    "_mib": _Quantity("", "MiB", "1024"),
-    "_kb": _Quantity("", "KiB", "2048"),
-    "mtu": _Quantity("", "octets", "9000"),
-    "_size": _Quantity("", "octets", "1518"),
-    "_sizes": _Quantity("", "octets", "64"),
+    "_mib": _Quantity("octets", "MiB", '1024 or "1 GiB"', 2.0**-20),
+    "_kb": _Quantity("octets", "KiB", '2048 or "2 MiB"', 2.0**-10),
+    "mtu": _Quantity("octets", "octets", "9000"),
+    "_size": _Quantity("octets", "octets", "1518"),
+    "_sizes": _Quantity("octets", "octets", "64"),
     "_ratio": _Quantity("ratio", "a share of 1", '0.001 or "0.1%"'),
     "width": _Quantity("ratio", "a share of 1", '0.005 or "0.5%"'),
     **dict.fromkeys(
@@ -325,7 +333,8 @@ def _explained(model: type[BaseModel], error: Any) -> tuple[str, str, str]:
     elif kind in _LIMITS:
         name, words = _LIMITS[kind]
         unit = f", in {quantity.words}" if quantity else ""
-        what = f"{value!r} is not {words} {error['ctx'][name]:g}{unit}"
+        shown = str(value).lower() if isinstance(value, bool) else repr(value)
+        what = f"{shown} is not {words} {error['ctx'][name]:g}{unit}"
     elif kind in _TOO_SHORT:
         least = error["ctx"]["min_length"]
         what = "is empty" if not value else f"{value!r} is too short"

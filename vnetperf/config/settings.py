@@ -30,7 +30,7 @@ from vnetperf.config.files import (
 from vnetperf.host.trust import why_untrusted
 from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
-from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
+from vnetperf.model.errors import ConfigError, accepted_names, all_in_one, did_you_mean
 from vnetperf.model.frames import AutoTunnel
 from vnetperf.model.nat import Nat
 from vnetperf.model.options import (
@@ -54,24 +54,26 @@ from vnetperf.model.transfer import (
     ServerPlace,
 )
 from vnetperf.model.trial import parse_capture
+from vnetperf.model.units import parse_quantity, parse_time_s
 
 ENV_PREFIX = "VNETPERF_"
 
 
 def _numbers(text: str, key: str) -> tuple[int, ...]:
-    """Whole numbers from "64,512,1518"; 16K is 16384."""
-    try:
-        return tuple(
-            int(part.strip().removesuffix("K")) * (1024 if part.strip().endswith("K") else 1)
-            for part in text.split(",")
-            if part.strip()
-        )
-    except ValueError:
-        raise ConfigError(
-            f"{text!r} is not a list of {key.replace('_', ' ')}",
-            where=key,
-            accepted="whole numbers with commas, e.g. 64,512,1518",
-        ) from None
+    """Whole numbers of octets from "64,512,1518"; 16K and 16 KiB are 16384."""
+    numbers = []
+    for part in _parts((text,), ","):
+        found = parse_quantity(part.removesuffix("K") + (" KiB" if part[-1] == "K" else " octets"))
+        found = parse_quantity(part) or found
+        if found is None or found[1] != "octets" or not found[0].is_integer():
+            which = "" if part == text.strip() else f": {part!r} is no number of octets"
+            raise ConfigError(
+                f"{text!r} is not a list of {key.replace('_', ' ')}{which}",
+                where=key,
+                accepted="whole numbers with commas, e.g. 64,512,1518",
+            )
+        numbers.append(int(found[0]))
+    return tuple(numbers)
 
 
 def _tests(text: str, key: str) -> tuple[str, ...]:
@@ -530,17 +532,26 @@ def _options(
         content = {"name": path.stem, **content}
         validate(model, content, str(path))  # so that an error names the layer it is in
     keys = [key for key in model.model_fields if key != "name"]
+    errors: list[ConfigError] = []
     for pair in pairs:
         key, equals, text = pair.partition("=")
-        if not equals or key not in keys:
-            slip = "has no value" if key in keys else "is not an option"
-            raise ConfigError(
-                f"{pair!r} {slip}{did_you_mean(key, keys)}",
-                where=where,
-                accepted=f"KEY=VALUE with KEY one of {accepted_names(key, keys, _KEYS_AT)}",
-            )
-        content[key] = _toml_value(text)
-    return validate(model, content, where if pairs else str(path or where))
+        if equals and key in keys:
+            content[key] = _toml_value(text)
+            continue
+        slip = "has no value" if key in keys else "is not an option"
+        error = ConfigError(
+            f"{pair!r} {slip}{did_you_mean(key, keys)}",
+            where=where,
+            accepted=f"KEY=VALUE with KEY one of {accepted_names(key, keys, _KEYS_AT)}",
+        )
+        errors.append(error)
+    try:
+        found = validate(model, content, where if pairs else str(path or where))
+    except ConfigError as error:
+        errors.append(error)
+    if errors:
+        raise all_in_one(errors)
+    return found
 
 
 #: Where all keys of single options are.
@@ -555,24 +566,16 @@ def _toml_value(text: str) -> Any:
         return text
 
 
-#: Unit of a time -> seconds.
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
-
 def parse_seconds(text: str, where: str) -> float | None:
-    """A time from "300", "90s", "5m" or "1h"."""
+    """A time from "300", "90s", "5m", "2.5 min" or "1 h 30 min"."""
     text = text.strip()
     if not text:
         return None
-    number, unit = (text[:-1], text[-1]) if text[-1] in _UNITS else (text, "s")
-    try:
-        seconds = float(number) * _UNITS[unit]
-    except ValueError:
-        seconds = 0.0
+    seconds = parse_time_s(text) or 0.0
     if not 0.0 < seconds < float("inf"):
         raise ConfigError(
             f"{text!r} is not a time",
             where=where,
-            accepted="seconds above 0, or with a unit: 90s, 5m, 1h",
+            accepted="seconds above 0, or with a unit: 90s, 5m, 2.5 min, 1h, 1 h 30 min",
         )
     return seconds

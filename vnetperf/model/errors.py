@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -74,6 +75,16 @@ def full_text(error: BaseException) -> str:
 
 class ConfigError(VnetperfError):
     """Configuration is wrong; nothing on the machine has been touched."""
+
+
+def all_in_one(errors: Sequence[ConfigError]) -> ConfigError:
+    """One error with a line for each of several, none of them twice."""
+    first, *others = {str(error): error for error in errors}.values()
+    if not others:
+        return first
+    text = str(first).removeprefix(f"{first.where}: ")
+    lines = (textwrap.indent(str(other), "  ") for other in others)
+    return ConfigError("\n".join((text, *lines)), where=first.where)
 
 
 class CapabilityError(VnetperfError):

@@ -30,26 +30,52 @@ _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _NO_NUMBER = "not a number"
 
 
-_QUANTITY = re.compile(r"([+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([A-Za-zµμ%/]+)")
-_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
-#: Unit as it is printed -> what it is of, and its size in that.
-_PRINTED: dict[str, tuple[Unit, float]] = {
+_NUMBER = r"[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_QUANTITY = re.compile(rf"({_NUMBER})\s*([A-Za-zµμ%/]+)")
+#: In either case: nobody has thousandths of a frame.
+_PREFIXES = {"": 1.0, **{p: s for s, both in ((1e3, "kK"), (1e6, "mM"), (1e9, "gG")) for p in both}}
+_RATE_NAMES: dict[str, Unit] = {
+    **dict.fromkeys(("fps", "pps", "FPS", "PPS", "frames/s"), "fps"),
+    **dict.fromkeys(("bit/s", "bps", "b/s"), "bit/s"),  # "B" is an octet to others
+}
+#: Unit as it is printed, or often written -> what it is of, and its size in that.
+_PRINTED: dict[str, tuple[Unit | Literal["octets"], float]] = {
     "%": ("ratio", 0.01),
-    **{f"{p}{name}": ("fps", size) for p, size in _PREFIXES.items() for name in ("fps", "pps")},
-    **{f"{p}bit/s": ("bit/s", size) for p, size in _PREFIXES.items()},
-    **dict.fromkeys(("ns",), ("s", 1e-9)),
+    **{f"{p}{n}": (unit, s) for p, s in _PREFIXES.items() for n, unit in _RATE_NAMES.items()},
+    **dict.fromkeys(("octets", "octet"), ("octets", 1.0)),
+    **{f"{p}iB": ("octets", 1024.0**power) for power, p in enumerate("KMG", 1)},
+    "ns": ("s", 1e-9),
     **dict.fromkeys(("us", "µs", "μs"), ("s", 1e-6)),
     "ms": ("s", 1e-3),
-    "s": ("s", 1.0),
-    "min": ("s", 60.0),
-    "h": ("s", 3600.0),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), ("s", 1.0)),
+    **dict.fromkeys(("min", "minute", "minutes"), ("s", 60.0)),
+    **dict.fromkeys(("h", "hour", "hours"), ("s", 3600.0)),
+    **dict.fromkeys(("d", "day", "days"), ("s", 86_400.0)),
 }
+#: A time of several parts, as reports print one: "1 h 02 min 05 s".
+_PART_OF_TIME = re.compile(rf"\s*({_NUMBER}\s*[A-Za-zµμ]+)")
 
 
-def parse_quantity(text: str) -> tuple[float, Unit] | None:
-    """A number with one of the units that reports print, in frames/s, bit/s, seconds or as a ratio.
+def parse_time_s(text: str) -> float | None:
+    """A time in seconds: "300", "90s", "5m", "2.5 min", "1 h 02 min 05 s"; None for anything else.
 
-    "2 Mfps" is 2e6 "fps", "0.1%" is 0.001 "ratio"; None for anything else.
+    "m" are minutes here: nobody gives a search milliseconds.
+    """
+    if re.fullmatch(_NUMBER, text.strip()):
+        return float(text)
+    parts = _PART_OF_TIME.findall(text)
+    if not parts or _PART_OF_TIME.sub("", text).strip():
+        return None
+    found = [parse_quantity(re.sub(r"(?<![A-Za-z])m$", "min", part)) for part in parts]
+    times = [one[0] for one in found if one is not None and one[1] == "s"]
+    return sum(times) if len(times) == len(parts) else None
+
+
+def parse_quantity(text: str) -> tuple[float, Unit | Literal["octets"]] | None:
+    """A number with a unit: in frames/s, bit/s, seconds, octets or as a ratio.
+
+    Units are those that reports print, and other spellings of them that leave no doubt: "2 Mfps"
+    and "2 mpps" are 2e6 "fps", "0.1%" is 0.001 "ratio"; None for anything else.
     """
     found = _QUANTITY.fullmatch(text.strip())
     if found is None or found[2] not in _PRINTED:

@@ -8,7 +8,13 @@ from __future__ import annotations
 from vnetperf import registry
 from vnetperf.config import Configuration, Settings
 from vnetperf.model.deployment import OF_VSWITCHES, PODS, make_deployment
-from vnetperf.model.errors import ConfigError, NoResultError, VnetperfError, did_you_mean
+from vnetperf.model.errors import (
+    ConfigError,
+    NoResultError,
+    VnetperfError,
+    all_in_one,
+    did_you_mean,
+)
 from vnetperf.model.frames import GTPU, overhead
 from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.options import GuestOptions, MobileCoreOptions
@@ -167,15 +173,22 @@ _FAMILIES: dict[str, registry.Family] = {
 
 
 def check_names(configuration: Configuration) -> None:
-    """Refuse names that no backend has."""
+    """Refuse names that no backend has, all at once."""
+    errors: list[ConfigError] = []
     for key, family in _FAMILIES.items():
         name, where = getattr(configuration.settings, key), f"{configuration.sources[key]}: {key}"
         of_vnf = family == "vnfs"
         kind = name.partition(":")[0] if of_vnf else name
         if kind not in registry.names(family) and (of_vnf or kind != "auto"):
-            raise registry.unknown(family, kind, where)
-        if of_vnf and configuration.sources[key] != "default":
-            registry.load_vnf(name, where)
+            errors.append(registry.unknown(family, kind, where))
+        elif of_vnf and configuration.sources[key] != "default":
+            try:
+                registry.load_vnf(name, where)
+                check_mode(configuration.settings)
+            except ConfigError as error:
+                errors.append(error)
+    if errors:
+        raise all_in_one(errors)
 
 
 def check_mode(settings: Settings) -> None:
