@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -159,3 +160,37 @@ def test_a_selection_imports_what_it_needs_and_rewrites_no_asserts(
     assert "vnetperf.vswitches.dpdk" in loaded  # it is there for pvp_dpdk
     others = ("runner.conductor", "networks.base", "procedures", "report", "vswitches.vpp", "agent")
     assert not {f"vnetperf.{name}" for name in others} & {*loaded}
+
+
+WHOLE = {"type": "run", "version": 1, "identity": {"command": "pytest -k pvp_dpdk"}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (WHOLE | {"version": 999}, "written by a newer vnetperf"),
+        (WHOLE | {"identity": {}}, "trials.jsonl:1"),
+        (WHOLE | {"settings": ["a"]}, "trials.jsonl:1"),
+        (WHOLE | {"settings": {"preset": "smoke"}}, "trials.jsonl:1"),
+        ({"type": "trial"}, "trials.jsonl:1"),
+        ([], "trials.jsonl:1"),
+        (None, "is a link"),
+        ("", "--resume names no folder"),
+    ],
+    ids=["newer", "no command", "list", "no source", "no run", "no record", "link", "no name"],
+)
+def test_a_log_that_cannot_be_continued_is_refused_before_collection(
+    line: object, words: str, checkout: Path
+) -> None:
+    folder = checkout / "run"
+    folder.mkdir()
+    log = folder / ("other.jsonl" if line is None else "trials.jsonl")
+    log.write_text(json.dumps(line) + "\n")
+    if line is None:
+        (folder / "trials.jsonl").symlink_to(log)
+    result = run(checkout, "--resume=" if line == "" else "--resume=run")
+    assert result.returncode == 4
+    assert words in result.stderr
+    assert "collected" not in result.stdout
+    assert "Traceback" not in result.stdout + result.stderr

@@ -102,6 +102,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     round_count(config, None)
     config.args[:] = [_moved(arg, config.invocation_params.dir) for arg in config.args]
+    if config.getoption("resume") == "":
+        raise pytest.UsageError("--resume names no folder; name one, e.g. results/latest")
     if config.getoption("resume"):
         from vnetperf.pytest_plugin.session import select_cases_of_run
 

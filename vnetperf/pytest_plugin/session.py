@@ -85,13 +85,20 @@ def select_cases_of_run(config: pytest.Config) -> None:
             cure="uncompress it" if packed else "name a results folder, e.g. results/latest",
         )
         raise pytest.UsageError(str(missing))
-    record = folders.first_record(folder)
-    if not record:
+    if option.help:
         return
+    from vnetperf.results.records import LOG_VERSION
+
+    record = folders.first_record(folder)
+    if not record or record["version"] > LOG_VERSION:
+        _refuse_log(folder)
     selects = config.args_source is pytest.Config.ArgsSource.ARGS or bool(
         option.keyword or option.markexpr
     )
-    program, *arguments = shlex.split(record["identity"]["command"]) or [""]
+    try:
+        program, *arguments = shlex.split(record["identity"]["command"]) or [""]
+    except ValueError:  # a quote without its end
+        program, arguments = "", []
     if "pytest" not in program and "py.test" not in program:  # a program that called pytest.main
         if selects:
             return
@@ -114,6 +121,17 @@ def select_cases_of_run(config: pytest.Config) -> None:
             setattr(option, name, its)
     if not selects:
         config.args[:] = then.file_or_dir or config.args
+
+
+def _refuse_log(folder: Path) -> NoReturn:
+    """Say why the log of a run cannot be read, before anything is collected."""
+    try:
+        folders.read_run(folder)
+    except VnetperfError as error:
+        raise pytest.UsageError(str(error)) from None
+    raise pytest.UsageError(
+        f"--resume {folder}: its log does not begin as that of a run; start a run without --resume"
+    )
 
 
 def _without_workers(arguments: Sequence[str]) -> list[str]:

@@ -233,7 +233,21 @@ def first_record(folder: Path) -> Mapping[str, Any]:
             found = json.loads(log.readline())
     except (OSError, ValueError):  # reported where the log is read
         return {}
-    return found if isinstance(found, dict) and found.get("type") == "run" else {}
+    return found if _opens_run(found) else {}
+
+
+def _opens_run(found: Any) -> bool:
+    """Whether a record has what is looked at before the log is read and checked."""
+    if not isinstance(found, dict) or found.get("type") != "run":
+        return False
+    identity, settings = found.get("identity"), found.get("settings", {})
+    return (
+        isinstance(found.get("version"), int)
+        and isinstance(identity, dict)
+        and isinstance(identity.get("command"), str)
+        and isinstance(settings, dict)
+        and all(isinstance(s, dict) and {"value", "source"} <= {*s} for s in settings.values())
+    )
 
 
 def settings_of_run(folder: Path) -> dict[str, Any]:
