@@ -17,7 +17,7 @@ from typing import Any
 
 from vnetperf.backend import check_process
 from vnetperf.host import dpdk
-from vnetperf.host.linux import known_count
+from vnetperf.host.linux import known_count, parse_json
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import patient, receive, wait_at_most, wait_for
@@ -333,7 +333,7 @@ class UnixCtl:
                 raise OSError("the daemon closed the connection")
             text += piece
             with contextlib.suppress(ValueError):  # not whole yet
-                answer: dict[str, Any] = json.loads(text)
+                answer: dict[str, Any] = parse_json(text)
                 return answer
 
     def close(self) -> None:
@@ -532,7 +532,7 @@ class PrivateOvs:
         """Columns of each of its interfaces."""
         names = f"--columns={','.join(columns)}"
         text = self.vsctl("--format=json", names, "list", "Interface")
-        answer = json.loads(text)
+        answer = parse_json(text)
         return [
             dict(zip(answer["headings"], map(_plain_ovsdb_value, row), strict=True))
             for row in answer["data"]

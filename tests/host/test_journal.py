@@ -530,6 +530,22 @@ def test_a_journal_of_odd_records_is_no_traceback(
     assert not restore(roots).complete
 
 
+def test_a_line_that_is_nested_without_end_is_damage() -> None:
+    whole = journal_file.encode_record({"t": "undone", "n": 1})
+    content = journal_file.parse_journal(b"[" * 100_000 + b"\n" + whole, "x.jsonl")
+    assert content.records == ({"t": "undone", "n": 1},)
+    assert len(content.damage) == 1
+
+
+def test_a_number_that_two_changes_have_is_damage() -> None:
+    one = {"t": "change", "n": 1, "kind": "tree", "what": "a", "boot": "b", "data": {"path": "/a"}}
+    other = one | {"data": {"path": "/b"}}
+    lines = b"".join(map(journal_file.encode_record, (one, one, other)))
+    content = journal_file.parse_journal(lines, "x.jsonl")
+    assert content.records == (one, one)
+    assert content.damage == ("line 3 of x.jsonl announces change 1 once more",)
+
+
 def test_a_live_run_of_another_version_is_named(roots: HostRoots) -> None:
     path = written_journal(roots, {"t": "header", "version": 99, "owner": "pid 7"})
     with path.open() as held:

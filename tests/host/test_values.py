@@ -359,3 +359,9 @@ def test_what_cannot_be_known_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     modules = Modules(tmp_path, monkeypatch, None)
     assert "is not known" in undo_modules(modules.load("vhost"))
     assert modules.gone == []
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, b'{"a":' * 100_000, "", "nul", "{"])
+def test_what_is_no_json_is_a_value_error_however_deep(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        linux.parse_json(text)

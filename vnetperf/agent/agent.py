@@ -49,7 +49,13 @@ from vnetperf.deployment.trial import DutWatch, begin_watch, end_watch, happen, 
 from vnetperf.host.clock import read_sync
 from vnetperf.host.environment import VARIABLES
 from vnetperf.host.journal import UndoReport
-from vnetperf.host.linux import ProcessId, caller_uid, is_root, raise_limits
+from vnetperf.host.linux import (
+    ProcessId,
+    caller_uid,
+    is_root,
+    parse_json,
+    raise_limits,
+)
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.log import ROOT, ForwardingHandler
 from vnetperf.host.paths import HostRoots, is_full
@@ -196,7 +202,7 @@ class Line:
             self._closed = True
             self._incoming.put(None)
             return
-        message = json.loads(text)
+        message = parse_json(text)
         if "confirm" in message:
             self._confirmations.put(message["confirm"])
         elif "beat" not in message:
@@ -237,7 +243,7 @@ class Agent:
         try:
             while True:
                 try:
-                    message = json.loads(self.channel.receive())
+                    message = parse_json(self.channel.receive())
                 except OSError:
                     break
                 self._send(self._answer(message))

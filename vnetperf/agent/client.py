@@ -19,7 +19,11 @@ from typing import Any
 from vnetperf import __version__, registry
 from vnetperf.backend import IS_STOPPED
 from vnetperf.deployment.pods import network_of
-from vnetperf.host.linux import ProcessId, is_stopped
+from vnetperf.host.linux import (
+    ProcessId,
+    is_stopped,
+    parse_json,
+)
 from vnetperf.host.log import replay_record
 from vnetperf.host.trust import watch_starts, why_untrusted
 from vnetperf.host.wait import patient, wait_at_most
@@ -449,7 +453,7 @@ class AgentClient:
                 channel.send(json.dumps({"call": name, "args": args}))
             while True:
                 with _end_of_agent(channel):
-                    answer = json.loads(self._receive(channel, deadline))
+                    answer = parse_json(self._receive(channel, deadline))
                 if "event" not in answer:
                     break
                 if answer["event"] == "log":
@@ -657,7 +661,7 @@ def _farewell(channel: Any) -> str:
     """Why an agent has gone, when it gave a reason before it went; "" otherwise."""
     with contextlib.suppress(EOFError, OSError, channel.RemoteError, channel.TimeoutError):
         while True:
-            message = json.loads(channel.receive(timeout=0.1))
+            message = parse_json(channel.receive(timeout=0.1))
             if message.get("event") == "farewell":
                 return str(message["why"])
     return ""

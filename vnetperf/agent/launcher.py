@@ -8,7 +8,6 @@ and starts only what root has installed or named below /etc/vnetperf (docs/secur
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import stat
 import sys
@@ -21,7 +20,12 @@ from execnet import gateway_base
 from vnetperf import registry
 from vnetperf.config.files import SHIPPED, SYSTEM, load_model
 from vnetperf.config.settings import read_testbed
-from vnetperf.host.linux import CALLER, raise_limits, read_file
+from vnetperf.host.linux import (
+    CALLER,
+    parse_json,
+    raise_limits,
+    read_file,
+)
 from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.host.trust import why_untrusted, why_untrusted_below
 from vnetperf.model.errors import HostError
@@ -167,7 +171,7 @@ def _conflists() -> list[Any]:
     for file in (*SHIPPED.glob("cni/*.conflist"), *SYSTEM.glob("cni/*.conflist")):
         if not why_untrusted(file, only_root=True):
             with contextlib.suppress(OSError, ValueError):  # a broken file allows nothing
-                found.append(json.loads(read_file(file, errors="strict")))
+                found.append(parse_json(read_file(file, errors="strict")))
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from math import lcm
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.host.linux import PAGE_OCTETS, known_count
+from vnetperf.host.linux import PAGE_OCTETS, known_count, parse_json
 from vnetperf.host.wait import patient, receive
 from vnetperf.model.errors import HostError, VnetperfError
 from vnetperf.model.scenario import Plan, Pollers
@@ -143,7 +142,7 @@ class DpdkTelemetry:
         try:
             self._socket.settimeout(patient(timeout_s))
             self._socket.connect(str(path))
-            greeting = json.loads(self._socket.recv(MAX_TELEMETRY_GREETING))
+            greeting = parse_json(self._socket.recv(MAX_TELEMETRY_GREETING))
             if not isinstance(greeting, dict):
                 raise ValueError(f"this greeting is not DPDK's: {greeting!r}"[:200])
             self.greeting: dict[str, Any] = greeting
@@ -188,7 +187,7 @@ class DpdkTelemetry:
             answer = receive(self._socket, size, self._timeout_s, self.check)
             if not answer:
                 raise HostError("the program closed its telemetry socket", where=str(self.path))
-            return json.loads(answer)[name]
+            return parse_json(answer)[name]
         except TimeoutError as error:
             self.close()  # a late answer would be taken for the next one
             raise HostError(f"no answer to {name} in time", where=str(self.path)) from error

@@ -27,7 +27,15 @@ from typing import Any, Self
 
 from vnetperf import __version__
 from vnetperf.host import locks
-from vnetperf.host.linux import ProcessId, boot_id, caller_uid, check_run_id, machine_id, user_name
+from vnetperf.host.linux import (
+    ProcessId,
+    boot_id,
+    caller_uid,
+    check_run_id,
+    machine_id,
+    parse_json,
+    user_name,
+)
 from vnetperf.host.paths import (
     HostRoots,
     check_state,
@@ -193,7 +201,7 @@ def encode_record(record: Record) -> bytes:
 def decode_record(line: bytes) -> Record | None:
     """The record of a line, or None when the line is not one that `encode` made."""
     try:
-        outer = json.loads(line)
+        outer = parse_json(line)
         record = outer["r"]
         body = json.dumps(record, sort_keys=True, separators=(",", ":"))
         whole = outer["crc"] == _checksum(body)
@@ -235,11 +243,15 @@ def parse_journal(data: bytes, name: str) -> JournalContent:
     """The content of a journal's octets; the name is for what is reported of it."""
     records: list[Record] = []
     damage: list[str] = []
+    changes: dict[int, Record] = {}
     torn_at: int | None = None
     offset = 0
     for number, line in enumerate(io.BytesIO(data), start=1):
         record = decode_record(line)
-        if record is not None:
+        is_change = record is not None and record.get("t") == "change"
+        if record is not None and is_change and changes.setdefault(record["n"], record) != record:
+            damage.append(f"line {number} of {name} announces change {record['n']} once more")
+        elif record is not None:
             records.append(record)
         elif not line.endswith(b"\n") and decode_record(line[:-1]) is None:
             torn_at = offset

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import logging
 import os
 import secrets
@@ -19,7 +18,7 @@ from typing import Any
 from vnetperf.host import ethtool, linux
 from vnetperf.host.files import mounts_below
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.linux import known_count, netlink, parse_number, read_file, run_in
+from vnetperf.host.linux import known_count, netlink, parse_json, parse_number, read_file, run_in
 from vnetperf.host.threads import pin_thread
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
@@ -565,7 +564,7 @@ def add_qdisc_counters(
     """
     found = dict(links)
     try:
-        told = json.loads(shown or "[]")
+        told = parse_json(shown or "[]")
     except ValueError:
         return found
     for entry in told if isinstance(told, list) else ():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import json
 import os
 import pwd
 import re
@@ -388,6 +389,18 @@ def read_octets(path: Path) -> bytes:
     finally:
         os.close(fd)
     return bytes(octets)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """What a JSON text of a file, a program or a peer means.
+
+    Raises:
+        ValueError: It is no JSON, or is nested more deeply than Python reads.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 #: Longest number that is one: a counter of 64 bits has 20 digits.

@@ -13,7 +13,12 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vnetperf.host.linux import ProcessId, read_file, user_name
+from vnetperf.host.linux import (
+    ProcessId,
+    parse_json,
+    read_file,
+    user_name,
+)
 from vnetperf.host.paths import (
     HostRoots,
     check_state,
@@ -170,7 +175,7 @@ def release_testbed_lock(fd: int, path: Path) -> None:
 def read_holder(path: Path) -> LockHolder | None:
     """Who a lock file names, held or not; None when it names nobody (yet)."""
     try:
-        data = json.loads(read_file(path))
+        data = parse_json(read_file(path))
         return LockHolder(**{**data, "argv": tuple(data["argv"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None

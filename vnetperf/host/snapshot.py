@@ -18,7 +18,15 @@ from typing import Any
 
 from vnetperf.host import hugepages, linux
 from vnetperf.host.journal import Journal, UndoReport
-from vnetperf.host.linux import PROC, ProcessId, boot_id, machine_id, read_file, read_mounts
+from vnetperf.host.linux import (
+    PROC,
+    ProcessId,
+    boot_id,
+    machine_id,
+    parse_json,
+    read_file,
+    read_mounts,
+)
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
@@ -243,7 +251,7 @@ def read_last(roots: HostRoots) -> dict[str, Any]:
     ``unknown`` alone, with the reason, when it is not this machine's or cannot be read.
     """
     try:
-        found = json.loads(read_file(roots.last))
+        found = parse_json(read_file(roots.last))
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -27,6 +27,7 @@ from vnetperf.host.linux import (
     RUN_ID_VARIABLE,
     call_in_thread,
     keep_changes_in,
+    parse_json,
     read_file,
     run_in,
     set_namespace,
@@ -315,8 +316,8 @@ def read_conflist(value: Any) -> Any:
         try:
             if path.exists() and not path.is_file():  # a pipe would be waited for
                 raise OSError(errno.EINVAL, "it is no regular file")
-            content = json.loads(read_text_of_user(path))
-        except (OSError, ValueError, RecursionError) as error:
+            content = parse_json(read_text_of_user(path))
+        except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise ConfigError(f"cannot be read: {why}", where=where, accepted="JSON") from error
         check_trusted(path, "what this conflist names")
@@ -471,7 +472,7 @@ class CniRuntime:
         return self._cache / f"{at.container}-{at.interface}.json"
 
     def _cached(self, at: CniAttachment) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(read_file(self._cache_file(at)))
+        found: dict[str, Any] = parse_json(read_file(self._cache_file(at)))
         return found
 
     def _call(
@@ -549,7 +550,7 @@ def _answer(
     done: subprocess.CompletedProcess[str], command: str, where: str
 ) -> dict[str, Any] | None:
     try:
-        answer = json.loads(done.stdout) if done.stdout.strip() else None
+        answer = parse_json(done.stdout) if done.stdout.strip() else None
     except ValueError:
         answer = None
     if done.returncode:

@@ -23,7 +23,11 @@ from urllib.parse import urlencode
 
 from vnetperf.backend import check_process
 from vnetperf.host import links
-from vnetperf.host.linux import RUN_ID_VARIABLE, UNSHARE
+from vnetperf.host.linux import (
+    RUN_ID_VARIABLE,
+    UNSHARE,
+    parse_json,
+)
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.programs import EXTRA_PATH
@@ -220,7 +224,7 @@ class DockerNode:
             raise DutError(f"no answer: {error}", where=where) from error
         log.debug("%s: status %d", where, answer.status)
         try:
-            found = json.loads(text) if text else None
+            found = parse_json(text) if text else None
         except ValueError:  # plain text, or several values
             found = text.decode(errors="replace")
         if answer.status >= http.client.BAD_REQUEST:

@@ -231,7 +231,7 @@ def first_record(folder: Path) -> Mapping[str, Any]:
         log_file = next(iter(logs_of(folder)), folder / "trials.jsonl")
         with os.fdopen(open_log(log_file), encoding="utf-8") as log:
             found = json.loads(log.readline())
-    except (OSError, ValueError):  # reported where the log is read
+    except (OSError, ValueError, RecursionError):  # reported where the log is read
         return {}
     return found if _opens_run(found) else {}
 

@@ -19,7 +19,15 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from vnetperf.host.cpu import format_cpus
-from vnetperf.host.linux import PROC, UNSHARE, ProcessId, is_stopped, python_argv, read_file
+from vnetperf.host.linux import (
+    PROC,
+    UNSHARE,
+    ProcessId,
+    is_stopped,
+    parse_json,
+    python_argv,
+    read_file,
+)
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import read_end
 from vnetperf.host.processes import ManagedProcess
@@ -100,7 +108,7 @@ class LibvirtSession:
         if not line:
             self.process.expect_alive(f"during the call {name}")
             raise HostError(f"libvirt gave no answer to {name}", where=self._uri)
-        answer = json.loads(line)
+        answer = parse_json(line)
         if "error" in answer:
             raise HostError(answer["error"], where=self._uri)
         return answer["ok"]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vnetperf.host.linux import parse_json
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import DutError, HostError
 
@@ -41,7 +42,7 @@ class GuestAgent:
         """Make a call; its return value."""
         given = {key.replace("_", "-"): value for key, value in arguments.items()}
         command = json.dumps({"execute": execute, **({"arguments": given} if given else {})})
-        return json.loads(self._send(command, int(patient(seconds))))["return"]
+        return parse_json(self._send(command, int(patient(seconds))))["return"]
 
     def answers(self, seconds: int = 2) -> bool:
         """Whether it answers."""

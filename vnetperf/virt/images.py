@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.linux import read_file
+from vnetperf.host.linux import (
+    parse_json,
+    read_file,
+)
 from vnetperf.host.paths import cache_directory, check_private, make_cache
 from vnetperf.model.errors import HostError
 from vnetperf.virt import image_build, tools
@@ -140,7 +143,7 @@ def verified_manifest(entry: ImageEntry) -> dict[str, Any]:
 def _manifest(entry: ImageEntry) -> dict[str, Any]:
     path = entry.folder / MANIFEST
     try:
-        manifest = json.loads(read_file(path))
+        manifest = parse_json(read_file(path))
         check = manifest.pop("check")
     except OSError as error:
         raise _damaged(path, error.strerror or str(error), entry) from error

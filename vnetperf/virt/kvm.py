@@ -19,7 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vnetperf.host.facts.system import has_flag
-from vnetperf.host.linux import boot_id, read_file
+from vnetperf.host.linux import (
+    boot_id,
+    parse_json,
+    read_file,
+)
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import cache_directory, make_cache
 from vnetperf.host.programs import kvm_facts
@@ -74,7 +78,7 @@ def kvm_proof(qemu: str, kernel: Path | None) -> KvmProof:
         return KvmProof(False, "there is no kernel to prove it with")
     file = _proof_file(qemu, kernel)
     with contextlib.suppress(OSError, ValueError, TypeError):
-        return KvmProof(**json.loads(read_file(file)))
+        return KvmProof(**parse_json(read_file(file)))
     log.info("booting %s with KVM, to see whether it works", kernel)
     proof = _boot_with_kvm(qemu, kernel)
     log.info("KVM %s: %s", "works" if proof.works else "does not work", proof.why)

@@ -35,6 +35,7 @@ from vnetperf.host.linux import (
     bind_mount,
     change_mount,
     drop_from_bounds,
+    parse_json,
     read_file,
     read_mounts,
 )
@@ -282,7 +283,7 @@ class Libvirt:
 
     def answer(self, line: bytes) -> dict[str, Any]:
         """Answer a request."""
-        request = json.loads(line)
+        request = parse_json(line)
         call = getattr(self, request.pop("call"))
         try:
             return {"ok": call(**request)}

@@ -7,7 +7,6 @@ flushed comes back. Each connection therefore defines a helper first (helper.lua
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf.host import threads
-from vnetperf.host.linux import python_argv, read_file
+from vnetperf.host.linux import (
+    parse_json,
+    python_argv,
+    read_file,
+)
 from vnetperf.host.machine import Machine
 from vnetperf.host.threads import list_threads
 from vnetperf.host.wait import wait_at_most, wait_for
@@ -116,7 +119,7 @@ class LuaClient:
             for line in lines:
                 if line.startswith(mark):
                     try:
-                        found = json.loads(line[len(mark) :])
+                        found = parse_json(line[len(mark) :])
                     except ValueError:
                         what = f"an answer that is no JSON: {line[:80]!r}"
                         raise GeneratorError(what, where=self.where) from None

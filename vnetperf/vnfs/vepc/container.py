@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import shlex
 from collections.abc import Mapping
@@ -13,7 +12,11 @@ from typing import Any, ClassVar
 
 from vnetperf.host import threads
 from vnetperf.host.cpu import format_cpus
-from vnetperf.host.linux import read_file, run_in
+from vnetperf.host.linux import (
+    parse_json,
+    read_file,
+    run_in,
+)
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import Attachment
@@ -133,7 +136,7 @@ class Vepc(MobileCoreVnf[ContainerPrograms], ContainerVloop):
         argv = stack.program_argv(self.stack.attach.argv, values, self.stack)
         try:
             output = self.machine.run(argv, netns=self.container.netns, timeout=ATTACH_S)
-            rows = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+            rows = [parse_json(line) for line in output.splitlines() if line.startswith("{")]
             found = [(int(row["teid"]), int(IPv4Address(row["ue"]))) for row in rows]
             bearer_runs(found)  # refuses what is no TEID
         except (HostError, ValueError, KeyError, TypeError) as error:
