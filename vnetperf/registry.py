@@ -39,7 +39,20 @@ _registered: dict[Family, dict[str, str]] = {family: {} for family in FAMILIES}
 
 @cache
 def _from_packages(family: Family) -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=f"vnetperf.{family}")}
+    """Backends that packages declare, by name; of several of one name this package's counts."""
+    found: dict[str, EntryPoint] = {}
+    points = entry_points(group=f"vnetperf.{family}")
+    for point in sorted(points, key=lambda one: not _is_ours(one)):
+        first = found.setdefault(point.name, point)
+        if first.value != point.value:
+            owner, other = (one.dist.name if one.dist else "?" for one in (first, point))
+            what = f"{family} {point.name} of {other}"
+            _log.warning("%s is left out: %s has one of that name", what, owner)
+    return found
+
+
+def _is_ours(point: EntryPoint) -> bool:
+    return point.dist is None or point.dist.name == OWN_PACKAGE
 
 
 def register(family: Family, name: str, target: str) -> None:
@@ -112,19 +125,47 @@ def _load(family: Family, name: str) -> Any:
     target = _registered[family].get(name)
     try:
         if target is not None:
-            return _import(target)
+            return _checked(family, name, _import(target))
         point = _from_packages(family).get(name)
         if point is not None:
-            return point.load()
-    except ConfigError:  # its contract refuses it, and says why
+            return point.load() if _is_ours(point) else _checked(family, name, point.load())
+    except (ConfigError, KeyboardInterrupt):  # its contract refuses it, and says why
         raise
-    except Exception as error:  # a plugin's module may raise anything
-        raise ConfigError(
-            f"backend {name!r} cannot be loaded: {type(error).__name__}: {error}",
-            where=f"vnetperf.{family}",
-            cure="reinstall the package that provides it",
-        ) from error
+    except BaseException as error:  # a plugin's module may raise anything, and call sys.exit()
+        raise _cannot_load(name, f"vnetperf.{family}", error) from error
     raise unknown(family, name)
+
+
+def _cannot_load(name: str, where: str, error: BaseException) -> ConfigError:
+    return ConfigError(
+        f"backend {name!r} cannot be loaded: {type(error).__name__}: {error}",
+        where=where,
+        cure="reinstall the package that provides it",
+    )
+
+
+def _checked(family: Family, name: str, found: Any) -> Any:
+    """A plugin's class, whose declarations are of the kinds that all others read."""
+    wrong = ""
+    if not isinstance(found, type):
+        wrong = f"it is no class: {found!r:.60}"
+    for kind, model in (("programs", Program), ("kernel_modules", KernelModule)):
+        declared = getattr(found, kind, ())
+        if not (isinstance(declared, Iterable) and all(isinstance(d, model) for d in declared)):
+            wrong = f"{kind} is no tuple of {model.__module__}.{model.__name__}"
+    for kind in ("Options", "Section"):
+        model = getattr(found, kind, Frozen)
+        if not (isinstance(model, type) and issubclass(model, Frozen)):
+            wrong = f"{kind} is no class made of {Frozen.__module__}.Frozen"
+    if not isinstance(getattr(found, "places", {}), Mapping):
+        wrong = "places is no table of names and import paths"
+    if wrong:
+        raise ConfigError(
+            f"backend {name!r} cannot be used: {wrong}",
+            where=f"vnetperf.{family}",
+            cure="correct the package that provides it; docs/plugins.md has what is declared",
+        )
+    return found
 
 
 def unknown(family: Family, name: str, where: str = "") -> ConfigError:
@@ -154,7 +195,12 @@ def _place(vnf: Any, what: str, place: str, where: str = "vnf") -> Any:
             where=where,
             accepted=", ".join((what, *(f"{what}:{place}" for place in vnf.places))),
         )
-    return _import(target)
+    try:
+        return _import(target)
+    except (ConfigError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # as of `_load`
+        raise _cannot_load(f"{what}:{place}", where, error) from error
 
 
 def _import(target: str) -> Any:
@@ -199,8 +245,7 @@ def _is_own(family: Family, name: str) -> bool:
 @cache
 def _own_names(family: Family) -> frozenset[str]:
     """Names that this package's own entry points have; of each the package is read from a file."""
-    points = _from_packages(family).values()
-    return frozenset(p.name for p in points if p.dist is None or p.dist.name == OWN_PACKAGE)
+    return frozenset(p.name for p in _from_packages(family).values() if _is_ours(p))
 
 
 @lru_cache(maxsize=8)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -141,3 +144,81 @@ def test_a_plugin_that_raises_costs_nobody_else(monkeypatch: pytest.MonkeyPatch)
     assert "vswitches bad" not in registry.backends()
     assert "vswitches bridge" in registry.backends()
     assert any("'bad' cannot be loaded" in error.what for error in registry.broken())
+
+
+class Ends:
+    """In place of a module that ends the program that imports it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise SystemExit(3)
+
+
+class Skips:
+    def __getattr__(self, name: str) -> Any:
+        pytest.skip("this plugin needs a kernel of its own")
+
+
+NO_CLASS = 5
+
+
+class Misdeclares:
+    def __init__(self, **attributes: Any) -> None:
+        for name, value in attributes.items():
+            setattr(self, name, type(name, (VSwitch,), {"name": name, **value}))
+
+
+@pytest.mark.parametrize(
+    ("module", "target"),
+    [
+        (Ends(), "X"),
+        (Skips(), "X"),
+        (None, "NO_CLASS"),
+        (Misdeclares(X={"programs": ("nft",)}), "X"),
+        (Misdeclares(X={"programs": 5}), "X"),
+        (Misdeclares(X={"kernel_modules": ("vfio",)}), "X"),
+        (Misdeclares(X={"Options": 3}), "X"),
+        (Misdeclares(X={"Section": dict}), "X"),
+        (Misdeclares(X={"places": ("vm",)}), "X"),
+        (Misdeclares(X={"places": {"vm": "tests.no_such_module:X"}}), "X"),
+    ],
+    ids=[
+        *("ends", "skips", "no class", "names", "number"),
+        *("modules", "options", "section", "no table", "place"),
+    ],
+)
+def test_a_plugin_of_any_kind_of_fault_costs_nobody_else(
+    module: Any, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = __name__ if module is None else "vnetperf_faulty"
+    monkeypatch.setitem(sys.modules, "vnetperf_faulty", module)
+    monkeypatch.setitem(registry._registered["vswitches"], "bad", f"{name}:{target}")
+    assert "vswitches bridge" in registry.backends()
+    assert registry.programs()
+    assert registry.testbed_model()
+    assert registry.switch_options_model()
+    told = [error for error in registry.broken() if "bad" in error.what]
+    assert len(told) == 1
+    if "bad:vm" not in told[0].what:  # else the vSwitch itself can be used
+        with pytest.raises(ConfigError, match="'bad' cannot be"):
+            registry.load("vswitches", "bad")
+
+
+def test_a_plugin_of_the_name_of_a_backend_here_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def points(group: str) -> list[EntryPoint]:
+        one = EntryPoint("bridge", "vnetperf.vswitches.bridge:LinuxBridge", group)
+        other = EntryPoint("bridge", "stranger:Bridge", group)
+        theirs = SimpleNamespace(name="stranger", version="1")
+        for point, owner in ((one, None), (other, theirs)):
+            vars(point)["dist"] = owner
+        return [other, one]
+
+    registry._from_packages.cache_clear()
+    monkeypatch.setattr(registry, "entry_points", points)
+    try:
+        found = registry._from_packages("vswitches")
+    finally:
+        registry._from_packages.cache_clear()
+    assert found["bridge"].value == "vnetperf.vswitches.bridge:LinuxBridge"
+    assert "vswitches bridge of stranger is left out" in caplog.text
