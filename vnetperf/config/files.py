@@ -18,7 +18,6 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from vnetperf.host.linux import read_octets
 from vnetperf.model.base import FORMS
 from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
 from vnetperf.model.preset import Preset
@@ -75,10 +74,16 @@ def read_text_of_user(path: Path) -> str:
         OSError: It cannot be read, or is a pipe or device, which may never end.
         UnicodeDecodeError: It is no UTF-8.
     """
-    mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+    found = path.stat()
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    return read_octets(path).decode("utf-8-sig")
+    if found.st_size > _MOST_OCTETS:
+        raise OSError(errno.EFBIG, f"it is longer than {_MOST_OCTETS >> 20} MiB", str(path))
+    return path.read_text(encoding="utf-8-sig")
+
+
+#: No file that somebody writes by hand is longer.
+_MOST_OCTETS = 16 << 20
 
 
 def read_toml(path: Path) -> dict[str, Any]:
