@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,58 @@ def test_a_token_file_without_a_token(
     options = ["--testapi", "http://127.0.0.1:9/x", "--token-file", str(file)]
     assert cli.main(["publish", str(run), *options]) == 1
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["token", "to\0ken"])
+def test_a_token_that_is_no_text_is_one_message(
+    name: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run.parent / "token").write_bytes(b"\xff\xfe\x00")
+    (run.parent / "token").chmod(0o600)
+    typed = ["publish", str(run), "--testapi", "http://127.0.0.1:1", "--token-file"]
+    assert cli.main([*typed, str(run.parent / name)]) == 1
+    assert "the token cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "link", "folder"])
+def test_what_is_no_file_is_not_replaced_by_one(
+    kind: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = run.parent / "there"
+    if kind == "device":  # as /dev/full; a test that is not root makes none
+        try:
+            os.mknod(there, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+        except PermissionError:
+            pytest.skip("making a device takes root")
+    elif kind == "pipe":
+        os.mkfifo(there)
+    elif kind == "link":
+        there.symlink_to("/proc/self/fd/1")
+    else:
+        there.mkdir()
+    before = there.lstat()
+    assert cli.main(["publish", str(run), "--openmetrics", str(there)]) == 1
+    assert f"{there}: it is no regular file" in capsys.readouterr().err
+    assert there.lstat() == before
+    assert sorted(path.name for path in run.parent.iterdir()) == ["run", "there"]
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1"])
+def test_a_time_that_is_none_is_one_message(
+    seconds: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = ["publish", str(run), "--testapi", "http://127.0.0.1:1", "--tries", "1"]
+    assert cli.main([*typed, "--timeout", seconds]) == 1
+    assert "--timeout" in capsys.readouterr().err
+
+
+def test_the_file_that_is_named_is_the_log_that_is_read(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "mine.jsonl").write_bytes((run / "trials.jsonl").read_bytes())
+    (run / "trials.jsonl").unlink()
+    assert cli.main(["publish", str(run / "mine.jsonl"), "--openmetrics", "-"]) == 0
+    assert "vnetperf_throughput_fps" in capsys.readouterr().out
 
 
 def test_nothing_asked_for_and_a_run_that_is_not_there(

@@ -566,6 +566,14 @@ def test_a_copy_is_not_continued_and_keeps_its_folder_private(run: Path) -> None
     assert copy.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_run_is_found_by_its_name(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--results-dir", str(run.parent)]
+    assert cli.main(["redact", run.name, "-o", str(run.parent / "copy"), *where]) == 0
+    assert cli.main(["redact", f"{run.name}x", "-o", str(run.parent / "other"), *where]) == 1
+    assert f"did you mean '{run.name}'" in capsys.readouterr().err
+    assert not (run.parent / "other").exists()
+
+
 def test_a_folder_in_use_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["redact", str(run), "-o", str(run)]) == 1
     assert "in use" in capsys.readouterr().err

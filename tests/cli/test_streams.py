@@ -36,8 +36,14 @@ COMMANDS = [
 IDS = [" ".join(command[:2]) for command, _ in COMMANDS]
 
 
-def started(command: list[str], site: Path, redirection: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "COLUMNS": "80"}
+def started(
+    command: list[str], site: Path, redirection: str, **more: str
+) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "COLUMNS": "80",
+    } | more
     return subprocess.run(
         [
             *("bash", "-c", f'set -o pipefail; "$@" {redirection}', "-"),
@@ -64,6 +70,15 @@ def test_a_reader_that_leaves_changes_no_verdict(
 def test_a_closed_output_changes_no_verdict(command: list[str], status: int, site: Path) -> None:
     done = started(command, site, ">&- <&-")
     assert (done.returncode, done.stderr) == (status, "")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii"])
+def test_a_name_that_cannot_be_encoded_is_escaped(encoding: str, site: Path) -> None:
+    folder = site / os.fsdecode(b"r\xff-\xc3\xa9")
+    shutil.copytree(site / "run", folder, dirs_exist_ok=True)
+    done = started(["report", folder.name], site, "", PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\udcff" in done.stdout
 
 
 def test_columns_of_none_hide_no_answer(

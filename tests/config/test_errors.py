@@ -326,7 +326,7 @@ def test_what_may_never_end_is_not_waited_for(kind: str, tmp_path: Path) -> None
     else:
         path.touch()
         os.truncate(path, 1 << 40)
-    with pytest.raises(ConfigError, match="no regular file|longer than"):
+    with pytest.raises(ConfigError, match=r"no regular file|longer than"):
         config.load_model(Testbed, path)
 
 

@@ -825,7 +825,11 @@ def _last_deployments(records: Iterable[ScenarioRecord]) -> dict[str, ScenarioRe
 def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
     run = next((r for r in records if isinstance(r, RunRecord)), None)
     if run is None:
-        raise LogError("the log has no run record", where="trial log", cure="measure again")
+        raise LogError(
+            "the log has no run record: it is none of a run, or was cut in its first line",
+            where="trial log",
+            cure="name a results folder, or the trials.jsonl in one",
+        )
     last = next((r for r in reversed(records) if isinstance(r, RunRecord | EndRecord)), None)
     end = last if isinstance(last, EndRecord) else None  # else a resumed session goes on
     limit = disturbing_share(run.preset.goals)

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -67,9 +68,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand."""
     argv = [*(sys.argv[1:] if argv is None else argv)]
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # it was closed: `>&-`
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
+    _prepare_streams()
     watch_starts()
     parser = _Parser(
         prog="vnetperf",
@@ -106,6 +105,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("vnetperf: interrupted", file=sys.stderr)
         return 130
+
+
+def _prepare_streams() -> None:
+    """Have what was closed (`>&-`) go nowhere, and a name that cannot be encoded be escaped."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _overview() -> str:

@@ -51,13 +51,14 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.report import write_atomically
     from vnetperf.report.publish import openmetrics
     from vnetperf.results.folder import read_run
+    from vnetperf.results.log import read_log
 
     if not (arguments.openmetrics or arguments.testapi):
         raise ConfigError(
             "nothing was asked for", where="publish", accepted="--openmetrics FILE, --testapi URL"
         )
     found = find_run(arguments.run, folder_of_runs([arguments.run]))
-    results = derive(read_run(found.parent if found.is_file() else found))
+    results = derive(read_log(found) if found.is_file() else read_run(found))
     if arguments.openmetrics == "-":
         sys.stdout.write(openmetrics(results))
     elif arguments.openmetrics:
@@ -112,9 +113,10 @@ def _token(file: str | None) -> str:
                 "others can read the token", where=file, cure=f"run `chmod 600 {path}`"
             )
         lines = read_text_of_user(path).splitlines()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: no text, or a name that none can have
+        why = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"the token cannot be read: {error.strerror}", where=file, cure="name its file"
+            f"the token cannot be read: {why}", where=file, cure="name its file"
         ) from None
     if not lines or not lines[0].strip():
         raise ConfigError("the file is empty", where=file, cure="put the token on its first line")

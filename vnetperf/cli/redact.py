@@ -9,13 +9,14 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from vnetperf.cli import add_results_dir, folder_of_runs
 from vnetperf.model.errors import LogError
 from vnetperf.results.pseudonyms import KINDS, Kind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("run", help="a run's folder")
+    parser.add_argument("run", help="a run's folder, or its name in the folder of results")
     parser.add_argument("-o", "--output", required=True, help="folder of the copy; made")
     parser.add_argument(
         "--word",
@@ -30,11 +31,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=sorted(KINDS),
         help="what is left as it is (may be repeated)",
     )
+    add_results_dir(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Make the copy."""
-    copy = redact(Path(arguments.run), Path(arguments.output), arguments.word, arguments.keep)
+    from vnetperf.analysis.runs import find_run
+
+    run = find_run(arguments.run, folder_of_runs([arguments.run], arguments.results_dir))
+    source = run.parent if run.is_file() else run
+    copy = redact(source, Path(arguments.output), arguments.word, arguments.keep)
     for line in copy:
         print(line)
     return 0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +88,16 @@ READ = ("report.md", "report.html")
 
 
 def write_atomically(path: Path, content: str | Iterable[str]) -> None:
-    """Replace a file in one step, by a text or by its parts."""
+    """Replace a file in one step, by a text or by its parts.
+
+    Raises:
+        OSError: It cannot be written, or what is there is a device, a pipe or a link: in its place
+            (`/dev/stdout`, by root) a file would be everybody's loss.
+    """
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            what = "it is no regular file, and stays as it is"
+            raise OSError(errno.EINVAL, what, str(path))
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:

@@ -311,6 +311,9 @@ class PublishError(VnetperfError):
     """Results could not be given away; they are still where they were."""
 
 
+_LONGEST_WAIT_S = 3600
+
+
 @dataclass(frozen=True)
 class PostEndpoint:
     """Where documents go, and how long it is tried."""
@@ -327,8 +330,12 @@ class PostEndpoint:
     def check(self) -> None:
         """Refuse an address that cannot be posted to, or not with a secret."""
         parts = _split_url(self.url)
-        if self.timeout_s <= 0:
-            raise PublishError("no answer can come in that time", where="--timeout", cure="above 0")
+        if not 0 < self.timeout_s <= _LONGEST_WAIT_S:
+            raise PublishError(
+                f"{self.timeout_s:g} s is no time to wait for an answer",
+                where="--timeout",
+                accepted=f"seconds above 0, at most {_LONGEST_WAIT_S}",
+            )
         if self.token and not _HEADER_VALUE.fullmatch(self.token):
             raise PublishError(
                 "the token has characters that no header may have (spaces, ends of lines, quotes "
