@@ -175,6 +175,18 @@ def test_a_log_is_a_regular_file_and_nothing_is_waited_for(
     assert (tmp_path / "precious").exists() is (make is make_link)
 
 
+def test_a_name_that_is_no_utf8_is_recorded_with_its_octets(tmp_path: Path) -> None:
+    name = os.fsdecode(b"r\xff-\xc3\xa9")
+    settings = configuration(PRESET)
+    settings = replace(settings, settings=settings.settings.model_copy(update={"notes": name}))
+    bench = Bench(tmp_path, agent(), settings)
+    bench.throughput()
+    bench.run.close()
+    results = derive(read_run(tmp_path))
+    assert results.results
+    assert results.run.notes == "r\\xff-\N{LATIN SMALL LETTER E WITH ACUTE}"
+
+
 def test_a_log_without_its_first_line_has_no_results(tmp_path: Path) -> None:
     (tmp_path / LOG_NAME).write_bytes(b"")
     with pytest.raises(LogError, match="no run record"):
