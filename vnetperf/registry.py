@@ -154,8 +154,8 @@ def _checked(family: Family, name: str, found: Any) -> Any:
         if not (isinstance(declared, Iterable) and all(isinstance(d, model) for d in declared)):
             wrong = f"{kind} is no tuple of {model.__module__}.{model.__name__}"
     for kind in ("Options", "Section"):
-        model = getattr(found, kind, Frozen)
-        if not (isinstance(model, type) and issubclass(model, Frozen)):
+        table = getattr(found, kind, Frozen)
+        if not (isinstance(table, type) and issubclass(table, Frozen)):
             wrong = f"{kind} is no class made of {Frozen.__module__}.Frozen"
     if not isinstance(getattr(found, "places", {}), Mapping):
         wrong = "places is no table of names and import paths"
