@@ -193,7 +193,7 @@ def test_times(text: str, seconds: float | None) -> None:
     assert parse_seconds(text, "time_budget") == seconds
 
 
-@pytest.mark.parametrize("text", ["m", "-5", "0", "5 min", "nan", "inf", "1e999"])
+@pytest.mark.parametrize("text", ["m", "-5", "0", "5 parsec", "5 min 3", "nan", "inf", "1e999"])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a time"):
         config.load({"time_budget": text}, environment={})
