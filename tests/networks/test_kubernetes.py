@@ -194,6 +194,15 @@ def test_what_admission_makes_of_a_pod_is_said(
     assert re.search(says, text)
 
 
+def test_what_a_plugin_reports_of_a_pod_is_no_change_of_it() -> None:
+    asked = pod(0)
+    found = admitted(asked)
+    status = '[{"name": "cbr0", "ips": ["10.244.1.7"]}]'
+    of_multus = ("k8s.v1.cni.cncf.io/network-status", "k8s.v1.cni.cncf.io/networks-status")
+    found["metadata"]["annotations"].update(dict.fromkeys(of_multus, status))
+    assert describe_changes(asked, found) == ()
+
+
 def status(phase: str, *states: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"status": {"phase": phase, "containerStatuses": [{"state": s} for s in states], **more}}
 

@@ -89,7 +89,7 @@ REDIRECTED = "ambient.istio.io/redirection"
 #: Beginnings of annotations that change what a pod's traffic passes: bandwidth, other networks.
 OF_TRAFFIC = (
     *("kubernetes.io/egress-bandwidth", "kubernetes.io/ingress-bandwidth"),
-    *("k8s.v1.cni.cncf.io/", "v1.multus-cni.io/", "cni.projectcalico.org/floating"),
+    *("k8s.v1.cni.cncf.io/networks", "v1.multus-cni.io/", "cni.projectcalico.org/floating"),
     *("ovn.kubernetes.io/ingress_rate", "ovn.kubernetes.io/egress_rate", "policy.cilium.io/"),
 )
 #: Why a container does not begin, and will not by waiting (kubelet's words).
@@ -318,6 +318,7 @@ def describe_changes(asked: Mapping[str, Any], found: Mapping[str, Any]) -> tupl
         f"has the annotation {key}: {value}"
         for key, value in sorted(annotations.items())
         if value != wanted.get(key) and (key in wanted or key.startswith(OF_TRAFFIC))
+        if not key.endswith("-status")  # what a plugin on the node reports of a pod
     ]
     if bool(spec.get("hostNetwork")) is not asked["spec"]["hostNetwork"]:
         changes.append(f"has hostNetwork {str(bool(spec.get('hostNetwork'))).lower()}")
