@@ -445,7 +445,7 @@ def latency_of(probes: Sequence[Mapping[str, Any]]) -> Latency | None:
         max_ns=float(pairs[-1][0]),
         percentiles=latency_percentiles(within),
         hdr=encode_hdr(within),
-        above_range=sum(frames for _, frames in pairs[len(within) :]) or None,
+        above_range=sum(frames for _, frames in pairs[len(within) :]),
     )
 
 
