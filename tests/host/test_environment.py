@@ -95,13 +95,26 @@ def test_programs_of_root_take_no_code_of_others(
 
 def test_a_secret_is_let_through_and_not_recorded(variables: Variables) -> None:
     variables.keep()
-    secrets = dict.fromkeys(("IPERF3_PASSWORD", "HF_TOKEN", "API_KEY", "DB_PASS", "X_SECRET"), "s3")
+    names = "IPERF3_PASSWORD HF_TOKEN API_KEY APIKEY DB_PASS X_SECRET NPM_AUTH GITHUB_PAT JWT"
+    secrets = dict.fromkeys([*names.split(), "PRIVATE_KEY_PEM", "PASSWORDS"], "s3")
     plain = {"OMP_NUM_THREADS": "s3", "KEYBOARD": "s3", "PASSES": "s3", "KUBECONFIG": "s3"}
     variables.let_through({**secrets, **plain})
     assert {os.environ[name] for name in (*secrets, *plain)} == {"s3"}
     told = variables.facts()["let through by the testbed"]
     assert [name for name, value in told.items() if value == "s3"] == sorted(plain)
     assert "not set" not in told.values()
+
+
+def test_a_login_of_a_server_is_not_recorded(variables: Variables) -> None:
+    variables.keep()
+    values = {"HTTPS_PROXY": "http://u:s3@proxy:3128", "DATABASE_URL": "postgres://u@db/d"}
+    variables.let_through(values)
+    assert {os.environ[name] for name in values} == {*values.values()}
+    told = variables.facts()["let through by the testbed"]
+    assert told == {
+        "DATABASE_URL": "postgres://(login)@db/d",
+        "HTTPS_PROXY": "http://(login)@proxy:3128",
+    }
 
 
 def test_who_the_agent_is_no_controller_says(variables: Variables) -> None:

@@ -35,8 +35,12 @@ _PROXIES = ("ALL_PROXY", "FTP_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 _OF_THE_LOADER = ("LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD")
 #: Names of variables whose values are nobody else's.
 _SECRET = re.compile(
-    r"PASS(?:WORD|WD|PHRASE)?(?:$|_)|PWD$|SECRET|TOKEN|CREDENTIAL|PSK|COMMUNITY|(?:^|_)KEY$", re.I
+    r"PASS(?:WORD|WD|PHRASE)?S?(?:$|_)|PWD$|SECRET|TOKEN|CREDENTIAL|PSK|COMMUNITY|JWT|COOKIE"
+    r"|(?:^|_)(?:KEYS?|PAT|AUTH)(?:$|_)|API_?KEY",
+    re.I,
 )
+#: Who logs in at a server, and with what, in the address of one.
+_LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 #: What programs are read in, whoever starts them: in other languages their texts have other words,
 #: and their numbers a comma. The launcher's agent has it too.
 _LOCALE = ("LC_ALL", "C.UTF-8")
@@ -53,7 +57,7 @@ def is_let_through(name: str) -> bool:
 def _shown(name: str, value: str | None) -> str:
     if value is None:
         return "not set"
-    return "set, not recorded" if _SECRET.search(name) else value
+    return "set, not recorded" if _SECRET.search(name) else _LOGIN.sub("(login)@", value)
 
 
 def _trusted(name: str, value: str) -> str:
