@@ -175,6 +175,7 @@ def test_an_agent_of_root_has_no_folder_of_others_on_its_path(
         ('warning: {x} is old\n  {"a": {"b": 2}}\n{"c": 3}', {"a": {"b": 2}}),
         ('W1201 10:00:00 plugin.go:7] {\n{"a": 1} and more', {"a": 1}),
         ("{x}\n", None),
+        ('{\n "items": [\n  {"metadata": {"name": "x"}},\n  {"cut', None),
         ("[1]", None),
         ('"{"', None),
         ("", None),
@@ -184,3 +185,9 @@ def test_an_agent_of_root_has_no_folder_of_others_on_its_path(
 )
 def test_an_object_is_found_between_what_others_print(text: str, found: object) -> None:
     assert printed_object(text) == found
+
+
+def test_a_line_of_a_log_is_no_answer() -> None:
+    text = '{"level": "warn", "msg": "old"}\n{"kind": "Pod", "metadata": {}}\n'
+    assert printed_object(text, "kind") == {"kind": "Pod", "metadata": {}}
+    assert printed_object('{"level": "warn"}\n', "kind") is None

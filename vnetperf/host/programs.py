@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -151,18 +152,29 @@ def find_trusted(name: str, search: str) -> tuple[str, str]:
     return "", problem
 
 
-_OBJECT: Final = re.compile(r"^[\ufeff \t]*\{", re.MULTILINE)
+_OBJECT: Final = re.compile(r"^\ufeff?([ \t]*)\{", re.MULTILINE)
+#: Where an object may begin; what has more is no answer.
+_MOST_OBJECTS: Final = 1000
 
 
-def printed_object(text: str) -> dict[str, Any] | None:
+def printed_object(text: str, key: str = "") -> dict[str, Any] | None:
     """The first JSON object that begins a line of what a program has printed; None without one.
 
     Wrappers, plugins and warnings put lines of their own before and behind it, with braces too.
+    What stands further in than the first brace is part of an object, also where that is damaged.
+
+    Args:
+        text: What it has printed.
+        key: One that the answer has and a line of a log has not; "": any object will do.
     """
-    for begin in _OBJECT.finditer(text):
+    begins = list(islice(_OBJECT.finditer(text), _MOST_OBJECTS))
+    for begin in begins:
+        if len(begin[1]) > len(begins[0][1]):
+            continue
         with contextlib.suppress(ValueError, RecursionError):
             found: dict[str, Any] = json.JSONDecoder().raw_decode(text, begin.end() - 1)[0]
-            return found
+            if not key or key in found:
+                return found
     return None
 
 
