@@ -69,6 +69,8 @@ def needs_of(plan: Plan, facts: MachineFacts) -> Needs:
         talking = talking * plan.scenario.pods * plan.scenario.ranks // 2
     workers = sum(map(len, plan.placement.cores.values()))
     ordinary = [memory.ordinary_mib for memory, _ in vnfs]
+    # A guest's memory is a file (memfd).
+    private = [memory.ordinary_mib for memory, _ in vnfs if not memory.floats]
     guests = [memory.ordinary_mib + memory.mib for memory, _ in vnfs if memory.floats]
     fixed = [memory.mib for memory, _ in vnfs if not memory.floats]
     own = [mib for one in plan.memory for mib in one.users.values()]
@@ -82,7 +84,7 @@ def needs_of(plan: Plan, facts: MachineFacts) -> Needs:
         hugepage_mib=sum(one.pages * one.size_kb for one in plan.memory) // 1024,
         tasks=RUN_TASKS + TASKS * programs + TALKER_TASKS * talking + workers,
         address_mib=ADDRESS_MIB + max([reserved if libraries else 0, *guests]),
-        data_mib=DATA_MIB + max([0, *ordinary]),
+        data_mib=DATA_MIB + max([0, *private]),
         locked_mib=shared if by_hardware else 0,
         file_mib=max(FILE_MIB, shared),
         open_files=OPEN_FILES + PORT_FILES * len(plan.scenario.deployment.ports),

@@ -627,7 +627,7 @@ def belongs_to_run(pid: int, run_id: str) -> bool:
 
 _UNLIMITED = resource.RLIM_INFINITY
 #: Files that each process of a run may have open at least, where that can be raised.
-LEAST_OPEN_FILES = 1024
+LEAST_OPEN_FILES = 4096
 #: What a process that changes the machine has at least, soft and hard. Files as systemd has them:
 #: with more, programs are slow that close all they could have open.
 _LEAST_LIMITS: dict[int, tuple[int, int]] = {
