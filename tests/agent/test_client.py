@@ -427,7 +427,7 @@ def test_a_full_disk_is_named_with_the_directory(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(loop.agent, "call_inventory", full)
-    usage = SimpleNamespace(free=0)
+    usage = SimpleNamespace(total=1 << 30, free=0)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with pytest.raises(HostError, match="a disk is full") as refused:
         client.inventory()

@@ -18,7 +18,8 @@ from vnetperf.host import guardian, linux
 from vnetperf.host import processes as kill
 from vnetperf.host import processes as spawner
 from vnetperf.host.journal import Journal
-from vnetperf.host.linux import ProcessId
+from vnetperf.host.linux import PROC, ProcessId
+from vnetperf.host.paths import is_full
 from vnetperf.host.processes import Processes
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import DutError, HostError
@@ -52,6 +53,12 @@ def test_a_usage_does_not_hide_why_it_was_printed(processes: Processes) -> None:
     wait_for(lambda: process.returncode is not None, 60, "its end")
     said = ["EAL: core 77 unavailable", "", "Usage: xx [options]"]
     assert process.log_tail().splitlines() == [*said, "EAL: Error - exiting with code: 1"]
+    later = (
+        "echo 'Usage: x'; echo '  -a  foo'; echo 'error: no memory'; echo '   at line 5'; exit 1"
+    )
+    failed = processes.spawn("later", ["sh", "-c", later])
+    wait_for(lambda: failed.returncode is not None, 60, "its end")
+    assert failed.log_tail().splitlines() == ["Usage: x", "error: no memory", "   at line 5"]
     terse = processes.spawn("terse", ["sh", "-c", "echo 'usage: terse FILE'; exit 2"])
     wait_for(lambda: terse.returncode is not None, 60, "its end")
     assert terse.log_tail() == "usage: terse FILE"
@@ -81,7 +88,7 @@ def test_a_full_disk_is_named_where_a_process_could_write_no_reason(
     """DPDK maps files of the run's directory; without room there it ends by SIGBUS."""
     process = processes.spawn("engine", ["sh", "-c", "kill -BUS $$"])
     wait_for(lambda: process.returncode is not None, 60, "its end")
-    usage = SimpleNamespace(free=0)
+    usage = SimpleNamespace(total=1 << 30, free=0)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with pytest.raises(HostError, match=r"ended by signal SIGBUS") as told:
         process.expect_alive()
@@ -89,6 +96,10 @@ def test_a_full_disk_is_named_where_a_process_could_write_no_reason(
         check_process(process, "engine")
     for error in (told.value, failed.value):
         assert f"the disk of {process.log.parent} is full" in str(error)
+
+
+def test_a_disk_that_states_no_size_is_not_full() -> None:
+    assert not is_full(PROC / "self")
 
 
 def test_a_process_that_never_gets_ready_is_told(processes: Processes) -> None:

@@ -508,9 +508,8 @@ class AgentClient:
         return errors.HostError(
             f"the agent ended during {name} ({error}); {restored}",
             where=self.testbed.agent.transport,
-            cure=_LIMITED
-            if any(text in str(error) for text in _OUT_OF_SOMETHING)
-            else f"`{self._restore_command}` shows whether anything is left; run the case again",
+            cure=f"`{self._restore_command}` shows whether anything is left; run the case again"
+            + f"; {_LIMITED}" * any(text in str(error) for text in _OUT_OF_SOMETHING),
         )
 
     def hello(self) -> dict[str, Any]:

@@ -80,7 +80,8 @@ def is_full(place: Path) -> bool:
     """Whether a directory, or the first above it that is there, is on a disk without room."""
     there = next(path for path in (place, *place.parents) if path.exists())
     try:
-        return shutil.disk_usage(there).free < SPARE_OCTETS
+        disk = shutil.disk_usage(there)
+        return disk.total > 0 and disk.free < SPARE_OCTETS  # ramfs states no size
     except OSError:  # it has gone meanwhile
         return False
 

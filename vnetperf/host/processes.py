@@ -561,8 +561,16 @@ def _place(cpus: Iterable[int] | None, netns: Path | None) -> str:
 
 
 def _without_usage(lines: list[str]) -> list[str]:
-    """What a program wrote, less the headings and indented lines of its usage, if it has one."""
+    """What a program wrote, less the options of its usage, if it has one, and their headings."""
     first = next((n for n, line in enumerate(lines) if line.lower().startswith(USAGE)), len(lines))
-    rest = lines[first + 1 :]
-    said = [line for line in rest if line.strip() and line[0] not in " \t-" and line[-1] != ":"]
-    return lines[: first + 1] + said
+    kept: list[str] = []
+    in_options = False
+    for line in lines[first + 1 :]:
+        is_option = line.lstrip().startswith("-")
+        if is_option and kept and kept[-1].endswith(":"):
+            del kept[-1]
+        # What is indented below an option goes on with it.
+        in_options = is_option or (in_options and line[:1] in {" ", "\t"})
+        if line.strip() and not in_options:
+            kept.append(line)
+    return lines[: first + 1] + kept
