@@ -14,7 +14,7 @@ import os
 import socket
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ _TUN = "/dev/net/tun"
 _RTM_GETNSID, _NLM_F_REQUEST, _NETNSA_NSID, _NETNSA_PID = 90, 1, 1, 2
 #: Fields of /proc/PID/stat behind the command: parent, session, terminal (proc(5)).
 _PARENT, _SESSION, _TERMINAL = 1, 3, 4
+#: Sockets that wait for connections: flags of /proc/PID/net/unix, states of its tcp (proc(5)).
+_ACCEPTS, _LISTEN = 0x10000, "0A"
 
 
 def told_apart(
@@ -188,9 +190,30 @@ def whose(entry: Path, since: int) -> str:
         words = read_file(entry / "stat").rpartition(")")[2].split()
         if words[_TERMINAL] != "0" and words[_SESSION] not in mine:
             leader = ProcessId.of(int(words[_SESSION]))
-            return "a terminal" if leader is not None and leader.start < since else ""
+            is_older = leader is not None and leader.start < since
+            return "a terminal" if is_older and not _listens(entry) else ""
         entry = entry.with_name(words[_PARENT])
     return ""
+
+
+def _listens(entry: Path) -> bool:
+    """Whether a process waits for requests: a service may have been asked by a deployment."""
+    listening = {
+        f"socket:[{words[6]}]"
+        for line in read_file(entry / "net/unix").splitlines()[1:]
+        if len(words := line.split()) > 6 and int(words[3], 16) & _ACCEPTS
+    }
+    for name, state, inode in (("tcp", 3, 9), ("tcp6", 3, 9)):
+        for line in read_file(entry / "net" / name).splitlines()[1:]:
+            if len(words := line.split()) > inode and words[state] == _LISTEN:
+                listening.add(f"socket:[{words[inode]}]")
+    return not listening.isdisjoint(_targets(entry / "fd"))
+
+
+def _targets(folder: Path) -> Iterator[str]:
+    for link in folder.iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            yield str(link.readlink())
 
 
 def without_mounts_of_tests(mounts: Mapping[str, str]) -> dict[str, str]:
