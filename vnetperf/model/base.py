@@ -39,12 +39,20 @@ def _encodable(value: Any) -> Any:
     if isinstance(value, PurePath):
         value = str(value)
     if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()
+        return _written(value)
     if isinstance(value, dict):
         return {_encodable(key): _encodable(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_encodable(inner) for inner in value]
     return value
+
+
+def _written(text: str) -> str:
+    try:
+        octets = text.encode(errors="surrogateescape")  # as it was before Python read it (PEP 383)
+    except UnicodeEncodeError:  # half of a pair of UTF-16
+        octets = text.encode(errors="backslashreplace")
+    return octets.decode(errors="backslashreplace")
 
 
 #: Pattern of a text -> what it accepts, in words: an error says these.

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError
 
 from vnetperf.model.base import share_field_sets
 from vnetperf.model.errors import ConfigError, LogError, VnetperfError
@@ -146,7 +145,7 @@ class TrialLog:
             self._append(record)
 
     def _append(self, record: Record) -> None:
-        line, digest = seal(_body_of(record), self._digest)
+        line, digest = seal(record.model_dump_json().encode(), self._digest)
         octets = self._before + line + b"\n"
         self._require_no_other_writer()
         try:
@@ -271,34 +270,11 @@ def _whole_octets(content: bytes) -> int:
     return len(content)
 
 
-def _body_of(record: Record) -> bytes:
-    """A record as JSON; octets of a name that is no UTF-8 are written as escapes."""
-    try:
-        return record.model_dump_json().encode()
-    except PydanticSerializationError:  # a surrogate, of the command line or a file's name
-        return _RECORD.validate_python(_encodable(record.model_dump())).model_dump_json().encode()
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, str):
-        octets = value.encode("utf-8", "surrogateescape") if _SURROGATE.search(value) else b""
-        return octets.decode("utf-8", "backslashreplace") if octets else value
-    if isinstance(value, dict):
-        return {_encodable(k): _encodable(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_encodable(one) for one in value)
-    return value
-
-
-#: What stands for an octet that is no UTF-8 (PEP 383).
-_SURROGATE = re.compile("[\udc80-\udcff]")
-
-
 def lines_of(records: Iterable[Record]) -> Iterator[bytes]:
     """The lines of a log that holds records."""
     digest = ""
     for record in records:
-        line, digest = seal(_body_of(record), digest)
+        line, digest = seal(record.model_dump_json().encode(), digest)
         yield line + b"\n"
 
 
