@@ -786,6 +786,9 @@ class EventCollector(Collector[ThreadEvents]):
 
 #: How often counters of energy are read: one of 32 bits at 15.3 uJ goes round in 65 s at 1 kW.
 _READ_EVERY_S = 20.0
+#: More than any socket takes, watts: a counter that fell and would have gone round at more than
+#: that began anew, as after a sleep of the machine.
+_MOST_WATTS = 3000.0
 
 
 class EnergyCollector(Collector[EnergyUse]):
@@ -806,6 +809,8 @@ class EnergyCollector(Collector[EnergyUse]):
         self._root = root
         self._last: dict[Path, int] = {}
         self._microjoules: dict[Path, int] = {}
+        self._anew: set[Path] = set()
+        self._looked = 0.0
         self._over = threading.Event()
         self._watch: threading.Thread | None = None
         self._began = 0.0
@@ -814,7 +819,8 @@ class EnergyCollector(Collector[EnergyUse]):
         """Take the first sample."""
         self._last = self._counted()
         self._microjoules = dict.fromkeys(self._last, 0)
-        self._began = time.monotonic()
+        self._anew = set()
+        self._began = self._looked = time.monotonic()
         if self._last:
             # Of a trial that failed nobody stops it: it ends when the collector is gone.
             given = (weakref.ref(self), self._over)
@@ -830,11 +836,11 @@ class EnergyCollector(Collector[EnergyUse]):
         if self._watch is not None:
             self._watch.join()
             self._watch = None
-            self._add()
+            self._add(self._began + wall)
         found, too_slow, over = [], [], {"watched_s": round(wall, 6)}
         for zone in self._last:
             joules = self._microjoules[zone] / 1e6
-            if joules > _NO_WATTS * wall:  # it began anew, as after a sleep, and did not go round
+            if zone in self._anew:
                 too_slow.append(f"{_zone_name(zone)}: its counter began anew")
                 continue
             found.append(EnergyUse(part=_zone_name(zone), joules=joules, source="RAPL", **over))
@@ -866,17 +872,20 @@ class EnergyCollector(Collector[EnergyUse]):
     @staticmethod
     def _keep_up(of: weakref.ref[EnergyCollector], over: threading.Event) -> None:
         while not over.wait(_READ_EVERY_S) and (collector := of()) is not None:
-            collector._add()
+            collector._add(time.monotonic())
             del collector
 
-    def _add(self) -> None:
+    def _add(self, at: float) -> None:
         """Add what was used since the last look; a counter begins anew at its range."""
         now = self._counted()
         self._last = {zone: before for zone, before in self._last.items() if zone in now}
         for zone, before in self._last.items():
-            whole = self._number(zone / _RANGE) or 2**32
-            self._microjoules[zone] += (now[zone] - before) % whole
+            used = (now[zone] - before) % (self._number(zone / _RANGE) or 2**32)
+            if now[zone] < before and used > _MOST_WATTS * 1e6 * (at - self._looked):
+                self._anew.add(zone)
+            self._microjoules[zone] += used
             self._last[zone] = now[zone]
+        self._looked = at
 
     def _counted(self) -> dict[Path, int]:
         zones = sorted((self._root / _POWERCAP).glob("intel-rapl:*"))
