@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,18 @@ def test_a_token_in_a_file_that_others_cannot_read(
         assert api.requests == []
         file.chmod(0o600)
         assert cli.main(options) == 0
+    assert api.requests[0][2]["X-Auth-Token"] == TOKEN
+
+
+def test_a_token_comes_through_a_pipe(run: Path) -> None:
+    """As of `--token-file <(pass show token)`."""
+    pipe = run.parent / "token"
+    os.mkfifo(pipe, 0o600)
+    writer = threading.Thread(target=pipe.write_text, args=(f"{TOKEN}\n",))
+    writer.start()
+    with serve() as api:
+        assert cli.main(["publish", str(run), "--testapi", api.url, "--token-file", str(pipe)]) == 0
+    writer.join()
     assert api.requests[0][2]["X-Auth-Token"] == TOKEN
 
 

@@ -285,7 +285,7 @@ def test_a_time_budget_may_be_as_reports_print_times(
 
 
 @pytest.mark.parametrize(
-    "text", ["5 x", "5 min and more", "min", "-5 min", "5 fps", "1 h 2", "inf"]
+    "text", ["5 x", "5 min and more", "min", "-5 min", "5 fps", "1 h 2", "inf", "1h-30m"]
 )
 def test_what_is_no_time_is_no_time_budget(text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not a time"):

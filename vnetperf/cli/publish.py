@@ -99,6 +99,10 @@ def _post_all(arguments: argparse.Namespace, results: RunResults) -> int:
     return 0
 
 
+#: More characters no token has.
+_LONGEST_TOKEN = 1 << 16
+
+
 def _token(file: str | None) -> str:
     """The token, from a file or the environment: a command line is seen by every user."""
     from vnetperf.config.files import read_text_of_user
@@ -112,7 +116,11 @@ def _token(file: str | None) -> str:
             raise ConfigError(
                 "others can read the token", where=file, cure=f"run `chmod 600 {path}`"
             )
-        lines = read_text_of_user(path).splitlines()
+        if path.is_fifo():  # as of `--token-file <(pass show token)`
+            with path.open(encoding="utf-8") as pipe:
+                lines = [pipe.readline(_LONGEST_TOKEN)]
+        else:
+            lines = read_text_of_user(path).splitlines()
     except (OSError, ValueError) as error:  # ValueError: no text, or a name that none can have
         why = getattr(error, "strerror", None) or error
         raise ConfigError(

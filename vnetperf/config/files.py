@@ -89,16 +89,18 @@ _MOST_OCTETS = 16 << 20
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
     try:
-        return tomllib.loads(read_text_of_user(path))
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text_of_user(path)
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a name that none can have
         why = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"cannot be read: {why}", where=str(path), accepted="a TOML file of UTF-8 text"
         ) from error
+    try:
+        return tomllib.loads(text)
     except RecursionError:
         raise ConfigError("is nested too deeply for a TOML file", where=str(path)) from None
     except ValueError as error:  # TOML's own, and integers of thousands of digits
-        what = f"is not valid TOML: {error}{_unseen_at(path, str(error))}"
+        what = f"is not valid TOML: {error}{_unseen_at(text, str(error))}"
         raise ConfigError(what, where=str(path)) from error
 
 
@@ -106,10 +108,10 @@ def read_toml(path: Path) -> dict[str, Any]:
 _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
-def _unseen_at(path: Path, error: str) -> str:
-    """What stands where a file is wrong, if few people would see or type it: a mark, a blank."""
+def _unseen_at(text: str, error: str) -> str:
+    """What stands where a text is wrong, if few people would see or type it: a mark, a blank."""
     found = _AT.search(error)
-    lines = read_text_of_user(path).split("\n")
+    lines = text.split("\n")
     line, column = (int(number) - 1 for number in found.groups()) if found else (len(lines), 0)
     at = lines[line][column : column + 1] if line < len(lines) else ""
     if not at or (at.isascii() and at.isprintable()):

@@ -64,7 +64,7 @@ def parse_time_s(text: str) -> float | None:
     if re.fullmatch(_NUMBER, text.strip()):
         return float(text)
     parts = _PART_OF_TIME.findall(text)
-    if not parts or _PART_OF_TIME.sub("", text).strip():
+    if not parts or _PART_OF_TIME.sub("", text).strip() or any(p[0] in "+-" for p in parts[1:]):
         return None
     found = [parse_quantity(re.sub(r"(?<![A-Za-z])m$", "min", part)) for part in parts]
     times = [one[0] for one in found if one is not None and one[1] == "s"]
