@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import tarfile
 from pathlib import Path
 
@@ -127,6 +128,13 @@ def test_a_shelf_is_a_sequence_of_what_was_put_there(three: Path) -> None:
         points, key=lambda point: -point.number
     )
     assert Shelf(TrialPoint, 3).some(()) == ()
+
+
+def test_a_shelf_keeps_numbers_that_json_has_not(three: Path) -> None:
+    (point, *_) = derive(read_run(three)).trials
+    shelf = Shelf(TrialPoint, 0)
+    shelf.append(point.model_copy(update={"load_fps": math.inf}))
+    assert shelf[0].load_fps == math.inf
 
 
 def open_files(folder: Path) -> list[str]:

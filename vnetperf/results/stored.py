@@ -243,7 +243,8 @@ class _ShelfFile(Generic[Model]):
     def write(self, value: Model) -> tuple[int, int]:
         """Write a value; where it is, and how long."""
         start = self._end
-        rest = memoryview(to_json(value, inf_nan_mode="constants"))
+        # As plain values: a model's own JSON has null where a number is infinite or none.
+        rest = memoryview(to_json(value.model_dump(), inf_nan_mode="constants"))
         while rest:
             written = os.pwrite(self._fd, rest, self._end)
             self._end, rest = self._end + written, rest[written:]
