@@ -283,7 +283,9 @@ def consistent_times(
     return {**times}, ()
 
 
-def note_rate(what: str, bps: float, octets: float, seconds: float) -> tuple[str, ...]:
+def note_rate(
+    what: str, bps: float, octets: float, seconds: float, digit_bps: float = 0.0
+) -> tuple[str, ...]:
     """What to say where a rate is not that of its own octets and seconds.
 
     Args:
@@ -291,12 +293,13 @@ def note_rate(what: str, bps: float, octets: float, seconds: float) -> tuple[str
         bps: The rate, bit/s.
         octets: What was counted.
         seconds: In which time.
+        digit_bps: What the last digit of the printed rate stands for, bit/s.
 
     Returns:
         A note where they differ; otherwise none.
     """
     by_octets = octets * 8 / seconds if seconds else 0.0
-    if not by_octets or abs(bps - by_octets) <= _RATE_APART * by_octets:
+    if not by_octets or abs(bps - by_octets) <= _RATE_APART * by_octets + digit_bps / 2:
         return ()
     return (
         f"its {what} has {bps:g} bit/s, but {octets:.0f} octets in {seconds:g} s are {by_octets:g}",

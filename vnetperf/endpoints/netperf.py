@@ -112,7 +112,7 @@ class Netperf(EndpointTool):
                 ("REMOTE_RECV_THROUGHPUT", arrived),
             ):
                 seconds = figure_or_none(report.get("ELAPSED_TIME")) or 0.0
-                notes += note_rate(rate_key, value(rate_key) * 1e6, octets, seconds)
+                notes += note_rate(rate_key, value(rate_key) * 1e6, octets, seconds, digit_bps=1e4)
             return Figures(
                 bits_per_second=value("REMOTE_RECV_THROUGHPUT") * 1e6,
                 sent_bits_per_second=value("LOCAL_SEND_THROUGHPUT") * 1e6,
