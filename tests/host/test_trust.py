@@ -226,6 +226,14 @@ _BY = {
     "another PATH": "subprocess.run(['mine'], env={'PATH': '/none:' + sys.argv[2]}, check=False)",
     "env": "subprocess.run(['env', 'A=b', 'mine'], check=False)",
     "a shell": "subprocess.run(['sh', '-c', 'exec \"$@\"', 'sh', 'mine'], check=False)",
+    "a relative folder": "subprocess.run(['mine'], env={'PATH': 'folder'}, "
+    "cwd=sys.argv[2] + '/..', check=False)",
+    "the empty folder": "subprocess.run(['mine'], env={'PATH': ''}, cwd=sys.argv[2], check=False)",
+    "a shell's text": "subprocess.run(sys.argv[2] + '/mine x', shell=True, check=False)",
+    "system": "os.system('A=b ' + sys.argv[2] + '/mine')",
+    "an open file": "file = os.open(sys.argv[2] + '/mine', 0); os.set_inheritable(file, True); "
+    "os.execve(file, ['m'], {})",
+    "a shell's script": "subprocess.run(['sh', sys.argv[2] + '/mine'], check=False)",
     "this Python": "subprocess.run([sys.executable, '-c', 'import os, sys; "
     "os.execvp(sys.argv[1], sys.argv[1:])', sys.argv[2] + '/mine'], check=False)",
 }
@@ -327,3 +335,170 @@ def test_what_a_program_is_given_is_not_taken_for_a_program(mine: Path) -> None:
     refuse_untrusted(["sh", "-c", 'exec "$@"', "sh", "/bin/cat", image])
     refuse_untrusted(["sh", "-c", "a/b\nc", "", "x" * 5000])
     refuse_untrusted(["there-is-no-such-program"])
+
+
+# What is looked at of a command line: refused once the program is another user's, not before.
+
+STARTS = {
+    "shell text": ["sh", "-c", "{mine} x"],
+    "shell text, login": ["bash", "-lc", "A=b mine"],
+    "exec in a text": ["sh", "-ec", "ulimit -n 64; exec mine"],
+    "exec on another line": ["sh", "-c", "# it's\nulimit -n 64\nexec >log 2>&1\nexec mine"],
+    "a starter in a text": ["sh", "-c", 'exec timeout 5 env A=b "$@"', "sh", "mine"],
+    "an argument of a text": ["sh", "-ec", '"$0" -C; exec "$0" <"$1"', "mine", "file"],
+    "a text that shifts": ["sh", "-c", 'x=$2\nshift 2\n"$@"', "sh", "a", "b", "mine"],
+    "PATH of a text": ["env", "-i", "sh", "-c", "export PATH={folder}; exec mine"],
+    "plain script": ["dash", "-e", "{plain}"],
+    "split by env": ["env", "-S", "A=b mine a"],
+    "split by env, attached": ["env", "-iSPATH={folder} mine a"],
+    "directory of env": ["env", "--chdir", "{folder}", "./mine"],
+    "starters behind each other": ["setsid", "-w", "nice", "-n", "5", "stdbuf", "-oL", "mine"],
+    "timeout": ["timeout", "-k", "1", "--signal=INT", "5", "mine"],
+    "taskset": ["taskset", "-c", "0", "mine"],
+    "setpriv": ["setpriv", "--reuid", "0", "--clear-groups", "--pdeathsig", "KILL", "--", "mine"],
+    "unshare": ["unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--", "mine"],
+    "nsenter": ["nsenter", "-n/run/mine", "-t", "1", "mine"],
+    "namespace": ["ip", "netns", "exec", "blue", "mine"],
+    "all namespaces": ["ip", "-all", "net", "e", "mine"],
+    "vrf": ["ip", "vrf", "exec", "blue", "mine"],
+    "script": ["script", "-qec", "exec mine", "/dev/null"],
+    "our Python's script": [sys.executable, "-X", "dev", "-I", "{plain}"],
+    "becomes another": [
+        *(sys.executable, "-I", "-S", "-c", "import os,sys\nos.execvp(sys.argv[2], sys.argv[2:])"),
+        *("a", "mine"),
+    ],
+}
+NO_STARTS = {
+    "words of ip": ["ip", "mine", "show", "lo"],
+    "namespace of a name": ["ip", "netns", "exec", "mine", "cat"],
+    "data behind a name": ["timeout", "5", "cat", "{mine}"],
+    "data behind starters": ["env", "A=b", "nice", "cat", "mine", "{mine}"],
+    "value of an option": ["timeout", "-k", "mine", "5", "cat"],
+    "directory of env": ["env", "-C", "mine", "cat"],
+    "module's data": [sys.executable, "-m", "compileall", "{mine}"],
+    "module's data, one word": [sys.executable, "-Imcompileall", "{mine}"],
+    "code's data": [sys.executable, "-Ic", "pass", "{mine}", "mine"],
+    "script's data": [sys.executable, "{ours}", "{mine}"],
+    "shell script's data": ["sh", "{ours}", "{mine}", "mine"],
+    "text's data": ["sh", "-c", 'for f in "$@"; do cat "$f"; done', "mine", "{mine}"],
+    "words of a text": ["sh", "-c", "echo mine; cat {mine} 'mine' # mine"],
+    "a function": ["sh", "-c", "mine() { echo; }; mine"],
+    "another user's start": ["setpriv", "--reuid", "65534", "--clear-groups", "{mine}"],
+    "another PATH": ["sh", "-c", "PATH=/none; exec mine"],
+    "none in env -i": ["env", "-i", "mine"],
+    "a file to write": ["script", "-qc", "echo", "{mine}"],
+    "a process": ["taskset", "-cp", "0", "mine"],
+    "nothing": ["sh"],
+    "an open quote": ["sh", "-c", "echo 'mine"],
+}
+
+
+def refuses(argv: list[str], mine: Path) -> bool:
+    line = list(argv)
+    for name in ("mine", "plain", "ours", "folder"):
+        path = mine.parent if name == "folder" else mine.with_name(name)
+        line = [word.replace(f"{{{name}}}", str(path)) for word in line]
+    environment = {"PATH": f"{mine.parent}:{os.environ['PATH']}"}
+    try:
+        refuse_untrusted(line, environment, str(mine.parent))
+    except UntrustedProgramError:
+        return True
+    return False
+
+
+@pytest.fixture
+def theirs(mine: Path) -> Path:
+    """A program, and a script that is not executable, of another user; beside them one of root."""
+    for name in ("plain", "ours"):
+        mine.with_name(name).write_text("")
+    return mine
+
+
+def give_both(mine: Path) -> None:
+    os.chown(mine, NOBODY, -1)
+    os.chown(mine.with_name("plain"), NOBODY, -1)
+
+
+@pytest.mark.parametrize("argv", STARTS.values(), ids=STARTS)
+def test_each_program_that_a_command_line_starts_is_looked_at(
+    theirs: Path, argv: list[str]
+) -> None:
+    if shutil.which(argv[0]) is None:
+        pytest.skip(f"no {argv[0]}")
+    assert not refuses(argv, theirs)
+    give_both(theirs)
+    assert refuses(argv, theirs)
+
+
+@pytest.mark.parametrize("argv", NO_STARTS.values(), ids=NO_STARTS)
+def test_words_that_start_nothing_are_not_refused(theirs: Path, argv: list[str]) -> None:
+    give_both(theirs)
+    assert not refuses(argv, theirs)
+
+
+def test_a_link_of_another_user_to_our_python_is_refused(mine: Path) -> None:
+    mine.unlink()
+    mine.symlink_to(os.path.realpath(sys.executable))
+    refuse_untrusted([str(mine), "-c", "pass"])
+    os.chown(mine, NOBODY, -1, follow_symlinks=False)
+    with pytest.raises(UntrustedProgramError, match=str(mine)):
+        refuse_untrusted([str(mine), "-c", "pass"])
+
+
+def test_env_in_a_first_line_looks_where_the_child_does(mine: Path) -> None:
+    mine.write_text("#!/usr/bin/env their-sh\n")
+    other = mine.with_name("other")
+    other.mkdir()
+    shutil.copy("/bin/sh", other / "their-sh")
+    environment = {"PATH": f"{other}:/usr/bin:/bin"}
+    refuse_untrusted([str(mine)], environment)
+    os.chown(other / "their-sh", NOBODY, -1)  # after it was found trusted
+    with pytest.raises(UntrustedProgramError, match="their-sh"):
+        refuse_untrusted([str(mine)], environment)
+    refuse_untrusted([str(mine)], {"PATH": "/usr/bin:/bin"})
+
+
+def test_an_interpreter_given_away_later_is_refused(mine: Path) -> None:
+    sh = mine.with_name("their-sh")
+    shutil.copy("/bin/sh", sh)
+    mine.write_text(f"#!{sh}\necho started\n")
+    refuse_untrusted([str(mine)])
+    os.chown(sh, NOBODY, -1)
+    with pytest.raises(UntrustedProgramError, match="their-sh"):
+        refuse_untrusted([str(mine)])
+
+
+@pytest.mark.parametrize("path", [None, ""])
+def test_a_process_without_a_path_starts_programs(path: str | None) -> None:
+    script = _START.format(
+        start="subprocess.run(['/bin/echo', 'started'], env=os.environ, check=True); "
+        "subprocess.run(['/bin/echo', 'started'], check=True); "
+        "os.execve(os.open('/bin/echo', 0), ['echo', 'started'], {})"
+    ).replace("trust_programs()", "__import__('vnetperf.host.trust').host.trust.watch_starts()")
+    environment = {} if path is None else {"PATH": path}
+    argv = [sys.executable, "-c", script, ":".join(sys.path)]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("started\n" * 3, "")
+
+
+def test_a_refusal_has_what_an_error_of_the_system_has(mine: Path) -> None:
+    os.chown(mine, NOBODY, -1)
+    with pytest.raises(OSError, match="not run as root") as refused:
+        refuse_untrusted([str(mine)])
+    error = refused.value
+    assert (error.errno, error.filename) == (errno.EACCES, str(mine))
+    assert f"{mine} belongs to user {NOBODY}" in str(error.strerror)
+
+
+def test_who_reports_the_reason_of_the_system_reports_a_refusal(mine: Path, tmp_path: Path) -> None:
+    os.chown(mine, NOBODY, -1)
+    config = tmp_path / "config"
+    config.touch(0o600)
+    script = _START.format(
+        start="from vnetperf.host.cluster import Cluster; "
+        f"Cluster(sys.argv[2] + '/mine', {str(config)!r}, 'a', 'b').request('r', 'get', '/x')"
+    ).replace("error.what", "error")
+    argv = [sys.executable, "-c", script, ":".join(sys.path), str(mine.parent)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"refused {mine}: cannot be started: ")
+    assert f"{mine} belongs to user {NOBODY}" in done.stdout

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vnetperf.host.command_lines import StartPlace, programs_of
 from vnetperf.model.errors import UntrustedProgramError
 
 #: Number of /dev/null (the kernel's Documentation/admin-guide/devices.txt).
@@ -145,23 +146,15 @@ def _caller_of_sudo() -> tuple[int, ...]:
     return (int(user),) if user.isdecimal() else ()
 
 
-#: Programs whose arguments are a program to become or to start; our own Python is one too.
-_STARTERS = frozenset(
-    (
-        *("bash", "busybox", "chroot", "chrt", "dash", "env", "ionice", "ip", "mpirun", "nice"),
-        *("nohup", "nsenter", "numactl", "orterun", "perf", "prterun", "runuser", "script"),
-        *("setpriv", "setsid", "sh", "stdbuf", "strace", "sudo", "systemd-run", "taskset"),
-        *("timeout", "unshare", "xargs"),
-    )
-)
 #: Most octets that the kernel reads of a script's first line (include/uapi/linux/binfmts.h).
 _FIRST_LINE = 256
 
 
-def why_not_for_root(path: str) -> str:
+def why_not_for_root(path: str, search: str | None = None) -> str:
     """Why root does not run a program, or one of a folder; "" when it does, and for other users.
 
-    The interpreter that a script names is run as well as the script.
+    The interpreter that a script names is run as well as the script; `search` is the PATH that env
+    looks for it on, None for this process's.
     """
     if os.geteuid():
         return ""
@@ -169,24 +162,27 @@ def why_not_for_root(path: str) -> str:
         return f"{path or '.'} is whatever directory it is started in"
     if why := why_untrusted(Path(path)):
         return why
-    for interpreter in _interpreters(path):
+    for interpreter in _interpreters(path, search):
         if interpreter.startswith("/") and (why := why_untrusted(Path(interpreter), may_miss=True)):
             return f"it is run by {interpreter}, and {why}"
     return ""
 
 
-def _interpreters(path: str) -> list[str]:
+def _interpreters(path: str, search: str | None) -> list[str]:
     """What the first line of a script names: a program, and for env the one that PATH has."""
     if not Path(path).is_file():  # a folder; a FIFO is never written to
         return []
-    with Path(path).open("rb") as file:
-        first = file.read(_FIRST_LINE)
+    try:
+        with Path(path).open("rb") as file:
+            first = file.read(_FIRST_LINE)
+    except OSError:  # may be executed all the same, from another machine's file system
+        return []
     if not first.startswith(b"#!"):
         return []
     words = os.fsdecode(first[2:].partition(b"\n")[0]).split()
     if words[1:] and Path(words[0]).name == "env":
         names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
-        words[1:] = [shutil.which(names[0]) or ""] if names else []
+        words[1:] = [shutil.which(names[0], path=search) or ""] if names else []
         return words
     return words[:1]
 
@@ -207,12 +203,22 @@ def _look_at_start(event: str, args: tuple[Any, ...]) -> None:
         executable, argv, cwd, environment = args
     elif event in {"os.exec", "os.posix_spawn"}:
         (executable, argv, environment), cwd = args, None
+    elif event == "os.system":
+        executable, argv, cwd, environment = "/bin/sh", ["sh", "-c", *args], None, None
     else:
         return
-    line = [os.fsdecode(word) for word in ([argv] if isinstance(argv, str | bytes) else argv)]
-    refuse_untrusted(
-        [os.fsdecode(executable), *line[1:]], environment, None if cwd is None else os.fsdecode(cwd)
-    )
+    # What is no command line at all is refused by the start itself.
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
+        line = [os.fsdecode(word) for word in ([argv] if isinstance(argv, str | bytes) else argv)]
+        if isinstance(executable, int):  # an open file
+            program = os.path.realpath(f"/proc/self/fd/{executable}")
+        else:
+            program = os.fsdecode(executable)
+        if event == "os.exec" and "/" not in program:
+            program = f"./{program}"  # exec itself knows no PATH
+        refuse_untrusted(
+            [program, *line[1:]], environment, None if cwd is None else os.fsdecode(cwd)
+        )
 
 
 def refuse_untrusted(
@@ -224,50 +230,53 @@ def refuse_untrusted(
         argv: The program, by its path or a name on PATH, and its arguments.
         environment: Its variables; None are this process's.
         cwd: The directory that it starts in; None is this process's.
+
+    Raises:
+        UntrustedProgramError: A program or script of it could be another user's.
     """
     if os.geteuid():
         return
-    given: Mapping[Any, Any] = os.environ if environment is None else environment
-    search = os.fsdecode(given.get("PATH") or given.get(b"PATH") or os.defpath)
-    for number, word in enumerate(argv):
-        if number and word.startswith("PATH="):  # env's
-            search = word.removeprefix("PATH=")
-        path = _executable(word, search, cwd)
-        starts_others = path == sys.executable or Path(path or word).name in _STARTERS
-        if path and path != sys.executable and (why := _why_not_started(path)):
+    place = StartPlace(_search_path(environment), _directory(cwd))
+    for path, here in programs_of(argv, place):
+        if why := _why_not_started(path, here.folders):
             raise UntrustedProgramError(
                 f"{path} is not run as root: {why}",
-                where=" ".join(argv[: number + 1])[:200],
+                where=" ".join(argv)[:200],
                 cure="give it to root, or remove it",
+                filename=path,
             )
-        # What follows a program is its own, unless it was a name, which may be a mere word here.
-        if not starts_others and (number == 0 or (path and "/" in word)):
-            return
 
 
-#: Programs that were found trusted, each as it was then: its file is not another since. Whoever
-#: could change the folders above it is trusted.
-_trusted: set[tuple[str, int, int, int]] = set()
-
-
-def _why_not_started(path: str) -> str:
+def _directory(cwd: str | None) -> str:
     try:
-        found = os.stat(path)  # noqa: PTH116 - before every start
-    except OSError:
-        return ""  # gone, so that it will not start
-    known = (path, found.st_dev, found.st_ino, found.st_ctime_ns)
-    if known in _trusted:
+        return os.path.abspath(cwd or "")  # noqa: PTH100
+    except FileNotFoundError:  # this process's is gone, and with it what was there
+        return os.devnull
+
+
+def _search_path(environment: Mapping[Any, Any] | None) -> str:
+    """PATH of a program's variables, which may be octets; of this process without any."""
+    given: Mapping[Any, Any] = os.environ if environment is None else environment
+    for key in ("PATH", b"PATH"):
+        with contextlib.suppress(TypeError):  # os.environ takes no octets
+            if (value := given.get(key)) is not None:
+                return os.fsdecode(value)
+    return os.defpath
+
+
+#: Programs that were found trusted with their interpreters, each file and link as it was then: it
+#: is not another since. Whoever could change the folders above is trusted.
+_trusted: set[tuple[tuple[str, int, int, int], ...]] = set()
+
+
+def _why_not_started(path: str, search: str) -> str:
+    known = []
+    for file in (path, *_interpreters(path, search)):
+        with contextlib.suppress(OSError):  # gone, so that it will not start
+            for found in (os.lstat(file), os.stat(file)):  # noqa: PTH116 - before every start
+                known.append((file, found.st_dev, found.st_ino, found.st_ctime_ns))
+    if not known or (files := tuple(known)) in _trusted:
         return ""
-    if not (why := why_not_for_root(path)):
-        _trusted.add(known)
+    if not (why := why_not_for_root(path, search)):
+        _trusted.add(files)
     return why
-
-
-def _executable(word: str, search: str, cwd: str | None) -> str:
-    """The file that a word of a command line would start; "" where it would start none."""
-    if "/" not in word:
-        return "" if word.startswith("-") else shutil.which(word, path=search) or ""
-    path = os.path.join(cwd or "", word)  # noqa: PTH118 - not every word is a path
-    if os.path.isfile(path) and os.access(path, os.X_OK):  # noqa: PTH113
-        return os.path.abspath(path)  # noqa: PTH100
-    return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -112,8 +113,24 @@ class HostError(VnetperfError):
 class UntrustedProgramError(HostError, PermissionError):
     """A program was not started, since others than root could have written it.
 
-    To who starts an optional one, it is a program that cannot be started.
+    To who starts an optional one, it is a program that cannot be started: like any error of the
+    system it has a number, a reason and a file.
+
+    Args:
+        what: The program, and why it is not run.
+        where: The command line that would start it.
+        accepted: What would be accepted.
+        cure: What the user can do about it.
+        filename: Path of the program.
     """
+
+    def __init__(
+        self, what: str, *, where: str = "", accepted: str = "", cure: str = "", filename: str = ""
+    ) -> None:
+        super().__init__(what, where=where, accepted=accepted, cure=cure)
+        self.errno = errno.EACCES
+        self.strerror = what
+        self.filename = filename or None
 
 
 class GeneratorError(VnetperfError):
