@@ -6,6 +6,7 @@ import contextlib
 import gc
 import math
 import tarfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ from vnetperf.analysis import results_from_log
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.result import Result, RunResults, TrialPoint
 from vnetperf.report import REPORTS, summary, write_all
+from vnetperf.report.comparison import comparison_table, comparisons_of
+from vnetperf.report.page import html_report
+from vnetperf.report.terminal import terminal_text
 from vnetperf.results import stored
 from vnetperf.results.folder import read_run
 from vnetperf.results.log import LOG_NAME, TrialLog, iter_log, read_log
@@ -207,3 +211,85 @@ def test_what_is_read_has_a_part_of_many_cases_and_says_so(
     assert len(whole.results) == len(many.results)
     assert len((tmp_path / "trials.csv").read_text().splitlines()) == 1 + len(many.trials)
     assert summary.shown_part(shown) == shown
+
+
+@pytest.fixture(scope="module")
+def variants(tmp_path_factory: pytest.TempPathFactory) -> RunResults:
+    """Sixteen variants of one scenario, all of them measured or refused."""
+    folder = tmp_path_factory.mktemp("variants")
+    recorded_log("services", folder)
+    return derive(read_run(folder))
+
+
+def test_what_is_left_out_is_not_called_not_run(
+    variants: RunResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(summary, "MOST_CASES", 4)
+    shown = summary.shown_part(variants)
+    (whole,), (part,) = comparisons_of(variants), comparisons_of(shown)
+    was = [whole.absence(v, 64)[0] for v in whole.comparison.variants]
+    now = [part.absence(v, 64)[0] for v in part.comparison.variants]
+    assert {"not run", "not shown"}.isdisjoint(was)
+    assert now.count("not shown") == len(variants.results) - 4
+    assert "not run" not in now
+    cells = [cell for row in comparison_table(part).texts for cell in row]
+    assert "not run" not in cells
+    assert cells.count("not shown") == len(variants.results) - 4
+    assert {m.where for m in summary.missing_values(shown)} <= {
+        m.where for m in summary.missing_values(variants)
+    }
+    assert "values of what is shown are unknown or not measured" in terminal_text(shown)
+    names = [r.scenario for r in variants.results]
+    kept = [names.index(r.scenario) for r in shown.results]
+    assert kept[0] == 0
+    assert kept[-1] == len(names) - 1
+
+
+def test_a_comparison_without_a_case_that_is_shown_says_so(
+    variants: RunResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = [r for r in variants.results if r.status == "measured"] or list(variants.results)
+    other = results[0].model_copy(update={"scenario": "another"})
+    many = variants.model_copy(update={"results": (other, *results), "trials": ()})
+    monkeypatch.setattr(summary, "MOST_CASES", 1)
+    (part,) = comparisons_of(summary.shown_part(many))
+    told = {v.scenario: part.absence(v, 0)[0] for v in part.comparison.variants}
+    assert {told[r.scenario] for r in results} == {"not shown"}
+
+
+def test_plots_and_tables_of_scenarios_tell_what_is_not_shown(
+    many: RunResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first, *_) = [r for r in many.results if r.goals]
+    results = tuple(
+        first.model_copy(update={"scenario": name, "frame_size": size})
+        for name in ("one", "two", "three")
+        for size in (64, 128, 256, 512)
+    )
+    made = many.model_copy(update={"results": results, "trials": (), "comparisons": ()})
+    assert "not shown" not in html_report(summary.shown_part(made))
+    monkeypatch.setattr(summary, "MOST_CASES", 5)
+    page = html_report(summary.shown_part(made))
+    assert "not shown" in page
+    assert "was not selected, or the run was interrupted" not in page
+
+
+def test_what_is_shown_has_all_of_its_trials(
+    many: RunResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = Counter(map(summary.case_of, many.trials))
+    for most in (1, max(of.values()) + 1, len(many.trials) // 2):
+        monkeypatch.setattr(summary, "MOST_TRIALS", most)
+        shown = summary.shown_part(many)
+        assert shown.results
+        assert Counter(map(summary.case_of, shown.trials)) == {
+            case: of[case] for r in shown.results if of[case := summary.case_of(r)]
+        }
+        assert len(shown.trials) <= most or len(shown.results) == 1
+
+
+@pytest.mark.parametrize("count", range(12))
+def test_a_spread_order_has_each_once_the_ends_first(count: int) -> None:
+    order = summary._spread_order(count)
+    assert sorted(order) == list(range(count))
+    assert set(order[:2]) == {0, count - 1} or count < 2

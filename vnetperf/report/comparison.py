@@ -21,6 +21,7 @@ from vnetperf.model.result import (
 from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT
 from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.report import goal_text
+from vnetperf.report.summary import NOT_SHOWN, not_shown
 from vnetperf.report.table import NOT_MEASURED, Cell, Column, Table
 from vnetperf.report.text import known
 from vnetperf.report.transfers import HeldTransfer, spec_text
@@ -52,6 +53,8 @@ class VariantResults:
     transfers: dict[str, list[HeldTransfer]] = field(default_factory=dict)
     #: Scenario with its variant -> why it could not be deployed.
     errors: dict[str, str] = field(default_factory=dict)
+    #: Scenario with its variant, and frame size, 0 for any: cases that are left out of reports.
+    not_shown: frozenset[tuple[str, int]] = frozenset()
 
     @property
     def scale(self) -> tuple[str, dict[str, float]]:
@@ -112,7 +115,8 @@ class VariantResults:
         """Why a variant has no number."""
         result = self.result(variant, size)
         if result is None:
-            return self.not_run(variant)
+            is_left_out = (variant.scenario, size) in self.not_shown
+            return NOT_SHOWN if is_left_out else self.not_run(variant)
         return "not measured", result.why or "no reason was recorded"
 
     def not_run(self, variant: ComparedVariant) -> tuple[str, str]:
@@ -266,13 +270,20 @@ def comparisons_of(results: RunResults) -> tuple[VariantResults, ...]:
         if how in (ENDPOINTS_VARIANT, MPI_VARIANT):
             held = (HeldTransfer(rounds=scenario.rounds_of(one)) for one in scenario.transfers)
             transfers.setdefault(name, []).extend(held)
+    left_out = not_shown(results)
     for comparison in results.comparisons:
         names = {variant.scenario for variant in comparison.variants}
         mine = [r for r in results.results if r.scenario in names]
         moved = {name: held for name, held in transfers.items() if name in names}
         for test in dict.fromkeys(r.test for r in mine) or ("",):
             cases = {(r.scenario, r.frame_size): r for r in mine if r.test == test}
-            found.append(VariantResults(comparison, test, cases, shared, moved, errors))
+            absent = frozenset(
+                (scenario, at)
+                for scenario, of, size in left_out
+                for at in (size, 0)
+                if scenario in names and test in (of, "")
+            )
+            found.append(VariantResults(comparison, test, cases, shared, moved, errors, absent))
     return tuple(found)
 
 

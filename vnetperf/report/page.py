@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.resources import files
@@ -424,7 +424,11 @@ def _overview_text(results: RunResults, goals: bool) -> str:
     return line
 
 
-def _scenario_plots(found: Sequence[Group], compared: Sequence[VariantResults]) -> list[Plot]:
+def _scenario_plots(
+    found: Sequence[Group],
+    compared: Sequence[VariantResults],
+    left_out: Collection[Case] = frozenset(),
+) -> list[Plot]:
     """Scenarios below each other at the smallest and the largest size that most of them have."""
     variants = {v.scenario for one in compared for v in one.comparison.variants}
     made = []
@@ -436,9 +440,12 @@ def _scenario_plots(found: Sequence[Group], compared: Sequence[VariantResults]) 
             rows, names = [], dict[str, None]()
             for group in mine:
                 result, _ = _cell_of(group, size, "")
-                why = result.why if result else "it was not selected, or the run was interrupted"
-                word = "not measured" if result else "not run"
-                rows.append(plots.GoalRow(group.scenario, result, (word, why)))
+                absence = "not run", "it was not selected, or the run was interrupted"
+                if result is not None:
+                    absence = "not measured", result.why
+                elif (group.scenario, group.test, size) in left_out:
+                    absence = summary.NOT_SHOWN
+                rows.append(plots.GoalRow(group.scenario, result, absence))
                 names |= dict.fromkeys(goal.name for goal in result.goals) if result else {}
             title = f"{test} at {size} octets".capitalize()
             plot = plots.goals_plot(f"{title} across scenarios", title, rows, tuple(names))
@@ -631,7 +638,9 @@ def html_report(results: RunResults) -> str:
         overview=_overview_text(results, bool(goal_tables)),
         goal_tables=goal_tables,
         other_tables=list(_other_tables(found)),
-        scenario_plots=_scenario_plots(found, compared),
+        not_shown=summary.not_shown(results),
+        not_shown_words=summary.NOT_SHOWN,
+        scenario_plots=_scenario_plots(found, compared, summary.not_shown(results)),
         not_deployed=[
             (s.scenario, f"not deployed: {s.error}") for s in summary.undeployed(results)
         ],

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import islice
+from itertools import zip_longest
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -120,48 +120,97 @@ def _why_unlike(result: Result, results: RunResults) -> str:
 MOST_CASES, MOST_TRIALS = 400, 20_000
 
 
+class ShownPart(RunResults):
+    """Results of which some cases are left out; tables of them must not call those not run."""
+
+    not_shown: frozenset[Case] = frozenset()
+
+
+#: What stands where a number of a case would be that is left out, and why.
+NOT_SHOWN = "not shown", "too many cases to show all: results.json and results.csv have it"
+
+
+def not_shown(results: RunResults) -> frozenset[Case]:
+    """Cases of the run that are left out of what is shown of it."""
+    return results.not_shown if isinstance(results, ShownPart) else frozenset()
+
+
 def shown_part(results: RunResults) -> RunResults:
     """Results of which reports that somebody reads can show everything.
 
-    They are the whole unless there are very many cases or trials. Of each test of a scenario as
-    many are shown then, spread over its frame sizes, and a warning says so.
+    They are the whole unless there are very many cases or trials. Then some whole cases are left
+    out, so that what is shown has every scenario and test if it can, and of each the smallest and
+    the largest frame sizes first; a warning says so.
     """
     cases, trials = len(results.results), len(results.trials)
+    if isinstance(results, ShownPart):
+        return results
     if cases <= MOST_CASES and trials <= MOST_TRIALS:
         held = {"results": tuple(results.results), "trials": tuple(results.trials)}
         return results.model_copy(update=held)
-    places: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for place, result in enumerate(results.results):
-        places[result.scenario, result.test].append(place)
-    each = max(1, MOST_CASES // len(places))
-    chosen = sorted(place for of in places.values() for place in _spread_over(of, each))
-    these = tuple(results.results[place] for place in chosen[:MOST_CASES])
+    these = tuple(results.results[place] for place in _places_shown(results))
     shown = {case_of(result) for result in these}
     sizes = {result.frame_size for result in these}
-    of_them = (trial for trial in results.trials if case_of(trial) in shown)
-    some = tuple(islice(of_them, MOST_TRIALS))
+    some = tuple(trial for trial in results.trials if case_of(trial) in shown)
     ledger = tuple(e for e in results.ledger if not e.frame_size or e.frame_size in sizes)
+    scenarios = {result.scenario for result in results.results}
+    lost = len(scenarios) - len({result.scenario for result in these})
     note = (
         f"this shows {len(these)} of {cases} cases and {len(some)} of {trials} trials, and counts "
-        "no others: all are in results.json, results.csv, trials.csv and the other files of the run"
+        "no others" + (f", nor any of {lost} of {len(scenarios)} scenarios" if lost else "") + ": "
+        "all are in results.json, results.csv, trials.csv and the other files of the run"
     )
-    return results.model_copy(
-        update={
-            "warnings": (note, *results.warnings),
-            "results": these,
-            "trials": some,
-            "ledger": ledger,
-            "deviations": tuple(entry for entry in ledger if entry.status == "deviated"),
-        }
-    )
+    update = {
+        "warnings": (note, *results.warnings),
+        "results": these,
+        "trials": some,
+        "ledger": ledger,
+        "deviations": tuple(entry for entry in ledger if entry.status == "deviated"),
+        "not_shown": frozenset(map(case_of, results.results)) - shown,
+    }
+    return ShownPart.model_construct(**{**dict(results), **update})
 
 
-def _spread_over(places: Sequence[int], count: int) -> list[int]:
-    """So many places, from the first to the last."""
-    if len(places) <= count:
-        return [*places]
-    last = len(places) - 1
-    return [places[n * last // max(1, count - 1)] for n in range(count)]
+def _places_shown(results: RunResults) -> list[int]:
+    """Places of the results that are shown: as many as fit with all of their trials, at least one.
+
+    Scenarios take turns, each with the first of its tests first. Before them is one of each test.
+    """
+    places: dict[str, dict[str, list[int]]] = {}
+    for place, result in enumerate(results.results):
+        places.setdefault(result.scenario, {}).setdefault(result.test, []).append(place)
+    queues = []
+    for tests in places.values():
+        ranked = [
+            (rank, number, of[n])
+            for number, of in enumerate(tests.values())
+            for rank, n in enumerate(_spread_order(len(of)))
+        ]
+        queues.append([place for _, _, place in sorted(ranked)])
+    turns = [queues[n] for n in _spread_order(len(queues))]
+    order = [place for turn in zip_longest(*turns) for place in turn if place is not None]
+    of_test = {results.results[place].test: place for place in reversed(order)}
+    costs, left = Counter(map(case_of, results.trials)), MOST_TRIALS
+    chosen: list[int] = []
+    for place in dict.fromkeys((*of_test.values(), *order)):
+        case = case_of(results.results[place])
+        if len(chosen) < MOST_CASES and (costs[case] <= left or not chosen):
+            chosen.append(place)
+            left -= costs.pop(case, 0)
+    return sorted(chosen)
+
+
+def _spread_order(count: int) -> list[int]:
+    """Numbers from 0 in an order of which each beginning is spread over all of them."""
+    order = [0, count - 1][:count]
+    gaps = deque([(0, count - 1)])
+    while gaps:
+        low, high = gaps.popleft()
+        if high - low > 1:
+            middle = (low + high) // 2
+            order.append(middle)
+            gaps += [(low, middle), (middle, high)]
+    return order
 
 
 def size_names(found: Sequence[Group]) -> dict[int, str]:
@@ -388,7 +437,7 @@ def _missing_of_result(result: Result) -> Iterator[MissingValue]:
 
 
 def missing_values(results: RunResults) -> tuple[MissingValue, ...]:
-    """Everything unknown or not measured."""
+    """Everything unknown or not measured, as far as its cases are shown."""
     run = results.run.model_dump()
     found = list(_missing_in_tree(run, "run"))
     found += _missing_in_tree(results.settings, "settings")
@@ -410,6 +459,8 @@ def missing_values(results: RunResults) -> tuple[MissingValue, ...]:
     found += [
         MissingValue(item.title, item.reason)  # a title is clearer than its path
         for item in missing_items(results)
+        # What no case shows that is left is nothing that none has.
         if _INDEX.sub(".*", item.where) not in known
+        and not (item.where == "results" and not_shown(results))
     ]
     return tuple(found)

@@ -98,7 +98,8 @@ def _foot(results: RunResults) -> Iterator[tuple[str, str]]:
         yield f"Processors of {', '.join(names)}: {words}.", "dim"
     yield f"{LEGEND} ?: one of the last two.", "dim"
     if missing := missing_values(results):
-        yield f"{len(missing)} values are unknown or not measured: report.md lists them.", ""
+        of = " of what is shown" if summary.not_shown(results) else ""
+        yield f"{len(missing)} values{of} are unknown or not measured: report.md lists them.", ""
     yield f"Preset {results.preset}; {summary.ledger_sentence(results)}.", ""
     held = dict(run_tables.headline(results, groups(results)))
     yield from ((f"{n}: {held[n]}", "bold") for n in ("Result", "Worth") if n in held)
