@@ -191,27 +191,57 @@ def test_the_headline_has_measured_what_has_numbers(few):
     assert (name, words) == ("Measured", f"throughput of {first.scenario} at 64 octets")
 
 
-def test_many_scenarios_are_one_sentence_from_the_least_to_the_most(few):
+def many_rates(few, rates):
+    """Results of scenarios by frame size -> rates of each, None where no load met the goal."""
     (first, *_) = [r for r in few.results if r.goals]
-    rates = [3e6, 1e6, 2e6, 5e6, 4e6, 6e6]
+
+    def result(n, size, rate):
+        carried = {"conditional_throughput_fps": rate, "lower_bound_fps": rate, "qualifier": ""}
+        goal = first.goals[0].model_copy(update=carried)
+        update = {"scenario": f"pvp_dpdk,workers={n}", "frame_size": size, "goals": (goal,)}
+        return first.model_copy(update=update)
+
     results = tuple(
-        first.model_copy(
-            update={
-                "scenario": f"pvp_dpdk,workers={n}",
-                "goals": (
-                    first.goals[0].model_copy(
-                        update={"conditional_throughput_fps": rate, "lower_bound_fps": rate}
-                    ),
-                ),
-            }
-        )
-        for n, rate in enumerate(rates)
+        result(n, size, rate) for size, each in rates.items() for n, rate in enumerate(each)
     )
-    many = few.model_copy(update={"results": results})
-    told = dict(run_tables.headline(many, summary.groups(many)))["Result"]
+    return few.model_copy(update={"results": results})
+
+
+def told_result(results):
+    return dict(run_tables.headline(results, summary.groups(results)))["Result"]
+
+
+def test_many_scenarios_are_one_sentence_from_the_least_to_the_most(few):
+    told = told_result(many_rates(few, {64: [3e6, 1e6, 2e6, 5e6, 4e6, 6e6]}))
     assert told.startswith("6 scenarios carry 1.00 million (pvp_dpdk,workers=1) to 6.00 million ")
     assert "(pvp_dpdk,workers=5)" in told
+    assert "nothing" not in told
     assert "\n" not in told
+
+
+def test_scenarios_that_carry_nothing_are_counted_as_such(few):
+    told = told_result(many_rates(few, {64: [3e6, None, 2e6, None, 4e6, None]}))
+    assert told.startswith("6 scenarios carry 2.00 million (pvp_dpdk,workers=2) to 4.00 million ")
+    assert "at 64 octets (3 of them nothing)" in told
+    told = told_result(many_rates(few, {64: [None] * 6}))
+    assert told.startswith("6 scenarios carry nothing at 64 octets")
+
+
+def test_many_scenarios_are_named_at_the_smallest_and_the_largest_size(few):
+    sizes = (512, 1518, 64, 256)
+    every = many_rates(few, {size: [1e6] * 5 + [size * 1e4] for size in sizes})
+    some = [r for r in every.results if r.frame_size != 64 or not r.scenario.endswith("=0")]
+    told = told_result(every.model_copy(update={"results": (*some,)}))
+    assert 0 < told.index(" at 64 octets") < told.index(" at 1518 octets")
+    assert "512" not in told
+    assert "256" not in told
+
+
+def test_tests_of_a_scenario_make_no_more_scenarios(few):
+    one = many_rates(few, {64: [3e6, 1e6, 2e6, 5e6]})
+    also = (r.model_copy(update={"test": "soak"}) for r in one.results)
+    both = one.model_copy(update={"results": (*one.results, *also)})
+    assert told_result(both).startswith("4 scenarios carry 1.00 million ")
 
 
 def test_a_page_of_no_benchmark_says_so_in_its_headline(smoke):

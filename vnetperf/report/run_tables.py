@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from vnetperf.model import units
@@ -252,35 +253,40 @@ def _result_text(results: RunResults, found: Sequence[Group]) -> Iterator[str]:
 
 def _range_text(results: RunResults, rated: Sequence[Group]) -> str:
     """What many scenarios carry, from the least to the most; the overview has each of them."""
-    sizes: dict[str, list[Result]] = {}
-    for group in rated:
-        for result in group.measured:
-            if result.goals and goal_text.headline_fps(result.goals[0]) is not None:
-                sizes.setdefault(result.size_text, []).append(result)
-    texts = []
-    held = [*sizes.items()]
-    for size, mine in held if len(held) < _FEW_SIZES else (held[0], held[-1]):
-        least, most = (
-            choose(mine, key=lambda r: goal_text.headline_fps(r.goals[0]) or 0.0)
-            for choose in (min, max)
-        )
-        low, high = (
-            _over_words(r, r.goals[0].name) or goal_text.rate_words(r.goals[0])
-            for r in (least, most)
-        )
-        texts.append(
-            f"{low} ({least.scenario}) to {high} frames a second ({most.scenario}) at {size}"
-        )
-    goals = [goal for group in rated for r in group.measured for goal in r.goals[:1]]
+    sizes: dict[int, list[Result]] = {}
+    for result in (r for group in rated for r in group.measured if r.goals):
+        sizes.setdefault(result.frame_size, []).append(result)
+    held = [mine for _, mine in sorted(sizes.items())]
+    texts = [
+        _ends_text(mine) for mine in (held if len(held) < _FEW_SIZES else held[:: len(held) - 1])
+    ]
+    goals = [goal for mine in held for r in mine for goal in r.goals[:1]]
     words = [f"{goals[0].name}: {goals[0].caveat or 'no loss in trials of 60 s or more'}"]
     marks = Counter(goal.mark for goal in goals if goal.mark)
     words += [f"{count} of {len(goals)} {mark}" for mark, count in marks.items()]
     if not summary.is_benchmark(results):
         words.append("no benchmark")
+    scenarios = len({group.scenario for group in rated})
     return (
-        f"{len(rated)} scenarios carry {' and '.join(texts) or 'nothing'}, all directions together "
+        f"{scenarios} scenarios carry {' and '.join(texts)}, all directions together "
         f"({'; '.join(words)})."
     )
+
+
+def _ends_text(found: Sequence[Result]) -> str:
+    """The least and the most that results of one frame size carry, and how many carry nothing."""
+    at = found[0].size_text
+    rates = [(goal_text.headline_fps(r.goals[0]), r) for r in found]
+    known = sorted(((fps, r) for fps, r in rates if fps is not None), key=itemgetter(0))
+    none = len({r.scenario for r in found} - {r.scenario for _, r in known})
+    if not known:
+        return f"nothing at {at}"
+    (low, least), (high, most) = (
+        (_over_words(r, r.goals[0].name) or goal_text.rate_words(r.goals[0]), r.scenario)
+        for _, r in (known[0], known[-1])
+    )
+    nothing = f" ({none} of them nothing)" if none else ""
+    return f"{low} ({least}) to {high} frames a second ({most}) at {at}{nothing}"
 
 
 def _cost_text(found: Sequence[Group]) -> Iterator[str]:
