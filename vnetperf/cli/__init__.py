@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,6 +17,8 @@ from vnetperf.host.trust import watch_starts
 from vnetperf.model.errors import ConfigError, VnetperfError, did_you_mean, full_text
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
     from vnetperf.results.records import Record
 
 #: When -> subcommand -> what it does; each is a module with `add_arguments` and `run`.
@@ -94,10 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except VnetperfError as error:
         print(f"vnetperf: {full_text(error)}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # `vnetperf show-config | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:  # after BrokenPipeError, which is one
+    except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         print(f"vnetperf: {where}{error.strerror or error}", file=sys.stderr)
         print("  cure: check the path, its permissions and the space left there", file=sys.stderr)
@@ -107,14 +106,44 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+class _PatientFile(FileIO):
+    """A stream whose reader may leave early (`| head`): what is still written goes nowhere.
+
+    The command goes on to its end, since its exit status may be a verdict.
+    """
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return memoryview(data).nbytes
+
+
 def _prepare_streams() -> None:
-    """Have what was closed (`>&-`) go nowhere, and a name that cannot be encoded be escaped."""
+    """Have what nobody reads (`>&-`, `| head`) go nowhere; escape names that are no text."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
         elif isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+            if stream is getattr(sys, f"__{name}__"):  # it is no test's
+                setattr(sys, name, _patient(stream))
+
+
+def _patient(stream: TextIOWrapper) -> TextIOWrapper:
+    """Another stream to the same place, patient and otherwise alike."""
+    stream.flush()
+    return TextIOWrapper(
+        BufferedWriter(_PatientFile(stream.fileno(), "w", closefd=False)),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
 
 
 def _overview() -> str:

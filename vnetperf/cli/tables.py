@@ -15,9 +15,9 @@ from rich.text import Text
 from vnetperf.model.units import Unit, value_text
 from vnetperf.report.table import (
     Column,
-    PatientConsole,
     Table,
     print_drawn,
+    stdout_console,
     terminal_bullet,
     terminal_encodable,
     terminal_table,
@@ -43,7 +43,7 @@ class Out:
     """Where a command prints to."""
 
     def __init__(self) -> None:
-        self.console = PatientConsole(_width())
+        self.console = stdout_console(_width())
         self.plain = not self.console.encoding.lower().startswith("utf")
 
     def line(self, text: str = "", style: str = "") -> None:

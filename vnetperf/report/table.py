@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TextIO, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -38,28 +37,15 @@ def markdown_code(value: object) -> str:
     return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|")
 
 
-class PatientConsole(Console):
-    """A console whose reader may leave early (`| head`): what is still printed goes nowhere.
+def stdout_console(width: int | None = None) -> Console:
+    """A console of a width; None: as wide as the terminal or COLUMNS says, unless that is 0.
 
-    The command goes on to its end, since its exit status may be a verdict.
+    The terminal is that of any standard stream: output that is paged (`| less`) fills it.
     """
-
-    def __init__(self, width: int | None = None) -> None:
-        """Make one of a width; None: as wide as the terminal or COLUMNS says, unless that is 0."""
-        columns = width or shutil.get_terminal_size().columns
-        super().__init__(highlight=False, soft_wrap=False, width=columns)
-
-    def on_broken_pipe(self) -> None:
-        """Print nothing more."""
-        self.quiet = True
-        silence(sys.stdout)
-
-
-def silence(stream: TextIO) -> None:
-    """Have whatever is still written to a stream, and what it holds, go nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+    columns = os.environ.get("COLUMNS", "")
+    if width is None and columns.isdecimal() and not int(columns):
+        width = shutil.get_terminal_size().columns
+    return Console(highlight=False, soft_wrap=False, width=width)
 
 
 #: Stands in a cell where a column does not apply.

@@ -21,9 +21,9 @@ from vnetperf.report.placement import sharing_lines
 from vnetperf.report.summary import Group, groups, missing_values, undeployed
 from vnetperf.report.table import (
     LEGEND,
-    PatientConsole,
     group_sentences,
     print_drawn,
+    stdout_console,
     terminal_bullet,
     terminal_table,
 )
@@ -136,7 +136,7 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
 
 def print_results(results: RunResults, console: Console | None = None) -> None:
     """Print the results."""
-    console = console or PatientConsole()
+    console = console or stdout_console()
     results = summary.shown_part(results)
     plain = not console.encoding.lower().startswith("utf")
     for item in renderables(results, plain=plain):
