@@ -125,7 +125,8 @@ def test_what_is_no_file_is_not_replaced_by_one(
         there.mkdir()
     before = there.lstat()
     assert cli.main(["publish", str(run), "--openmetrics", str(there)]) == 1
-    assert f"{there}: it is no regular file" in capsys.readouterr().err
+    what = "a link to /proc/self/fd/1" if kind == "link" else "no regular file"
+    assert f"{there}: it is {what}" in capsys.readouterr().err
     assert there.lstat() == before
     assert sorted(path.name for path in run.parent.iterdir()) == ["run", "there"]
 

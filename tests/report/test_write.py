@@ -1,6 +1,7 @@
 import pytest
 
 from vnetperf import report
+from vnetperf.model.errors import VnetperfError
 from vnetperf.model.result import RunResults
 from vnetperf.report import write_all
 
@@ -41,6 +42,26 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         report.write_atomically(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_is_told_with_its_target_and_how_to_cure_it(tmp_path):
+    (tmp_path / "there").write_text("old")
+    (tmp_path / "link").symlink_to("there")
+    with pytest.raises(VnetperfError) as refused:
+        report.write_atomically(tmp_path / "link", "new")
+    assert refused.value.where == str(tmp_path / "link")
+    assert "link to there" in refused.value.what
+    assert str(tmp_path / "there") in refused.value.cure
+    assert (tmp_path / "there").read_text() == "old"
+
+
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_no_report_is_written_where_one_cannot_be(results, tmp_path, kind):
+    last = tmp_path / NAMES[-1]
+    last.symlink_to("elsewhere") if kind == "link" else last.mkdir()
+    with pytest.raises(VnetperfError, match=NAMES[-1]):
+        write_all(results, tmp_path)
+    assert list(tmp_path.iterdir()) == [last]
 
 
 @pytest.mark.slow

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import Result, RunResults, TrialPoint
 from vnetperf.report.csv_files import (
     cpu_csv,
@@ -87,17 +86,36 @@ REPORTS: dict[str, Callable[[RunResults], Iterable[str]]] = {
 READ = ("report.md", "report.html")
 
 
+def check_target(path: Path) -> None:
+    """Refuse to write to what is there and is no regular file."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISLNK(mode):
+        target = path.readlink()
+        raise ConfigError(
+            f"it is a link to {target}, and stays as it is",
+            where=str(path),
+            cure=f"name its target, {path.parent / target}, or remove the link",
+        )
+    if not stat.S_ISREG(mode):
+        raise ConfigError(
+            "it is no regular file, and stays as it is",
+            where=str(path),
+            cure="name a file, or what does not exist yet",
+        )
+
+
 def write_atomically(path: Path, content: str | Iterable[str]) -> None:
     """Replace a file in one step, by a text or by its parts.
 
     Raises:
-        OSError: It cannot be written, or what is there is a device, a pipe or a link: in its place
-            (`/dev/stdout`, by root) a file would be everybody's loss.
+        ConfigError: What is there is a device, a pipe or a link: in its place (`/dev/stdout`, by
+            root) a file would be everybody's loss.
+        OSError: It cannot be written.
     """
-    with suppress(FileNotFoundError):
-        if not stat.S_ISREG(path.lstat().st_mode):
-            what = "it is no regular file, and stays as it is"
-            raise OSError(errno.EINVAL, what, str(path))
+    check_target(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:
@@ -113,8 +131,10 @@ def write_atomically(path: Path, content: str | Iterable[str]) -> None:
 
 
 def write_all(results: RunResults, directory: Path) -> list[Path]:
-    """Write results.json and every report derived from it."""
+    """Write results.json and every report derived from it; none where one cannot be replaced."""
     directory.mkdir(parents=True, exist_ok=True)
+    for name in REPORTS:
+        check_target(directory / name)
     written = []
     shown = shown_part(results)  # once for both
     for name, render in REPORTS.items():
