@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +21,7 @@ from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.preset import StepSearch
 from vnetperf.model.trial import Gaps, TrialGaps
+from vnetperf.results import stored
 from vnetperf.results.log import read_log
 from vnetperf.testing.sim import SimulatedDut
 
@@ -225,3 +228,26 @@ def test_a_log_without_a_search_answers_nothing(tmp_path: Path) -> None:
     empty.run.close()
     with pytest.raises(LogError, match="no throughput search"):
         answer_goals(read_log(empty.path), [WantedGoal(name="x", loss_ratio=0.1)])
+
+
+def test_goals_read_each_trial_once_more_than_the_run_itself(
+    run: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: Counter[int] = Counter()
+    read = stored.StoredLines.read
+
+    def counted(lines: stored.StoredLines[Any], start: int, length: int) -> Any:
+        lines._kept.clear()  # as where a log is larger than what is kept of it
+        reads[start] += 1
+        return read(lines, start, length)
+
+    monkeypatch.setattr(stored.StoredLines, "read", counted)
+    derive(read_log(run.path))
+    own = max(reads.values())
+    most = {}
+    for count in (1, 3):
+        reads.clear()
+        goals = [WantedGoal(name=f"mine {n}", loss_ratio=n / 100) for n in range(1, count + 1)]
+        answer_goals(read_log(run.path), goals)
+        most[count] = max(reads.values())
+    assert most[1] == most[3] <= 2 * own + 1  # it derives its results twice, in parts and whole

@@ -21,6 +21,7 @@ from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import Result, RunResults
 from vnetperf.results.records import Record
+from vnetperf.results.stored import at_hand
 from vnetperf.search.tst009 import ALGORITHM as TST009
 
 
@@ -102,7 +103,11 @@ def _with_goals(
 ) -> tuple[Result, dict[str, MissingTrials]]:
     """A result with goals, and what each of them lacks."""
     missing: dict[str, MissingTrials] = {}
-    searches = in_rounds(final.get(result.case, ()))
+    # Each trial is looked at for every goal: it is read once, and is gone with its case.
+    searches = [
+        replace(search, trials=at_hand(search.trials))
+        for search in in_rounds(final.get(result.case, ()))
+    ]
     if not searches:
         return result, missing
     found = list(result.goals)
