@@ -131,6 +131,24 @@ def test_a_command_that_prints_much_keeps_its_status(
     assert (done.returncode, done.stdout, done.stderr) == (1, "line 0\n", "")
 
 
+#: A command that dies without a word after its last.
+DIES = """
+import os
+from vnetperf.cli import doctor, main
+def run(_):
+    print("said", end="")
+    os._exit(3)
+doctor.run = run
+main(["doctor"])
+"""
+
+
+@pytest.mark.parametrize(("unbuffered", "said"), [("1", "said"), ("", "")])
+def test_streams_are_buffered_as_python_was_told(unbuffered: str, said: str, site: Path) -> None:
+    done = python(["-c", DIES], site, "", PYTHONUNBUFFERED=unbuffered)
+    assert (done.returncode, done.stdout) == (3, said)
+
+
 #: As in older releases of rich, whose consoles know nothing of a reader that leaves.
 OLD_RICH = """
 import sys

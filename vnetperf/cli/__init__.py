@@ -137,8 +137,9 @@ def _prepare_streams() -> None:
 def _patient(stream: TextIOWrapper) -> TextIOWrapper:
     """Another stream to the same place, patient and otherwise alike."""
     stream.flush()
+    file = _PatientFile(stream.fileno(), "w", closefd=False)
     return TextIOWrapper(
-        BufferedWriter(_PatientFile(stream.fileno(), "w", closefd=False)),
+        file if stream.write_through else BufferedWriter(file),  # PYTHONUNBUFFERED
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering,
