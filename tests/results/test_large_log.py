@@ -240,6 +240,7 @@ def test_what_is_left_out_is_not_called_not_run(
     }
     assert "values of what is shown are unknown or not measured" in terminal_text(shown)
     names = [r.scenario for r in variants.results]
+    assert f"of 4 of {len(set(names))} scenarios" in shown.warnings[0]
     kept = [names.index(r.scenario) for r in shown.results]
     assert kept[0] == 0
     assert kept[-1] == len(names) - 1

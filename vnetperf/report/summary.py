@@ -153,12 +153,12 @@ def shown_part(results: RunResults) -> RunResults:
     sizes = {result.frame_size for result in these}
     some = tuple(trial for trial in results.trials if case_of(trial) in shown)
     ledger = tuple(e for e in results.ledger if not e.frame_size or e.frame_size in sizes)
-    scenarios = {result.scenario for result in results.results}
-    lost = len(scenarios) - len({result.scenario for result in these})
+    every, kept = ({r.scenario for r in found} for found in (results.results, these))
+    of = f", of {len(kept)} of {len(every)} scenarios," if len(kept) < len(every) else ""
     note = (
-        f"this shows {len(these)} of {cases} cases and {len(some)} of {trials} trials, and counts "
-        "no others" + (f", nor any of {lost} of {len(scenarios)} scenarios" if lost else "") + ": "
-        "all are in results.json, results.csv, trials.csv and the other files of the run"
+        f"this shows {len(these)} of {cases} cases and {len(some)} of {trials} trials{of} and "
+        "counts no others: all are in results.json, results.csv, trials.csv and the other files of "
+        "the run"
     )
     update = {
         "warnings": (note, *results.warnings),
