@@ -122,6 +122,9 @@ def write_flame_graph(folder: Path, profile: Profile, stacks: Mapping[str, int])
     )
     (folder / PROFILES_FOLDER).mkdir(exist_ok=True)
     path = folder / PROFILES_FOLDER / f"{name}.svg"
+    for each in (path, path.with_suffix(".folded")):
+        if each.is_symlink():  # its target is not ours, and a run does not end because of it
+            each.unlink()
     write_atomically(path, flame_graph(stacks, title, about))
     folded = (f"{stack} {samples}" for stack, samples in sorted(stacks.items()))
     write_atomically(path.with_suffix(".folded"), "\n".join(folded) + "\n")
