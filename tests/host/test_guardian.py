@@ -436,7 +436,7 @@ def test_limits_are_raised_as_far_as_they_may_be(
     linux.raise_limits()
     assert limits[resource.RLIMIT_CPU] == (none, none)
     assert limits[resource.RLIMIT_FSIZE] == ((none, none) if may_raise else (9000, 9000))
-    assert limits[resource.RLIMIT_NOFILE] == (1024, 524288 if may_raise else 2048)
+    assert limits[resource.RLIMIT_NOFILE] == ((4096, 524288) if may_raise else (2048, 2048))
     assert limits[resource.RLIMIT_STACK] == (16 * mib, none if may_raise else 16 * mib)
     assert limits[resource.RLIMIT_AS] == (none, none)
 

@@ -189,5 +189,5 @@ def test_an_object_is_found_between_what_others_print(text: str, found: object) 
 
 def test_a_line_of_a_log_is_no_answer() -> None:
     text = '{"level": "warn", "msg": "old"}\n{"kind": "Pod", "metadata": {}}\n'
-    assert printed_object(text, "kind") == {"kind": "Pod", "metadata": {}}
-    assert printed_object('{"level": "warn"}\n', "kind") is None
+    assert printed_object(text, ["kind"]) == {"kind": "Pod", "metadata": {}}
+    assert printed_object('{"level": "warn"}\n', ["kind"]) is None

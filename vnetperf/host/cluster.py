@@ -103,7 +103,7 @@ class Cluster:
         if body is not None:
             line += ["-f", "-"]
         text = self._run(line, f"{verb} {path}", "" if body is None else json.dumps(body))
-        found = printed_object(text, "kind")
+        found = printed_object(text, ("kind", "gitVersion"))  # the version alone is of no kind
         if found is None:
             raise ClusterError(f"the answer is no JSON object: {text[:200]!r}", where=path)
         return found

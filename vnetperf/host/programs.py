@@ -13,7 +13,7 @@ import signal
 import struct
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
@@ -157,7 +157,7 @@ _OBJECT: Final = re.compile(r"^\ufeff?([ \t]*)\{", re.MULTILINE)
 _MOST_OBJECTS: Final = 1000
 
 
-def printed_object(text: str, key: str = "") -> dict[str, Any] | None:
+def printed_object(text: str, keys: Collection[str] = ()) -> dict[str, Any] | None:
     """The first JSON object that begins a line of what a program has printed; None without one.
 
     Wrappers, plugins and warnings put lines of their own before and behind it, with braces too.
@@ -165,7 +165,7 @@ def printed_object(text: str, key: str = "") -> dict[str, Any] | None:
 
     Args:
         text: What it has printed.
-        key: One that the answer has and a line of a log has not; "": any object will do.
+        keys: The answer has one of them, and a line of a log has none; (): any object will do.
     """
     begins = list(islice(_OBJECT.finditer(text), _MOST_OBJECTS))
     for begin in begins:
@@ -173,7 +173,7 @@ def printed_object(text: str, key: str = "") -> dict[str, Any] | None:
             continue
         with contextlib.suppress(ValueError, RecursionError):
             found: dict[str, Any] = json.JSONDecoder().raw_decode(text, begin.end() - 1)[0]
-            if not key or key in found:
+            if not keys or any(key in found for key in keys):
                 return found
     return None
 
