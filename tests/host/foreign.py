@@ -276,7 +276,7 @@ def say_clocks() -> None:
             with Path(clock).open("rb"):
                 told = usage.holder_of(files)
             left = usage.holder_of(files)
-            print(f"clock {one.address}: {told}, then {left or 'nobody'}")  # noqa: T201
+            print(f"clock {one.address}: {told}, then {left or 'nobody'}")  # noqa: T201 - as above
 
 
 if __name__ == "__main__":

@@ -662,7 +662,7 @@ def test_a_curve_has_the_sums_of_its_bins(sent: list[int], received: list[int], 
     sent = sent + [1] * (n - 1) * MOST_BINS
     rows = Timeline(direction=0, bin_s=0.01, sent=sent, received=received, arrived=received)
     outcome = SimpleNamespace(number=1, result=SimpleNamespace(timelines=(rows, rows)))
-    curve = curve_of(outcome, {})  # type: ignore[arg-type]
+    curve = curve_of(outcome, {})  # type: ignore[arg-type]  # a double
     assert curve is not None
     together = round(curve.bin_s / 0.01)
     assert curve.offered == tuple(

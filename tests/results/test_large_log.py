@@ -67,7 +67,7 @@ def test_a_stored_trial_has_another_number_in_a_merged_log(three: Path) -> None:
     assert again == changed
     assert again.number == trial.number + 7
     with pytest.raises(AttributeError):
-        _ = trial.colour  # type: ignore[attr-defined]
+        _ = trial.colour  # type: ignore[attr-defined]  # there is none
 
 
 def alive() -> int:
@@ -91,7 +91,7 @@ def test_no_more_trials_are_in_memory_than_those_of_a_test(
     def counted(*arguments: object, **named: object) -> Result:
         gc.collect()
         seen.append(alive() - before)
-        return made(*arguments, **named)  # type: ignore[arg-type]
+        return made(*arguments, **named)  # type: ignore[arg-type]  # as they came
 
     monkeypatch.setattr(results_from_log, "result_of", counted)
     derive(records)

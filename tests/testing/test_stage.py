@@ -267,7 +267,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> tuple[stage.Stage, list[dict[str,
     monkeypatch.setattr(stage, "UNCLEAR_S", 1.0)
     made = stage.Stage("mine")
     made._before, made._held = stage._machine(), Holders()
-    made._deployment = Deployed()  # type: ignore[assignment]
+    made._deployment = Deployed()  # type: ignore[assignment]  # a double
     return made, looks
 
 

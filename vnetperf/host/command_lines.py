@@ -32,7 +32,7 @@ class StartPlace:
     def folders(self) -> str:
         """PATH with absolute folders only."""
         parts = self.search.split(os.pathsep)
-        return os.pathsep.join(os.path.join(self.directory, part) for part in parts)  # noqa: PTH118
+        return os.pathsep.join(os.path.join(self.directory, part) for part in parts)  # noqa: PTH118 - "" is one
 
     def find(self, word: str) -> str:
         """The file that would be executed; "" where there is none."""
@@ -44,7 +44,7 @@ class StartPlace:
     def file(self, word: str) -> str:
         """The regular file of a path, which may be read without being executable; or ""."""
         path = os.path.join(self.directory, word)  # noqa: PTH118 - not every word is a path
-        return os.path.abspath(path) if os.path.isfile(path) else ""  # noqa: PTH100, PTH113
+        return os.path.abspath(path) if os.path.isfile(path) else ""  # noqa: PTH100, PTH113 - as above
 
 
 @dataclass(frozen=True)
@@ -290,6 +290,7 @@ def _changed(name: str, option: str, value: str | None, place: StartPlace) -> St
         return replace(place, search=os.defpath)
     directory = {"env": ("-C", "--chdir"), "sudo": ("-D", "--chdir"), "unshare": ("-w", "--wd")}
     if value and option in directory.get(name, ()):
+        # Not resolved: links are looked at later.
         return replace(place, directory=os.path.join(place.directory, value))  # noqa: PTH118
     return place
 

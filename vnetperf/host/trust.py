@@ -249,7 +249,7 @@ def refuse_untrusted(
 
 def _directory(cwd: str | None) -> str:
     try:
-        return os.path.abspath(cwd or "")  # noqa: PTH100
+        return os.path.abspath(cwd or "")  # noqa: PTH100 - it may be gone
     except FileNotFoundError:  # this process's is gone, and with it what was there
         return os.devnull
 

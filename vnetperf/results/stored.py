@@ -26,7 +26,7 @@ from vnetperf.results.records import TrialRecord
 _KEPT_OCTETS = 2**20
 
 #: Where a temporary file is no memory.
-_ON_DISK = "/var/tmp"  # noqa: S108
+_ON_DISK = "/var/tmp"  # noqa: S108 - for files that have no name
 
 Value = TypeVar("Value")
 Model = TypeVar("Model", bound=BaseModel)
