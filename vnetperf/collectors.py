@@ -27,7 +27,7 @@ from typing import ClassVar, Generic, TypeVar
 from vnetperf.backend import Requirements
 from vnetperf.host import kernel, threads
 from vnetperf.host.cpu import read_cpus
-from vnetperf.host.lines import line_ns
+from vnetperf.host.lines import bring_together, line_ns
 from vnetperf.host.linux import counts_running_time, parse_number, sees_all_processes
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
@@ -498,21 +498,38 @@ class MachineSampler:
         #: Processors of the DUT's first busy thread and of the tester's.
         self._ends: tuple[int, int] | None = None
         self._line_ns: float | None = None
+        self._gathered_s = 0.0
         self._others: _OthersWatch | None = None
+
+    def gather(self) -> None:
+        """Bring the processors of DUT and tester together, where a hypervisor moves them."""
+        busy = self._find_threads()
+        if self._ends:
+            # A tester is not stopped: some (TRex) take that for a thread that hangs, and end.
+            polling = {
+                poller.pid
+                for cpu, poller in zip(self._threads, busy, strict=True)
+                if cpu in self._ends and poller.role != TESTER and not poller.sleeps
+            }
+            self._gathered_s = round(bring_together(*self._ends, polling), 4)
 
     def prepare(self) -> None:
         """Find the threads, and look at what takes a while."""
-        found = tuple(busy_threads(self._pollers))
-        self._threads = [_last_processor(poller.pid, thread.tid) for poller, thread in found]
-        roles = [poller.role for poller, _ in found]
-        if self._root == Path("/") and TESTER in roles and roles[0] != TESTER:
-            self._ends = self._threads[0], self._threads[roles.index(TESTER)]
+        self._find_threads()
         self._line_ns = line_ns(*self._ends) if self._ends else None
-        self._busy = sum(not poller.sleeps for poller, _ in found)
         # Kernels before 5.19 sleep 10 ms over the frequency of each processor.
         self._mhz = self._frequency()
         self._clock_source = self._text(_CLOCK_SOURCE).strip()
         self._others = _OthersWatch(self._pollers, self._root)
+
+    def _find_threads(self) -> list[Pollers]:
+        threads = tuple(busy_threads(self._pollers))
+        self._threads = [_last_processor(poller.pid, thread.tid) for poller, thread in threads]
+        roles = [poller.role for poller, _ in threads]
+        if self._root == Path("/") and TESTER in roles and roles[0] != TESTER:
+            self._ends = self._threads[0], self._threads[roles.index(TESTER)]
+        self._busy = sum(not poller.sleeps for poller, _ in threads)
+        return [poller for poller, _ in threads]
 
     def start(self) -> None:
         """Take the first sample."""
@@ -556,6 +573,7 @@ class MachineSampler:
             quota_s=None if quota_us is None else quota_us / 1e6,
             frequency_mhz=None if self._mhz is None or mhz is None else (self._mhz, mhz),
             line_ns=None if lines[0] is None or lines[1] is None else (lines[0], lines[1]),
+            gathered_s=self._gathered_s,
             load_average=self._load(),
             busy_threads=self._busy,
             processors=len(now.times) or os.cpu_count() or 0,

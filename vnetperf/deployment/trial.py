@@ -105,6 +105,10 @@ class CollectorSession:
         self._began = self._cpu_s = 0.0
         self._sampled: dict[str, Any] | None = None
 
+    def gather(self) -> None:
+        """Bring the processors of DUT and tester together, before any frame is sent."""
+        self._machine.gather()
+
     def start(self) -> None:
         """Take the first samples."""
         if self._sampler is not None:
@@ -455,10 +459,11 @@ def _send_and_count(
         generator.check_alive()
 
     generator.check_alive()
+    dut = DutWatch(deployment, profile=spec.profile)
+    dut.collectors.gather()
     ended = _end_sessions(deployment) if spec.new_sessions else None
     learn(deployment, spec)
     learned = time.monotonic()
-    dut = DutWatch(deployment, profile=spec.profile)
     sleep_watching(learned + spec.learning_wait_s * LEARNED_SHARE, watch_parts)
     dut.count()
     sleep_watching(learned + spec.learning_wait_s, watch_parts)

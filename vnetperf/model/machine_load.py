@@ -318,6 +318,8 @@ class MachineLoad(Frozen):
         line_ns: Time of a cache line from the processor of the DUT's first busy thread to the
             tester's and back, before and after, ns; None: not measured, as on bare metal, where
             processors do not move.
+        gathered_s: Time that it took before the trial to bring these two together, seconds; 0:
+            they were, or they do not move.
         load_average: Runnable threads, mean of the last minute (getloadavg).
         busy_threads: Busy threads of the deployment, which are among them.
         processors: Processors that are online.
@@ -339,6 +341,7 @@ class MachineLoad(Frozen):
     quota_s: float | None = None
     frequency_mhz: tuple[float, float] | None = None
     line_ns: tuple[float, float] | None = None
+    gathered_s: float = 0.0
     load_average: float | None = None
     busy_threads: int = 0
     processors: int = 0
