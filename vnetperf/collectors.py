@@ -502,16 +502,20 @@ class MachineSampler:
         self._others: _OthersWatch | None = None
 
     def gather(self) -> None:
-        """Bring the processors of DUT and tester together, where a hypervisor moves them."""
+        """Bring the deployment's processors together, where a hypervisor moves them."""
         busy = self._find_threads()
-        if self._ends:
+        if self._ends is None:
+            return
+        first, began = self._ends[0], time.monotonic()
+        for cpu in sorted({cpu for cpu in self._threads if cpu >= 0} - {first}):
             # A tester is not stopped: some (TRex) take that for a thread that hangs, and end.
             polling = {
                 poller.pid
-                for cpu, poller in zip(self._threads, busy, strict=True)
-                if cpu in self._ends and poller.role != TESTER and not poller.sleeps
+                for used, poller in zip(self._threads, busy, strict=True)
+                if used in (first, cpu) and poller.role != TESTER and not poller.sleeps
             }
-            self._gathered_s = round(bring_together(*self._ends, polling), 4)
+            if bring_together(first, cpu, polling):
+                self._gathered_s = round(time.monotonic() - began, 4)
 
     def prepare(self) -> None:
         """Find the threads, and look at what takes a while."""

@@ -412,7 +412,10 @@ def test_a_trial_that_makes_sessions_begins_with_none(
 def test_what_a_port_refuses_while_it_is_down_was_offered(
     event: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    none: Any = SimpleNamespace(stop=lambda: {"uncollected": {}})
+    order: list[str] = []
+    none: Any = SimpleNamespace(
+        stop=lambda: {"uncollected": {}}, gather=lambda: order.append("gathered")
+    )
     dut = dict.fromkeys(("count", "start", "sent"), lambda *_: None)
     watch = SimpleNamespace(
         **dut,
@@ -421,7 +424,7 @@ def test_what_a_port_refuses_while_it_is_down_was_offered(
         began_anew=False,
     )
     monkeypatch.setattr(trial, "DutWatch", lambda *_, **__: watch)
-    monkeypatch.setattr(trial, "learn", lambda *_: None)
+    monkeypatch.setattr(trial, "learn", lambda *_: order.append("learned"))
     counts = DirectionCounts(direction=0, intended=10, sent=7, refused=3, unsent=0, received=7)
     generator = SimpleNamespace(
         check_alive=lambda: None,
@@ -439,6 +442,7 @@ def test_what_a_port_refuses_while_it_is_down_was_offered(
     found = trial._send_and_count(deployed, spec, lambda: None, None)
     assert found.lost(counts) == (0 if event is None else 3)
     assert found.links_down == ("tester port 1", "phy0")
+    assert order == ["gathered", "learned"], "no frame is on its way while processors are gathered"
 
 
 def test_links_that_were_down_for_a_while_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
