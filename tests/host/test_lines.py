@@ -129,11 +129,34 @@ def test_far_processors_are_brought_together_while_their_pollers_stand_still(
     assert not is_stopped(poller.pid)
 
 
-def test_an_attempt_that_failed_is_not_repeated_at_once(distances: Callable[[str], None]) -> None:
-    distances("50 50 300 300 300 300")
-    assert lines.bring_together(0, 1) > 0
-    assert lines.bring_together(0, 1) > 0
-    assert lines.bring_together(0, 1) == 0
+def test_pauses_between_attempts_that_fail_grow(
+    distances: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock:
+        now = 100.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(lines, "time", clock)
+
+    def attempt(at: float, answers: str, seconds: float = 1.0) -> bool:
+        """Whether an attempt is made; it takes a second."""
+        clock.now = at
+        distances(answers)
+        took = iter([at, at + seconds])
+        monkeypatch.setattr(clock, "monotonic", lambda: next(took, at + seconds))
+        return lines.bring_together(0, 1) > 0
+
+    assert attempt(0, "50 50"), "the first one looks how near they can be"
+    assert attempt(10, "300 300"), "fails: a pause of 1 s until 12"
+    assert not attempt(11.9, "300 300")
+    assert attempt(12, "300 300"), "fails: a pause of 2 s until 15"
+    assert not attempt(14.9, "300 300")
+    assert attempt(15, "300 50")
+    assert attempt(16.5, "300 300"), "fails after a success: a pause of 1 s until 18.5"
+    assert attempt(18.5, "300 300")
 
 
 def test_a_poller_that_somebody_stopped_or_that_has_ended_is_left_alone(

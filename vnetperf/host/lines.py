@@ -45,16 +45,22 @@ def line_ns(first: int, second: int) -> float | None:
 #: Longest attempts to bring two processors together, seconds: the first one does not know how near
 #: they can be, and has to look for it.
 FIRST_ATTEMPT_S, ATTEMPT_S = 1.0, 2.5
-#: A failed attempt is followed by a pause of so many times its length: 9 % of the time at most.
-PAUSE = 10.0
+#: A failed attempt is followed by a pause as long as itself, the next one by one twice as long, and
+#: so on, up to so many times its length.
+LONGEST_PAUSE = 16
 
 
 @dataclass
 class _Pair:
-    """Two processors: the shortest distance seen, and when the next attempt may begin."""
+    """Two processors: the shortest distance seen, and when the next attempt may begin.
+
+    Attributes:
+        pause: Length of the next pause, in attempts.
+    """
 
     least_ns: float
     not_before: float = 0.0
+    pause: int = 1
 
 
 _pairs: dict[tuple[int, int], _Pair] = {}
@@ -95,7 +101,10 @@ def bring_together(first: int, second: int, pollers: Iterable[int] = ()) -> floa
     took_s = time.monotonic() - began
     if reached_ns is None or reached_ns > enough_ns:
         log.debug("processors %d and %d stay apart: %s ns", first, second, reached_ns)
-        pair.not_before = began + (1.0 + PAUSE) * took_s
+        pair.not_before = began + (1 + pair.pause) * took_s
+        pair.pause = min(2 * pair.pause, LONGEST_PAUSE)
+    else:
+        pair.pause = 1
     return took_s
 
 
