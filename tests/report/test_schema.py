@@ -6,13 +6,20 @@ import pytest
 
 from vnetperf.model.result import RunResults
 from vnetperf.report import results_json
-from vnetperf.report.schema import main, results_schema
+from vnetperf.report.schema import fields_text, main, results_schema
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results.schema.json"
+FIELDS = PUBLISHED.with_name("fields.md")
 
 
 def test_the_published_schema_is_not_stale():
     assert json.loads(PUBLISHED.read_text("utf-8")) == results_schema(), (
+        "cure: python -m vnetperf.report.schema docs/results.schema.json"
+    )
+
+
+def test_the_page_of_fields_is_not_stale():
+    assert FIELDS.read_text("utf-8") == fields_text(), (
         "cure: python -m vnetperf.report.schema docs/results.schema.json"
     )
 

@@ -23,7 +23,7 @@ def test_the_examples_of_the_document_run() -> None:
 
 
 def test_searches_import_what_the_document_says() -> None:
-    claim = re.search(r"Of vnetperf `search/` imports `([\w.]+)` only", DOCUMENT.read_text())
+    claim = re.search(r"Within vnetperf `search/` imports `([\w.]+)` only", DOCUMENT.read_text())
     assert claim is not None
     imported = {
         node.module or ""

@@ -206,7 +206,7 @@ class Settings(Options):
     """NUMA node of VNFs: `auto` where there is room, `local` on the pollers' node, `remote` on
     another, `unpinned` where the kernel puts them.
 
-    See [comparisons.md](comparisons.md#where-vnfs-are)."""
+    See [where VNFs are](compare.md#where-vnfs-are)."""
     vnfs: Annotated[int | None, Option("N"), Field(ge=1, le=64)] = None
     """VNFs in `pvvp` (serial) and `pvpv` (parallel), 1 to 64; two by default."""
     switch: Annotated[str, _NAME] = "default"

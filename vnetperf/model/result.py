@@ -759,8 +759,9 @@ class TrialPoint(Frozen):
         reason: Why it is not VALID, or what of a valid one its reader has to know.
         lost_at: Where lost frames died: hop or ring name -> frames.
         burst: Frames that each stream sent back to back; 0 for traffic paced by the load.
-        phase: What a trial of a search was for: "" finds bounds, "confirm" tries them again,
-            "sweep" looks for loss below them.
+        phase: Purpose of a trial: "" finds bounds, "sweep" looks for loss below them, "warm-up"
+            classifies nothing, "throughput" tries the load on which another test depends;
+            "confirm", in an older log, tries bounds again.
         unsent: Frames that the tester gave up; None when there is no number.
         poll_gap_s: Longest time in which the tester did not receive; None: not recorded. So is the
             next.

@@ -1,7 +1,8 @@
-"""JSON Schema of results.json, published as docs/results.schema.json.
+"""JSON Schema of results.json, published as docs/results.schema.json, and docs/fields.md beside it.
 
-Write it with ``python -m vnetperf.report.schema docs/results.schema.json``; with ``--check`` the
-file is compared instead and the exit status is 1 when it is stale.
+fields.md explains the same fields, and those of a trial in the log, to a reader. Write both with
+``python -m vnetperf.report.schema docs/results.schema.json``; with ``--check`` the files are
+compared instead and the exit status is 1 when one is stale.
 """
 
 from __future__ import annotations
@@ -11,14 +12,28 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from vnetperf.model.result import SCHEMA_VERSION, RunResults
+from vnetperf.model.trial import TrialResult, TrialSpec
 
+_FIELDS_HEAD = """\
+# Fields
+
+What does a field of `results.json`, or of a trial in `trials.jsonl`, mean?
+`results.json` is a [RunResults](#runresults). A record of type `trial` in the log holds as `spec` a
+[TrialSpec](#trialspec), which is what was requested, and as `result` a
+[TrialResult](#trialresult), which is what was counted. `None` is `null` in the files.
+[results.md](results.md) has the files, the records of the log, units and verdicts;
+[results.schema.json](results.schema.json) is for programs.
+
+`python -m vnetperf.report.schema docs/results.schema.json` writes this page.
+
+"""
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8,}\S.*)*)", re.MULTILINE)
 
 
@@ -31,16 +46,19 @@ def attribute_docs(model: type[BaseModel]) -> dict[str, str]:
     return found
 
 
-def _models() -> dict[str, type[BaseModel]]:
-    found: dict[str, type[BaseModel]] = {}
-    todo: list[Any] = [RunResults]
-    while todo:
-        item = todo.pop()
-        todo += get_args(item)
-        if isinstance(item, type) and issubclass(item, BaseModel) and item.__name__ not in found:
-            found[item.__name__] = item
-            todo += [field.annotation for field in item.model_fields.values()]
-    return found
+def _models(*roots: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """Models by name: the roots, and those that their fields hold, each after its holder."""
+    models: dict[str, type[BaseModel]] = {}
+    annotations: list[Any] = [*reversed(roots)]
+    while annotations:
+        annotation = annotations.pop()
+        annotations += reversed(get_args(annotation))
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            continue
+        if annotation.__name__ not in models:
+            models[annotation.__name__] = annotation
+            annotations += reversed([f.annotation for f in annotation.model_fields.values()])
+    return models
 
 
 def _describe(definition: dict[str, Any], model: type[BaseModel]) -> None:
@@ -55,7 +73,7 @@ def _describe(definition: dict[str, Any], model: type[BaseModel]) -> None:
 def results_schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of results.json."""
     schema = RunResults.model_json_schema()
-    models = _models()
+    models = _models(RunResults)
     _describe(schema, RunResults)
     for name, definition in schema.get("$defs", {}).items():
         if name in models:
@@ -73,20 +91,56 @@ def schema_text() -> str:
     return json.dumps(results_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
+def _fields_of(model: type[BaseModel], models: Collection[str]) -> Iterator[str]:
+    """One model's heading and table; a field that holds another model links to its table."""
+    docs = attribute_docs(model)
+    sentence = (inspect.getdoc(model) or "").partition("\n\n")[0].replace("\n", " ")
+    yield f"## {model.__name__}\n\n| Field | {sentence} |\n|---|---|"
+    for name, field in model.model_fields.items():
+        if field.exclude:
+            continue
+        parts = [part for part in _types(field.annotation) if part in models]
+        links = [f"[{part}](#{part.lower()})" for part in parts]
+        meaning = " ".join([docs.get(name, "").replace("|", "\\|"), *links]).strip()
+        yield f"| `{name}` | {meaning} |"
+    yield ""
+
+
+def _types(annotation: Any) -> Iterator[str]:
+    """Names of the classes in an annotation."""
+    if isinstance(annotation, type) and not get_args(annotation):
+        yield annotation.__name__
+    for argument in get_args(annotation):
+        yield from _types(argument)
+
+
+def fields_text() -> str:
+    """The tables of docs/fields.md: every field of results.json, and of a trial in the log."""
+    models = _models(RunResults, TrialSpec, TrialResult)
+    tables = [line for model in models.values() for line in _fields_of(model, models)]
+    return _FIELDS_HEAD + "\n".join(tables)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the published schema."""
+    """Write or check the published schema and the tables of fields."""
     parser = argparse.ArgumentParser(prog="python -m vnetperf.report.schema")
     parser.add_argument("path", type=Path, help="docs/results.schema.json")
     parser.add_argument("--check", action="store_true", help="compare, do not write")
     options = parser.parse_args(arguments)
     path: Path = options.path
+    texts = {path: schema_text(), path.with_name("fields.md"): fields_text()}
     if not options.check:
-        path.write_text(schema_text(), encoding="utf-8")
+        for file, text in texts.items():
+            file.write_text(text, encoding="utf-8")
         return 0
-    if path.is_file() and path.read_text(encoding="utf-8") == schema_text():
-        return 0
-    sys.stderr.write(f"{path} is stale; cure: python -m vnetperf.report.schema {path}\n")
-    return 1
+    stale = [
+        file
+        for file, text in texts.items()
+        if not file.is_file() or file.read_text(encoding="utf-8") != text
+    ]
+    for file in stale:
+        sys.stderr.write(f"{file} is stale; cure: python -m vnetperf.report.schema {path}\n")
+    return 1 if stale else 0
 
 
 if __name__ == "__main__":
