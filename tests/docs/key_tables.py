@@ -28,6 +28,8 @@ HEAD = ("| Key | Type | Default | Accepted, meaning |", "|---|---|---|---|")
 ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n        .*)*)", re.MULTILINE)
 #: Elements of a list that have a word of their own; others are text.
 ELEMENTS = {int: "whole numbers", float: "numbers"}
+#: A program of more backends names three of them.
+MOST_USERS = 4
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
@@ -95,12 +97,24 @@ def key_rows(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
         yield f"| `{prefix}{name}` | {type_of(field.annotation)} | {default} | {texts[name]} |"
 
 
-def program_row(program: Program) -> str:
-    """The row of a program, with its file as it is searched and Debian's package."""
-    names = dict.fromkeys(place.rpartition("/")[2] for place in program.places or (program.name,))
-    meaning = " or ".join(f"`{name}`" for name in names)
-    package = f"; package {program.package}" if program.package else ""
-    return f'| `programs.{program.setting}` | text | `""` | {meaning}{package} |'
+def program_row(program: Program, backends: list[str]) -> str:
+    """The row of a program: its file as it is searched, Debian's package, and who uses it."""
+    files = dict.fromkeys(place.rpartition("/")[2] for place in program.places or (program.name,))
+    meaning = " or ".join(f"`{name}`" for name in files)
+    meaning += f"; package {program.package}" if program.package else ""
+    users = ", ".join(backends if len(backends) <= MOST_USERS else [*backends[:3], "and others"])
+    return f'| `programs.{program.setting}` | text | `""` | {meaning}; for {users} |'
+
+
+def users_of_programs() -> dict[str, list[str]]:
+    """Names of the backends that declare each program, by its key."""
+    users: dict[str, list[str]] = {}
+    for name, backend in registry.backends().items():
+        word = name.rpartition(" ")[2].partition(":")[0]
+        for program in getattr(backend, "programs", ()):
+            names = users.setdefault(program.setting, [])
+            names += [word] if word not in names else []
+    return users
 
 
 def key_tables() -> dict[str, list[str]]:
@@ -113,19 +127,21 @@ def key_tables() -> dict[str, list[str]]:
         "## Guest options": GuestOptions,
         "## Core options": MobileCoreOptions,
     }
-    programs = sorted(registry.programs().values(), key=lambda program: program.setting)
+    programs = {program.setting: program for program in registry.programs().values()}
+    users = users_of_programs()
+    rows = [program_row(programs[key], users[key]) for key in sorted(programs)]
     tables = {"## Settings": [*settings_table()]}
     tables |= {title: [*HEAD, *key_rows(model)] for title, model in models.items()}
-    return tables | {"### Programs": [*HEAD, *map(program_row, programs)]}
+    return tables | {"### Programs": [*HEAD, *rows]}
 
 
 def with_tables(text: str) -> str:
     """The document with the first table of each section replaced by the generated one."""
     for title, table in key_tables().items():
-        before, heading, section = text.partition(f"\n{title}\n")
-        prose, _, rest = section.partition("\n| Key |")
-        after = re.sub(r"\A.*\n(\|.*\n)*", "", rest)
-        text = "\n".join([before + heading + prose, *table, after])
+        head, heading, section = text.partition(f"\n{title}\n")
+        prose, _, table_and_tail = section.partition("\n| Key |")
+        tail = re.sub(r"\A.*\n(\|.*\n)*", "", table_and_tail)
+        text = "\n".join([head + heading + prose, *table, tail])
     return text
 
 
