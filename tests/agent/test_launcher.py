@@ -533,7 +533,7 @@ def test_a_part_of_a_deployment_over_hosts_is_refused_for_what_it_is(
                 error = restricted._answer({"call": call, "args": args})["error"]
                 assert "one host's part of a deployment over several" in error["what"]
                 assert error["where"] == f"plan of host {part.host}"
-                assert f"hosts.{part.host}.transport (docs/hosts.md)" in error["cure"]
+                assert f"hosts.{part.host}.transport (docs/machines.md)" in error["cure"]
     deployed.assert_not_called()
 
 

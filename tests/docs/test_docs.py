@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
-from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -14,13 +13,11 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+from tests.docs.key_tables import with_tables
 from vnetperf import registry
 from vnetperf.config import ENV_PREFIX, Settings
-from vnetperf.config.settings import settings_table
-from vnetperf.model.options import GuestOptions, MobileCoreOptions
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.preset import Preset
-from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import Verdict
 from vnetperf.results.records import Record
 
@@ -47,62 +44,20 @@ def rows(text: str) -> dict[str, list[str]]:
     return found
 
 
-def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, field in model.model_fields.items():
-        if isinstance(field.default, BaseModel):
-            yield from keys_of(type(field.default), f"{prefix}{name}.")
+def test_the_tables_of_keys_are_those_of_the_models() -> None:
+    recorded = with_tables(CONFIGURATION) == CONFIGURATION
+    assert recorded, "run `python -m tests.docs.key_tables --record`"
+
+
+def test_every_key_of_a_goal_stands_in_its_table_with_its_default() -> None:
+    table = rows(section("Preset").partition("Each `[[goals]]`:")[2])
+    fields = dataclasses.fields(SearchGoal)
+    assert table.keys() == {field.name for field in fields}
+    for field in fields:
+        if field.default is dataclasses.MISSING:
+            assert table[field.name][2] == "required"
         else:
-            yield prefix + name, None if field.is_required() else field.default
-
-
-def goal_keys() -> list[tuple[str, Any]]:
-    return [
-        (field.name, None if field.default is dataclasses.MISSING else field.default)
-        for field in dataclasses.fields(SearchGoal)
-    ]
-
-
-KEYS = [
-    *(("Settings", *key) for key in keys_of(Settings)),
-    *(("Testbed", *key) for key in keys_of(registry.testbed_model())),
-    *(("Preset", *key) for key in keys_of(Preset)),
-    *(("Preset", *key) for key in goal_keys()),
-    *(("Traffic profile", *key) for key in keys_of(TrafficProfile)),
-    *(("vSwitch options", *key) for key in keys_of(registry.switch_options_model())),
-    *(("Guest options", *key) for key in keys_of(GuestOptions)),
-    *(("Core options", *key) for key in keys_of(MobileCoreOptions)),
-]
-
-
-@pytest.mark.parametrize(("title", "key", "default"), KEYS)
-def test_every_key_stands_in_its_table_with_its_default(title: str, key: str, default: Any) -> None:
-    table = rows(section(title))
-    assert key in table, f"docs/configuration.md, {title}: {key} is missing"
-    said = table[key][2]
-    if isinstance(default, bool):
-        assert said == str(default).lower()
-    elif isinstance(default, int | float):
-        assert float(said) == default
-    elif isinstance(default, str) and default:
-        assert said.startswith(f'`"{default}"`')
-
-
-@pytest.mark.parametrize(
-    ("title", "keys"),
-    [
-        ("Settings", {key for key, _ in keys_of(Settings)}),
-        ("Testbed", {key for key, _ in keys_of(registry.testbed_model())}),
-        ("Preset", {key for key, _ in (*keys_of(Preset), *goal_keys())}),
-        ("Traffic profile", {key for key, _ in keys_of(TrafficProfile)}),
-        ("vSwitch options", {key for key, _ in keys_of(registry.switch_options_model())}),
-        ("Guest options", {key for key, _ in keys_of(GuestOptions)}),
-        ("Core options", {key for key, _ in keys_of(MobileCoreOptions)}),
-    ],
-)
-def test_no_table_describes_a_key_that_is_gone(title: str, keys: set[str]) -> None:
-    # The settings' section has a second table, of other variables.
-    described = {key for key in rows(section(title)) if not key.isupper()}
-    assert described == keys
+            assert float(table[field.name][2]) == field.default
 
 
 @pytest.mark.parametrize(
@@ -117,11 +72,6 @@ def test_examples_are_accepted(comment: str, model: type[BaseModel]) -> None:
     blocks = re.findall(r"```toml\n(.*?)```", CONFIGURATION, re.DOTALL)
     (example,) = [block for block in blocks if block.startswith(comment)]
     model.model_validate(tomllib.loads(example))
-
-
-def test_the_table_of_settings_is_the_declared_one() -> None:
-    table = "\n".join(settings_table())
-    assert table in CONFIGURATION, "paste the output of `vnetperf show-config --table`"
 
 
 def test_every_setting_has_its_variable() -> None:

@@ -121,7 +121,7 @@ def refuse_testbed(testbed: Testbed) -> None:
         raise HostError(
             "the launcher serves testbeds of one host, and this one has several",
             where=f"testbed {testbed.name}: hosts",
-            cure="a testbed of one host, or the agent's own Python by sudo (docs/hosts.md)",
+            cure="a testbed of one host, or the agent's own Python by sudo (docs/machines.md)",
         )
     asked = _powers(testbed)
     if asked == _powers(Testbed()):
@@ -183,7 +183,7 @@ def refuse_part(plan: Plan) -> None:
             "deployment over several",
             where=f"plan of host {plan.host}",
             cure=f"a testbed of one host, or the agent's own Python by sudo in hosts.{plan.host}."
-            "transport (docs/hosts.md)",
+            "transport (docs/machines.md)",
         )
 
 

@@ -95,7 +95,7 @@ def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
         raise CapabilityError(
             f"{graph.name} needs two hosts with a cable between them",
             where=where,
-            cure="--testbed two-hosts has two on this machine; docs/hosts.md describes others",
+            cure="--testbed two-hosts has two on this machine; docs/machines.md describes others",
         )
     if scenario.rules != "port" or (scenario.routed and not graph.pods):
         raise CapabilityError(

@@ -534,7 +534,7 @@ def place_with_vnfs(
         raise CapabilityError(
             f"processors of one NUMA node can be used: VNFs cannot be {vnfs} to anything",
             where=VNF_PLACEMENT_KEY,
-            cure="measure on a machine with two nodes, or in the virtual lab (docs/lab.md)",
+            cure="measure on a machine with two nodes, or in the virtual lab (docs/machines.md)",
         )
     if vnfs == "local":
         home = place_roles(demands, config, facts, near, short=short).node

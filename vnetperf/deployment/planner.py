@@ -94,7 +94,7 @@ def _plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
             f"{scenario.deployment.name} has a vSwitch on each of "
             f"{len(scenario.deployment.sites)} hosts, and testbed {testbed.name} is one",
             where=scenario.id,
-            cure="--testbed two-hosts has two on this machine; docs/hosts.md describes others",
+            cure="--testbed two-hosts has two on this machine; docs/machines.md describes others",
         )
     require_root(facts)
     require_backends(scenario, facts, ("tester", "dut"))

@@ -43,20 +43,30 @@ class SwitchOptions(Frozen):
     beyond these are of the `Options` models that backends declare.
 
     Attributes:
+        name: The file's unless given.
         description: One sentence for the report.
-        mode: Which of the backend's modes, e.g. VPP's "xconnect"; "" for its first.
-        workers: Poll-mode threads (PMDs, workers).
-        placement: Where its poll-mode threads are, two at least, where each has a core of its own
-            otherwise: "siblings" on both hardware threads of each core, "nodes" on NUMA nodes in
-            turn.
-        rxq_affinity: Receive queues pinned to workers; those not named go where the backend likes.
-        mtu: MTU of every port, octets without Ethernet header and FCS; None fits the frame sizes.
+        mode: One of the backend's modes, e.g. `l2patch` of `vpp`, `vepa` of `macvtap`. Left out:
+            the first.
+        rx_queues: 1 to 64 receive queues of each port; of vSwitches in the kernel, of each VNF
+            port: a deployment without any refuses it.
+        rx_descriptors: 64 to 32768, a power of two: receive descriptors of each queue.
+        tx_descriptors: 64 to 32768, a power of two: transmit descriptors of each queue.
+        workers: 1 to 64 poll-mode threads.
+        placement: Poll-mode threads, two at least: `siblings` on both hardware threads of cores,
+            `nodes` on NUMA nodes in turn. Left out: a core each, of one node. On dedicated cores
+            only (`dpdk`, `testpmd`, `vpp`, `cgnat`).
+        rxq_affinity: `port`, `queue`, `worker`: this receive queue is polled by this worker,
+            counted from 0. Queues that are not named go where the backend likes.
+        mtu: 68 to 9198 octets without Ethernet header and FCS, at every port. Left out: what fits
+            the frame sizes.
         offloads: Checksum and segmentation offloads of every port.
-        memory_mib: Poll-mode memory by NUMA node, MiB; empty for what the backend needs.
-        napi: Whose thread does the kernel's receive work at veth ends: "softirq" that of whoever
-            sends, "threaded" one of the kernel's for each end, which is placed and accounted.
-        vf_driver: How a VNF is given a virtual function: "vfio-pci" as a PCI device, "kernel" as
-            an interface.
+        memory_mib: Poll-mode memory by NUMA node, MiB. Left out: what the backend needs.
+        napi: Whose thread does the kernel's receive work at veth ends: `softirq` that of whoever
+            sends, `threaded` one of the kernel's for each end, placed and accounted as role `napi`.
+            Left out: the kernel's, `softirq`. For `bridge`, `xdp`, `lb`, `cgnat` in the kernel's
+            modes, and VNFs in which the kernel forwards.
+        vf_driver: `vfio-pci` gives a VNF a virtual function as a PCI device, `kernel` as an
+            interface. Left out: `vfio-pci` where it can.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -129,29 +139,37 @@ class GuestOptions(Frozen):
     A value of None, or an empty one, leaves the launcher's own, or the plan's.
 
     Attributes:
+        name: The file's unless given.
         description: One sentence for the report.
-        image: Name of a built image; or path of a disk image, ending in .qcow2 or .img (raw), that
-            forwards by itself (mode "buildin").
-        kernel: Kernel that a disk image is booted with; None for the one that is on the disk.
+        image: A built image (`vnetperf image list`), or a path that ends in `.qcow2`, `.img` or
+            `.raw`: a disk that forwards by itself (mode `buildin`).
+        kernel: Kernel that such a disk is booted with. Left out: the disk's own.
         initrd: First file system of that kernel.
-        uri: URI of libvirt's driver; "" for a private one of the run.
-        accel: "kvm", "tcg" (emulated), or "auto" for kvm where it is proved to work.
-        vcpus: Number of vCPUs; None for one that forwards beside one that does all else.
-        vcpu_pins: Processors of the host for each vCPU.
-        emulator_pin: Processors of the host for QEMU's other threads.
-        vhost_pin: Processors of the host for the threads of vhost-net.
-        iothread_pins: Processors of the host for each I/O thread of disks; empty has none.
-        hugepage_kb: Size of the host's pages under its memory, KiB; 0 for ordinary pages.
-        node: Node of the host that its memory is on; None for the pollers'.
-        nic: What its NICs are, where the attachment leaves a choice.
-        rx_ring: Receive descriptors of each queue of a virtio NIC.
-        tx_ring: Transmit descriptors of each queue of a virtio NIC.
+        cmdline: Command line of that kernel.
+        uri: URI of libvirt's driver. Left out: a private one.
+        accel: `auto`: `kvm` where it is proved to work, else `tcg`; `kvm`; `tcg`, emulated.
+        vcpus: 1 to 64. Left out: two, one that forwards and one that does all else.
+        vcpu_pins: Processors of the host for each vCPU, `"2"` or `"2-3,8"`. Left out: the plan's.
+        emulator_pin: Processors of the host for QEMU's other threads. Left out: the system's.
+        vhost_pin: Processors of the host for the threads of vhost-net. Left out: the system's.
+        iothread_pins: Processors of the host for each I/O thread of disks. Left out: no I/O
+            threads.
+        memory_mib: 128 or more MiB.
+        hugepage_kb: The host's pages under its memory, KiB: a size that the host's kernel has, or
+            `0` for ordinary pages.
+        node: Node of the host that its memory is on. Left out: the pollers'.
+        nic: `virtio`, `e1000`, `rtl8139`: its NICs, where the attachment leaves a choice.
+        rx_ring: 256, 512 or 1024 receive descriptors of each queue of a virtio NIC.
+        tx_ring: 256, 512 or 1024 transmit descriptors.
+        mergeable: Mergeable receive buffers.
+        packed: Packed rings.
+        csum: Checksum offload.
         tso: TCP segmentation offload.
         ufo: UDP fragmentation offload.
         ecn: Segmentation of packets with ECN.
         gso: Segmentation by the host of what the guest sends.
-        gro: Reassembly by the guest's kernel of what it receives.
-        vhost: vhost-net in the kernel for taps; None where the kernel has it.
+        gro: Reassembly by the guest's kernel of what it receives. Left out: as that kernel has it.
+        vhost: vhost-net for taps. Left out: where the kernel has it.
         boot_s: Longest wait for the guest's agent, seconds.
     """
 
@@ -317,9 +335,11 @@ class MobileCoreOptions(Frozen):
     """What a scenario asks of its mobile core.
 
     Attributes:
-        sessions: UEs that attach before anything is measured; user traffic is of all of them.
-        ramp: Sessions asked for in a second; 0 for one after the other, as fast as they are made.
-        gtpu_mode: "tun" forwards in its own program, "kernel" in the kernel's gtp module.
+        sessions: 1 to 65000 UEs that attach before anything is measured, as many as the core has
+            room for (osmo-ggsn: 1023); user traffic is of all of them.
+        ramp: Sessions requested in a second; 0: one after the other, as fast as they are made.
+        gtpu_mode: `tun`: the core's own program moves users' packets; `kernel`: the kernel's gtp
+            module does.
     """
 
     sessions: int = Field(default=1, ge=1, le=MOST_SESSIONS)

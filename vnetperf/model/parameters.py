@@ -118,9 +118,10 @@ class SweepInputs(Frozen):
     Inversion").
 
     Attributes:
-        loads: How many, each 0.6 of the one above it; 0 for none.
-        trial_s: Seconds of a trial there, if the goal's own are not shorter; one with too much loss
-            is followed by as many of the goal's own length as classify the load.
+        loads: 0 to 100: loads below the lower bound that are tried for loss, each 0.6 of the one
+            above.
+        trial_s: Above 0: seconds of a trial there, if the goal's own are not shorter. One with too
+            much loss is followed by trials of the goal's own length.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -266,11 +267,12 @@ class LatencyTest(ProcedureParameters):
     """RFC 2544 section 26.2.
 
     Attributes:
-        shares: Loads, each as a share of the throughput; the clause asks for 1.
-        loads_fps: Loads besides, frames/s per interface.
-        duration_s: Seconds of a stream: at least 120 by the clause.
-        tag_at_s: Frames sent before are not looked at, seconds: 60 by the clause.
-        repeats: Trials at each load: at least 20 by the clause.
+        shares: Loads as shares of the throughput; RFC 2544 section 26.2 requires 1.
+        loads_fps: Further loads, frames/s per interface.
+        duration_s: Above 0: seconds of a stream; section 26.2 requires 120.
+        tag_at_s: 0 or more: frames sent before are not looked at, seconds; section 26.2 requires
+            60.
+        repeats: 1 or more: trials at each load; section 26.2 requires 20.
     """
 
     conditions: ClassVar[tuple[str, ...]] = ("duration_s", "tag_at_s")
@@ -286,7 +288,9 @@ class FrameLossTest(ProcedureParameters):
     """RFC 2544 section 26.3.
 
     Attributes:
-        step: Step down from the largest load, as a share of it; at most 0.1 by the clause.
+        step: Above 0, up to 0.5: step down, as a share of the largest load; section 26.3 allows
+            0.1.
+        duration_s: Above 0: seconds of a trial.
     """
 
     step: float = Field(default=0.1, gt=0, le=0.5)
@@ -297,11 +301,13 @@ class BackToBackTest(ProcedureParameters):
     """RFC 9004.
 
     Attributes:
-        searches: Independent searches at a size: RFC 2544 section 26.4 asks for 50.
-        max_burst_s: Longest burst, seconds at the largest rate.
-        idle_s: Wait after each burst, seconds: at least 2 by the RFC.
-        repeats_after_loss: A burst that lost frames is tried this many times again (TST009 max(r)).
-        max_s: Seconds that all bursts of a size may take, with what is around them; None: no limit.
+        searches: 1 or more: independent searches at a size; RFC 2544 section 26.4 requires 50.
+        max_burst_s: Above 0: longest burst, seconds at the largest rate.
+        idle_s: 0 or more: wait after each burst, seconds; RFC 9004 requires 2.
+        step_frames: 1 or more: resolution, frames.
+        repeats_after_loss: 0 or more: times a burst that lost frames is sent again (TST009 max(r)).
+        max_s: Above 0: seconds that all bursts of a size may take, with what is around them. Left
+            out: no limit.
     """
 
     conditions: ClassVar[tuple[str, ...]] = ("idle_s", "repeats_after_loss")
@@ -318,12 +324,14 @@ class RecoveryTest(ProcedureParameters):
     """RFC 2544 section 26.5.
 
     Attributes:
-        overload: Overload, as a share of the throughput: 1.1 by the clause.
-        relaxed: Load before and after it, as a share of the overload: 0.5 by the clause.
-        overload_s: Seconds of overload: at least 60 by the clause.
-        relaxed_s: Seconds at the relaxed load, before the overload and after it: before it the loss
-            is measured that is usual.
-        repeats: Trials: several by the clause.
+        overload: Above 1: overload, as a share of the throughput; section 26.5 requires 1.1.
+        relaxed: Between 0 and 1: load before and after it, as a share of the overload; section 26.5
+            requires 0.5.
+        overload_s: Above 0: seconds of overload; section 26.5 requires 60.
+        relaxed_s: Above 0: seconds at that load, before the overload, where the usual loss is
+            measured, and after it.
+        repeats: 1 or more: trials; section 26.5 requires several.
+        bin_s: Above 0: width of the curve's bins, seconds.
     """
 
     conditions: ClassVar[tuple[str, ...]] = ("overload", "relaxed", "overload_s")
@@ -340,12 +348,16 @@ class ResetTest(ProcedureParameters):
     """RFC 2544 section 26.6, RFC 6201.
 
     Attributes:
-        what: What is reset: "vswitch" (each one), "vnf" (the first one), "link" (the DUT's first
-            port, or first cable to another vSwitch where the tester has none).
-        share: Load as a share of the throughput: 1 by the clause.
-        before_s: Seconds of traffic before the reset.
-        after_s: Seconds after it; a DUT that is not back by then has no number.
-        link_down_s: How long a link stays down, seconds.
+        what: What is reset: `vswitch` (each one) and `vnf` (the first one) are restarted. `link`
+            goes down and up: the DUT's first port, or its first cable to another vSwitch where the
+            tester has none.
+        share: Above 0, up to 1: load as a share of the throughput; RFC 2544 section 26.6 requires
+            1.
+        before_s: Above 0: seconds of traffic before.
+        after_s: Above 0: seconds after; a DUT that is not back by then has no number.
+        link_down_s: Above 0: how long a link stays down, seconds.
+        repeats: 1 or more: trials for each.
+        bin_s: Above 0: width of the curve's bins, seconds.
     """
 
     conditions: ClassVar[tuple[str, ...]] = ("share", "link_down_s")
@@ -360,14 +372,25 @@ class ResetTest(ProcedureParameters):
 
 
 class MrrTest(ProcedureParameters):
-    """Maximum receive rate, as FD.io CSIT measures it: trials at the largest load."""
+    """Maximum receive rate, as FD.io CSIT measures it: trials at the largest load.
+
+    Attributes:
+        duration_s: Above 0: seconds of a trial at the largest load.
+        repeats: 1 or more: trials.
+    """
 
     duration_s: float = Field(default=1.0, gt=0)
     repeats: int = Field(default=10, ge=1)
 
 
 class LossProfileTest(ProcedureParameters):
-    """Loss around the throughput, at loads that are shares of it."""
+    """Loss around the throughput, at loads that are shares of it.
+
+    Attributes:
+        shares: Loads as shares of the throughput.
+        duration_s: Above 0: seconds of a trial.
+        repeats: 1 or more: trials at each load.
+    """
 
     shares: tuple[float, ...] = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2)
     duration_s: float = Field(default=10.0, gt=0)
@@ -384,9 +407,12 @@ class CpuLoadTest(ProcedureParameters):
     """Processors against load.
 
     Attributes:
-        shares: Loads as shares of the throughput; empty: it needs none.
-        loads_fps: Loads besides, frames/s per interface.
-        duration_s: Seconds of a trial: the kernel counts part of the time in ticks of 10 ms.
+        shares: Above 0: loads at which [processors](processors.md) are looked at, as shares of the
+            throughput; `[]` for none, which needs no throughput.
+        loads_fps: Above 0: loads besides, frames/s per interface, whatever the DUT carries.
+        duration_s: Above 0: seconds of a trial; the kernel counts part of the time in ticks of 10
+            ms.
+        repeats: 1 or more: trials at each load.
     """
 
     shares: tuple[PositiveFloat, ...] = CPU_LOAD_SHARES
@@ -410,11 +436,12 @@ class LatencyLoadTest(ProcedureParameters):
     """Latency against load, at loads that are the same for every DUT.
 
     Attributes:
-        loads_fps: Loads, frames/s per interface. Those that the generator cannot offer are reported
-            as such.
-        duration_s: Seconds of a trial.
-        tag_at_s: Frames sent before are in no latency, seconds.
-        repeats: Trials at each load: 20 or more by RFC 8219 section 7.2.
+        loads_fps: Above 0: loads at which latency is measured, frames/s per interface, whatever the
+            DUT carries ([rates.md](rates.md#latency-against-load)). Those that the generator cannot
+            offer are reported as such.
+        duration_s: Above 0: seconds of a trial.
+        tag_at_s: 0 or more: frames sent before are not looked at, seconds.
+        repeats: 1 or more: trials at each load; RFC 8219 section 7.2 requires 20.
     """
 
     conditions: ClassVar[tuple[str, ...]] = ("duration_s", "tag_at_s")
@@ -429,10 +456,10 @@ class SoakTest(ProcedureParameters):
     """A long run at one load.
 
     Attributes:
-        share: Load as a share of the throughput.
-        duration_s: Seconds of traffic in all.
-        trial_s: Seconds of one trial; they follow one another.
-        loss_ratio: Loss ratio that it is held against.
+        share: Above 0, up to 1: load as a share of the throughput.
+        duration_s: Above 0: seconds of traffic in all.
+        trial_s: Above 0: seconds of one of the trials that follow one another.
+        loss_ratio: 0 up to, but not, 1: highest loss ratio that passes.
     """
 
     conditions: ClassVar[tuple[str, ...]] = ("share", "duration_s", "trial_s")
@@ -449,17 +476,17 @@ class ServiceTest(ProcedureParameters):
     The limits are those of MEF 23 for its highest class within a metro area (secondary sources).
 
     Attributes:
-        cir_fps: Committed information rate (CIR), frames/s per interface; 0 takes it of the
-            throughput.
-        cir_share: The same as a share of the throughput.
+        cir_fps: 0 or more: committed rate (CIR) of a [service](services.md), frames/s per
+            interface; 0 takes it of the throughput.
+        cir_share: Above 0, up to 1: the same as a share of the throughput.
         steps: Loads of the configuration test, as shares of the CIR.
-        step_s: Seconds of each: 1 to 60 by the recommendation.
-        performance_s: Seconds of the performance test at the CIR: 15 min, 2 h or 24 h by the
-            recommendation; 0 for none.
-        trial_s: Seconds of one of its trials, which follow one another.
-        loss_ratio: Limit of the frame loss ratio (FLR).
-        delay_ms: Limit of the mean frame transfer delay (FTD), milliseconds; 0: no limit.
-        variation_ms: Limit of the frame delay variation (FDV), milliseconds; 0: no limit.
+        step_s: Above 0: seconds of each; Y.1564 has 1 to 60.
+        performance_s: 0 or more: seconds of the performance test at the CIR; 0 for none. Y.1564 has
+            15 min, 2 h or 24 h.
+        trial_s: Above 0: seconds of one of its trials.
+        loss_ratio: 0 up to, but not, 1: limit of the frame loss ratio (FLR).
+        delay_ms: 0 or more: limit of the mean frame transfer delay (FTD), ms; 0: no limit.
+        variation_ms: 0 or more: limit of the frame delay variation (FDV), ms; 0: no limit.
     """
 
     conditions: ClassVar[tuple[str, ...]] = (
@@ -495,14 +522,15 @@ class Rfc2889Test(ProcedureParameters):
     """RFC 2889 sections 5.6 to 5.8.
 
     Attributes:
-        duration_s: Seconds of a trial: 30 by default in section 4.
-        loads: Loads from the throughput to the largest that can be offered at which the forwarding
-            rate is measured first; then between the best and its neighbours.
-        shares: Without a throughput, as logs of earlier versions are: shares of the largest load.
-        max_addresses: Most addresses tried.
-        learning_fps: Rate at which addresses are sent in the caching test, frames/s.
-        ageing_s: Wait after which a DUT has forgotten addresses, seconds; 0: its first port is
-            taken down and up instead.
+        duration_s: Above 0: seconds of a trial; RFC 2889 section 4 has 30.
+        loads: 2 or more: loads of the forwarding rate from the throughput to the largest, before
+            those beside the best one.
+        repeats: 1 or more: trials at each of them.
+        shares: Without effect: only logs without a throughput use it.
+        max_addresses: 2 or more: most addresses tried.
+        learning_fps: Above 0: rate at which addresses are sent, frames/s.
+        ageing_s: 0 or more: wait after which a DUT has forgotten addresses, seconds; 0: its first
+            port is taken down and up instead ([rates.md](rates.md)).
     """
 
     conditions: ClassVar[tuple[str, ...]] = ("duration_s", "learning_fps", "ageing_s")
@@ -525,9 +553,12 @@ class NatTest(ProcedureParameters):
     """RFC 9693: connection establishment, tear-down and capacity of a NAT.
 
     Attributes:
-        searches: Searches for the rate, whose median is the result: the RFC has ten or more.
-        resolution: Where each ends: relative distance of a rate that met it and one that did not.
-        filling_fps: Rate at which sessions are made first, and to find the capacity, frames/s.
+        searches: 1 to 100: searches for the connection establishment rate, whose median is the
+            result; the RFC has ten or more.
+        resolution: Above 0, up to 1: relative distance of a rate that met it and one that did not,
+            at which a search ends.
+        filling_fps: Above 0: sessions/s that a search begins with, and that the capacity is found
+            at.
     """
 
     conditions: ClassVar[tuple[str, ...]] = ("searches", "resolution", "filling_fps")

@@ -202,14 +202,16 @@ class TrialTimes(Frozen):
     """The phases of a trial around its traffic (RFC 2544 section 23).
 
     Attributes:
-        learning_wait_s: Wait after the learning frames, seconds (23 b asks 2 s).
-        drain_s: Longest wait for residual frames, seconds (23 d asks 2 s).
-        full_drain: True waits all of `drain_s`; False goes on once every frame has come back.
-        settle_s: Pause before the next trial, seconds (23 e asks 5 s).
-        repeats_when_limited: Times that a trial which classifies nothing, because of the tester, is
-            repeated before its load is given up.
-        offered_tolerance: Accuracy of a load: a larger shortfall of the offered frames, as a ratio,
-            counts as possible loss; a tenth of every goal's width at most.
+        learning_wait_s: 0 or more: wait after learning frames, seconds; RFC 2544 section 23
+            requires 2.
+        drain_s: Above 0: longest wait for frames in flight, seconds; section 23 requires 2.
+        full_drain: True waits all of `drain_s`; false goes on as soon as every frame is back.
+        settle_s: 0 or more: pause before the next trial, seconds; section 23 requires 5.
+        repeats_when_limited: 0 to 20: repeats of a trial that classifies nothing because of the
+            tester. Then a search gives the load up for that goal; other tests begin lower, leave
+            the load out or end.
+        offered_tolerance: 0 up to, but not, 1: accuracy of a load; a shortfall beyond it counts as
+            possible loss. At most a tenth of every goal's width.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -263,31 +265,36 @@ class Preset(Frozen):
     """A preset file.
 
     Attributes:
-        benchmark: False marks results as no benchmark, on the first line of every report.
+        name: The file's unless given.
+        benchmark: False marks every report as no benchmark.
         note: First line of every report.
-        algorithm: Search algorithm: "binary", "mlr" or "tst009".
-        goals: Search goals; "binary" and "tst009" take one search for each.
-        frame_sizes: Octets including FCS.
-        min_load_fps: Smallest load tried, frames/s per interface.
-        max_trial_seconds: Longest traffic time of one search, seconds, without its warm-up; None:
-            `BUDGET_SUMS` times what all goals together need to classify a load.
-        time_budget_s: Longest time of one search with the waits around its trials, seconds, as
-            --time-budget asks for it; None for no limit.
-        repeat: Deployments in which every case is measured, in turn; `--repeat` gives others. One
-            shows nothing of how a result repeats.
-        rounds: Searches of each throughput in a deployment, apart in time: what one search finds is
-            one sample. Their number is outside of RFC 9971.
-        most_rounds: As many of them where `rounds` are not repeatable; `rounds` itself if less.
-        round_gap_s: Seconds from the end of a round to the beginning of the next one of the same
-            frame size, filled with those of other sizes.
-        warm_up_s: Most seconds of traffic before the first round, until two successive seconds
-            agree; 0 for none.
+        algorithm: `mlr`, `binary`, `tst009`: [search.md](search.md).
+        goals: One or more, each name once; keys below.
+        tst009: Inputs of the algorithm `tst009`: `step_fps` (frames/s) or `step_share` (a share of
+            the largest load), `max_r` (trials at a load, 1 is no loss verification), `z` (frames;
+            none is no threshold).
+        frame_sizes: As in the settings, at least one.
+        min_load_fps: Above 0: smallest load tried, frames/s per interface.
+        max_trial_seconds: Above 0: longest traffic time of one search, seconds, without its
+            warm-up. Left out: 40 times the duration sums of all goals.
+        time_budget_s: Above 0: longest time of one search with the waits around its trials,
+            seconds; `--time-budget` sets it. Left out: no limit.
+        repeat: 1 or more: deployments in which every case is measured, in turn; `--repeat` gives
+            others.
+        rounds: 1 to 99: searches of each throughput in a deployment
+            ([search.md](search.md#rounds)).
+        most_rounds: 1 to 99: as many where `rounds` are not repeatable; `rounds` itself if less.
+        round_gap_s: 0 or more: least seconds from the end of a round to the next of the same frame
+            size.
+        warm_up_s: 0 or more: most seconds of traffic before the first round, until two successive
+            seconds agree.
         sweep: Loads that are tried below the bounds.
-        tests: Tests that it is for; others are left out unless `--tests` names them.
-        smallest_only: Those of them that are run at the smallest frame size only, as RFC 2544
-            section 26.6 asks for reset.
-        meets: Clauses that a run of it can meet, as the ledger names them, if traffic and testbed
-            do; the others it looks at it deviates from.
+        tests: Tests that a run with this preset measures, unless `--tests` names others:
+            `throughput`, `latency`, `frame_loss`, `back_to_back`, `recovery`, `reset`, `mrr`,
+            `loss_profile`, `latency_load`, `soak`, `forwarding_rate`, `address_caching`,
+            `address_learning`, `service`, `connection_rate`, `session_capacity`, `cpu_load`.
+        smallest_only: Those of `tests` that are run at the smallest frame size only.
+        meets: Clauses that a run of it can meet, as the ledger names them.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)

@@ -159,32 +159,32 @@ class TrafficProfile(Frozen):
     """A traffic profile, one file under conf/traffic/.
 
     Attributes:
+        name: The file's unless given.
         description: One sentence for the report.
-        bidirectional: True sends into both ports (RFC 2544 section 14).
-        loads: Load of direction 0 and of direction 1 as shares of a trial's load, which is that
-            of the greater: one of them is 1.
-        headers: Headers of each frame, from the outermost.
-        values: Field -> its value in the first flow, where it is not the usual one. Addresses are
-            those of direction 0; in direction 1 source and destination change places.
-        raw: Octets of the header "raw", hexadecimal.
-        flows: Number of distinct flows per stream; 1 sends a single flow. There are more where a
-            field has fewer values and falls out of step (`flow_count`).
-        vary: Header fields that differ between flows; each takes `flows` values in step.
-            "outer_..." is outside a tunnel, be it of `headers` or of the deployment.
-        vary_mode: "inc" walks through the values in order, "random" picks uniformly (seeded).
-        imix: Mix of frame sizes instead of a single one: a genome as in RFC 6985, or a table of
-            sizes with weights; "" for none.
-        broadcast: Share of the frames that go to the broadcast address (RFC 2544 section 11.1).
-            They are part of the load, and neither received nor lost frames of the stream.
-        burst: Frames that are sent back to back, then nothing until the load is met on average
-            (RFC 2544 section 21); 1 sends evenly.
-        learning_frames: Frames sent per stream before a trial to prime tables, at least; there is
-            one for each flow in any case. Never counted; 0 sends none.
-        answers: ARP requests and neighbour solicitations that the tester's ports answer: "own" for
-            the addresses that frames come from and go to, and the tester's end of a tunnel; "any"
-            for whatever is asked for, as the only neighbour of a router; "none".
-        announce: True announces own addresses before learning frames: gratuitous ARP, unsolicited
-            neighbour advertisements.
+        bidirectional: True sends into both ports (RFC 2544 section 14), false from port 0 only.
+        loads: Load of each direction; one is 1.0, the other 0.001 to 1.0.
+        headers: `ethernet`, `qinq`, `vlan`, `mpls`, `ipv4`, `ipv6`, `udp`, `tcp`, `vxlan`, `gre`,
+            `geneve`, `gtpu`, `raw`, in an order that Ethernet has, from the outermost.
+        values: Field = its value in the first flow; addresses as text. Addresses are those of
+            direction 0; in direction 1 source and destination change places.
+        raw: Octets of the header `raw`, hexadecimal, up to 256.
+        flows: 1 to 16777216 flows of each stream; more than 1 needs `vary`. There are more where a
+            field has fewer values and falls out of step.
+        vary: [Fields](traffic.md#flows) that differ between flows; each takes `flows` values in
+            step. `outer_...` is outside a tunnel.
+        vary_mode: `inc` walks through the values in order, `random` picks uniformly (seeded).
+        imix: A genome of RFC 6985, or `[[imix]]` with `size` and `weight`; replaces `frame_sizes`.
+        broadcast: 0 to 0.5: share of the frames that go to the broadcast address (RFC 2544 section
+            11.1). They are part of the load, and neither received nor lost.
+        burst: 1 to 65536: frames that are sent back to back, then nothing until the load is met on
+            average (RFC 2544 section 21).
+        learning_frames: 0 to 16777216: frames per stream before each trial, at least one for each
+            flow; never counted; 0 sends none.
+        answers: ARP requests and neighbour solicitations that the tester answers: `own` for its
+            streams' addresses and its end of a tunnel, `any` for every request, as the only
+            neighbour of a router, `none`.
+        announce: Own addresses are announced before learning frames: gratuitous ARP, unsolicited
+            advertisements.
     """
 
     name: str = ""

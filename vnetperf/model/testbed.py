@@ -101,9 +101,8 @@ class AgentConfig(Frozen):
     """How the machine side is reached.
 
     Attributes:
-        transport: "local" for this machine, an execnet specification such as
-            "ssh=root@lab1//python=/opt/vnetperf/bin/python" for another, or "netns=NAME" for a
-            host within this machine.
+        transport: `local`, or an execnet specification that starts with `ssh=`, such as
+            `ssh=root@lab1//python=/opt/vnetperf/bin/python`; of one host.
     """
 
     transport: str = "local"
@@ -126,20 +125,25 @@ class CoresConfig(Frozen):
     """Which processors may be used, and how.
 
     Attributes:
-        policy: "auto" takes dedicated cores when there are enough and shares them otherwise;
-            "dedicated" refuses to share; "shared" always shares (for comparison).
-        allowed: Processors that may be used; empty for all that the machine offers.
-        housekeeping: Processors left to the system; empty for the first core of the pollers' node,
-            or on shared cores for the tester's, the last.
-        slice_us: EEVDF scheduler slice of threads on shared cores, microseconds; 0 leaves the
-            kernel's own.
-        turn_us: Length of the turns of threads that share a processor and sleep in between, the
-            tester's among them, microseconds; 0 lets them poll without sleeping.
-        tester: Threads of the traffic generator, each on a processor of its own.
-        governor: Frequency governor of dedicated cores during a run, e.g. "performance"; "" leaves
-            the machine's.
-        irqs: "off-pollers" has interrupts served by other processors than dedicated cores during
-            a run, as far as the kernel moves them; "anywhere" leaves them.
+        policy: `auto`: dedicated cores if they suffice, else shared; `dedicated`: skip rather than
+            share; `shared`: always share.
+        allowed: Processors that pollers may use. Left out: all.
+        housekeeping: Processors left to the system; in dedicated mode no poller runs there or on
+            their siblings. Left out: the first core of the pollers' node, of another node if
+            pollers need all of it. On shared cores: one without a poller, else the tester's.
+        slice_us: 0 to 100000: EEVDF scheduler slice on shared cores, microseconds; 0 leaves the
+            kernel's.
+        turn_us: 0 to 10000: length of the turns of threads that share a core and sleep in between
+            (the tester, vloop, the NAT), microseconds; 0 lets them poll without sleeping
+            ([engine.md](engine.md#turns)).
+        tester: 1 to 64: threads of the traffic generator, each on a processor of its own; more than
+            there are processors is refused. [loadgen](engine.md#several-workers) takes more than
+            one.
+        governor: Frequency governor of dedicated cores during a run, e.g. `performance`; read back
+            into the result. Shared cores are left as they are. Left out: the machine's.
+        irqs: `anywhere` leaves interrupts. `off-pollers`: other processors than dedicated cores
+            serve them during a run, as far as the kernel moves them; those that stay are in the
+            result.
     """
 
     policy: Literal["auto", "dedicated", "shared"] = "auto"
@@ -156,9 +160,9 @@ class MediaConfig(Frozen):
     """The medium that results are compared with.
 
     Attributes:
-        bits_per_second: Speed of the medium, L1 bit/s.
-        nominal: True when no such medium is there (virtual wires); it is then no limit of a
-            search, and no rate is a share of it.
+        bits_per_second: Above 0: speed of the medium that results are compared with, L1.
+        nominal: True: there is no such medium, it is a reference line; false: searches stay below
+            its maximum frame rate.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -271,22 +275,33 @@ class Testbed(Frozen):
     """A testbed file; keys beyond these are the sections that backends declare, by their names.
 
     Attributes:
+        name: Shown in reports; the file's unless given. One run at a time holds a machine, whatever
+            its testbeds are called.
         description: One sentence for the report.
-        isolation: RFC 6815 isolation statement, quoted in every report.
-        isolated: True when the NICs are known to be in an isolated test environment (RFC 6815),
-            even those that carry addresses or routes of this machine.
+        isolation: RFC 6815 isolation statement. Of NICs, other machines and clusters it is quoted
+            as not checked; without one the ledger has "deviated".
+        isolated: True: the NICs are known to be in an isolated test environment (RFC 6815), also
+            those that carry addresses or routes of this machine. Quoted in the report.
         agent: How the machine side is reached.
-        wires: Kinds of wire in order of preference.
-        nics: NICs of wire 0 and wire 1, for wires of the kind "nic".
+        wires: Registered wires, the preferred one first; the next is taken where one does not fit
+            or its memory cannot be had.
+        nics: `[[nics]]` with `tester` and `dut`, a PCI address or an interface name each: the two
+            NICs that are cabled to each other, of wire 0, then of wire 1.
         programs: Programs to use instead of those found on PATH, by `Program.setting`: absolute
             paths, "" to search.
-        environment: Names of variables that programs of a run get besides the usual ones, with the
-            controller's values, else the agent's: "LD_LIBRARY_PATH", "OMP_NUM_THREADS".
-        hugepage_kb: Page size of poll-mode memory, KiB.
-        nic_timestamps: True takes arrivals from the clock of the tester's NICs where their drivers
-            give it; drivers may then receive by a slower path.
-        lock_timeout_s: Longest wait for a testbed that another run holds, seconds.
-        hosts: Its hosts, where there are several: name -> host.
+        environment: Names of [variables](#variables-of-programs) that programs of a run get besides
+            the usual ones, with the values they have where the test run is started.
+        hugepage_kb: Page size of poll-mode memory, KiB: one that the kernel has
+            (`/sys/kernel/mm/hugepages`), such as 1048576 too on x86, or 524288 where ordinary pages
+            are of 64 KiB.
+        nic_timestamps: Arrivals by the clock of the tester's NICs, where their drivers give it;
+            drivers may then receive by a slower path. See [the engine](engine.md#latency).
+        lock_timeout_s: 0 or more: longest wait for a machine that another run holds, seconds.
+        hosts: `[hosts.NAME]` for each of [several hosts](machines.md#several-hosts): `transport`
+            (`local`, `netns`, `ssh=...`), `role` (`tester`, `dut`; left out, the planner decides),
+            `isolation`, `cores`, `programs` and `hugepage_kb`. What is left out is as in the rest
+            of the file.
+        cables: `[[cables]]` with `ends`, two texts `HOST:NIC`: the cables between hosts.
     """
 
     __test__ = False

@@ -350,7 +350,8 @@ class CniOptions(Frozen):
     """Options of pods by CNI.
 
     Attributes:
-        conflist: A CNI network configuration list: a path, or the name of one that is shipped.
+        conflist: CNI network configuration list of `bmp2bmp_cni`: a path, or the name of one below
+            `conf/cni/`. Left out: `bridge`. See [container networks](networks.md#cni-any-conflist).
     """
 
     conflist: Annotated[dict[str, Any] | None, BeforeValidator(read_conflist)] = None
@@ -360,7 +361,8 @@ class CniSection(Frozen):
     """The table [cni] of a testbed file.
 
     Attributes:
-        path: Folders with plugins, in the order of the search; they are root's.
+        path: Absolute paths of folders with CNI plugins, root's, in the order of the search; see
+            [container networks](networks.md#cni-any-conflist).
     """
 
     path: tuple[AbsolutePath, ...] = PLACES

@@ -114,15 +114,19 @@ class KubernetesSection(Frozen):
     """The table [kubernetes] of a testbed file: a cluster, and what of it is used.
 
     Attributes:
-        kubeconfig: Path of the file; kubectl runs as its owner.
-        context: Context of the file; "" for its current one.
-        namespace: Namespace of the pods; it has to exist.
-        image: Image of the pods; it has `sh`, `cat`, `sleep` and the tools.
+        kubeconfig: Absolute path of a kubeconfig, for [pods of a
+            cluster](networks.md#kubernetes-pods-of-a-cluster-that-exists). kubectl runs as the
+            file's owner; only the owner and root may write to it, or to a folder above it. Left
+            out: no cluster.
+        context: Context of that file. Left out: the current one.
+        namespace: Namespace of the pods, which has to exist; required with a kubeconfig.
+        image: Image of the pods, with `sh`, `cat`, `sleep` and the tools; required with a
+            kubeconfig.
         tools: Endpoint tools that the image has.
-        nodes: Names of nodes for the first pod and, on another host, the second; those that are
-            not named, the scheduler chooses.
+        nodes: Names of nodes: of the first pod, and of the second with `--hosts other`. Left out:
+            the scheduler's choice.
         node_selector: Labels that nodes must have.
-        deadline_s: Time after which the cluster ends a pod by itself, seconds.
+        deadline_s: Time after which the cluster ends a pod by itself, s; at least 60.
     """
 
     kubeconfig: AbsolutePath = ""

@@ -70,7 +70,7 @@ def _tried(name: str, look: Callable[[], str]) -> Check:
         return Check(name, look())
     except VnetperfError as error:
         says = f"{error.what}; accepted: {error.accepted}" if error.accepted else error.what
-        return Check(name, says, error.cure or "see docs/lab.md")
+        return Check(name, says, error.cure or "see docs/machines.md")
 
 
 def _machine() -> Check:

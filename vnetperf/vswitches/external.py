@@ -46,11 +46,14 @@ class ExternalDut(Frozen):
     """`[external]` of a testbed file: a DUT that somebody else runs between the tester's ports.
 
     Attributes:
-        name: What it is: "switch in rack 7, model X".
-        version: Its version: firmware, release.
-        facts: More of it for the report: name -> text.
-        nat: Whether it is a NAT: subscribers of --nat are behind port 0, servers behind port 1.
-        ports: The tester's ports 0 and 1.
+        name: What somebody else runs between the tester's ports, such as "switch in rack 7, model
+            X"; see [external](backends/external.md).
+        version: Its version (firmware, release), for the report.
+        facts: More of it for the report.
+        nat: It is a [NAT](cgnat.md): the subscribers of `--nat` are behind port 0, servers behind
+            port 1; with `--nat mapping=learnt` it may choose addresses and ports as it likes.
+        ports: `[[external.ports]]` with `tester`, and `dut`, `mac`, `gateway`, `vlan` where needed:
+            of tester port 0, then of port 1.
     """
 
     name: str = ""

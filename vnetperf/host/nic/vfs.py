@@ -28,10 +28,12 @@ class VfOptions(Frozen):
     """Options of virtual functions.
 
     Attributes:
-        vlan: VLAN of VNF ports that meet only each other, and of pods.
-        rate_mbps: Highest rate at which a VNF port or a pod sends, Mbit/s; 0 for any.
-        trust: True lets a virtual function become promiscuous and change its address.
-        spoof_check: True drops what a virtual function sends with another source address.
+        vlan: 1 to 4093: VLAN of VNF ports, or of pods, that meet only each other (`sriov`).
+        rate_mbps: Highest rate at which a VNF port, or a pod, sends, Mbit/s; 0 for any (`sriov`).
+        trust: A virtual function may become promiscuous and change its address. Left out: true
+            where the NIC knows it; of pods as the driver has it.
+        spoof_check: What a virtual function sends with another source address is dropped. Left out:
+            false where the NIC knows it; of pods as the driver has it.
     """
 
     vlan: Annotated[int, Field(ge=1, le=4093)] | None = None

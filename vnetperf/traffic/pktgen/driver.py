@@ -94,10 +94,10 @@ class PktgenConfig(Frozen):
     """How Pktgen-DPDK is used: the section [pktgen] of a testbed file.
 
     Attributes:
-        server: Where another program has started one: "HOST" or "HOST:PORT", its ports 0
-            and 1 at the ends of the wires; "" starts one.
-        memif: True for a build that runs on memif though it sets the MTU of its ports, because the
-            MTU of its DPDK's memif can be set.
+        server: `HOST` or `HOST:PORT`: a Pktgen that runs already, its ports 0 and 1 at the ends of
+            the wires; left out, one is started. See [pktgen](generators/pktgen.md).
+        memif: A build that sets the MTU of its ports runs on memif all the same, because the MTU of
+            its DPDK's memif can be set.
     """
 
     server: str = ""

@@ -71,11 +71,11 @@ class TrexConfig(Frozen):
     """How TRex is used: the section [trex] of a testbed file.
 
     Attributes:
-        server: Address of a server that was started elsewhere: "HOST" or
-            "HOST:SYNC-PORT:ASYNC-PORT", its ports 0 and 1 at the ends of the wires; "" starts one.
-        force: True takes its ports from their owner, and stops what runs on them.
+        server: `HOST` or `HOST:SYNC-PORT:ASYNC-PORT`: a server that runs already, its ports 0 and 1
+            at the ends of the wires; left out, one is started. See [trex](generators/trex.md).
+        force: Take its ports from whoever has them, and stop what runs on them.
         client: Directory of its Python client, of a TRex tree, or of a virtual environment with
-            lbr-trex-client; "" takes the one beside the server, or an installed one.
+            lbr-trex-client. Left out: the one beside the server, or an installed one.
     """
 
     server: str = ""

@@ -25,15 +25,18 @@ class NatOptions(Frozen):
     """Options that only the NAT has.
 
     Attributes:
-        udp_timeout: A mapping of UDP without packets ends after so long, seconds: 300 is what
-            RFC 4787 REQ-5 recommends, which requires 120 at least.
-        tcp_timeout: An established connection without segments ends after so long, seconds
-            (RFC 5382 REQ-5: 7440 at least).
-        tcp_transitory_timeout: One that opens or closes ends after so long, seconds (RFC 5382
-            REQ-5: 240 at least).
-        icmp_timeout: A query without packets ends after so long, seconds (RFC 5508 REQ-2: 60 at
-            least).
-        max_sessions: Sessions that its table is to have room for; None for those of --nat.
+        udp_timeout: 1 to 86400, `cgnat`: seconds without packets after which a mapping of UDP ends
+            (RFC 4787 REQ-5 recommends 300 and requires 120).
+        tcp_timeout: 1 to 864000, `cgnat`: the same of an established connection (RFC 5382 REQ-5: at
+            least 7440).
+        tcp_transitory_timeout: 1 to 86400, `cgnat`: the same of a connection that opens or closes
+            (RFC 5382 REQ-5: at least 240).
+        icmp_timeout: 1 to 86400, `cgnat`: the same of a query of ICMP (RFC 5508 REQ-2: at least
+            60).
+        max_sessions: 1 or more, `cgnat`: sessions that its table has room for (of each worker in
+            mode vpp-nat44; not of vpp-det44). Left out: as many as `--nat` has, or more. The
+            kernel's is all namespaces' of the machine, and is [lowered](cgnat.md) only where none
+            holds sessions.
     """
 
     udp_timeout: int = Field(default=300, ge=1, le=86_400)

@@ -68,19 +68,19 @@ class DpdkNatOptions(NatOptions):
     """Options that the modes rtc and pipeline have besides.
 
     Attributes:
-        stages: Stages of mode pipeline: "+" joins those of one thread, "/" is a ring between two.
-        blocks: "computed" gives each subscriber the block of its number (RFC 7422), "dynamic" one
-            when its first packet comes, which is recorded.
-        max_blocks: Blocks of a subscriber at most, if dynamic.
-        block_hold: A block that came back rests so long before another subscriber gets it, seconds
-            (RFC 6888 REQ-8).
-        block_log: What the record of dynamic blocks is: lines of text, or messages of IPFIX with
-            the elements of RFC 8158.
-        filtering: Who may send to a mapping (RFC 4787 section 5): "endpoint-independent" anybody,
-            "address-and-port" whom its subscriber has sent to.
-        tcp: "strict" refuses a connection whose first segment is no SYN.
-        inbound_refresh: Whether packets from outside keep a session of UDP or ICMP
-            (RFC 4787 REQ-6).
+        stages: `cgnat` in mode pipeline: stages in this order, `+` within a thread, `/` between
+            two.
+        blocks: `cgnat` in modes rtc and pipeline, as those below: `computed` gives each subscriber
+            the block of its number (RFC 7422), `dynamic` one when its first packet comes, which is
+            recorded.
+        max_blocks: 1 to 16: blocks of a subscriber at most, if dynamic.
+        block_hold: 0 to 86400: seconds that a block which came back rests (RFC 6888 REQ-8).
+        block_log: The record of dynamic blocks: lines, or [IPFIX](cgnat.md) messages with the
+            elements of RFC 8158.
+        filtering: Who may send to a mapping (RFC 4787 section 5): anybody, or whom its subscriber
+            has sent to.
+        tcp: Strict: the first segment of a connection is a SYN.
+        inbound_refresh: Packets from outside keep sessions of UDP and ICMP (RFC 4787 REQ-6).
         session_limit: Sessions of a subscriber at most (RFC 6888 REQ-5); 0 for no limit.
     """
 

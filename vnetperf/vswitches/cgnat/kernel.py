@@ -122,8 +122,8 @@ class KernelNatOptions(NatOptions):
     """Options that the modes nft and iptables have besides.
 
     Attributes:
-        random_ports: True gives each session a port of the subscriber's block at random (RFC 6056)
-            instead of keeping its own; requires `--nat mapping=learnt`.
+        random_ports: `cgnat`, modes `nft` and `iptables`: a port of the subscriber's block at
+            random for each session (RFC 6056); requires `--nat mapping=learnt`.
     """
 
     random_ports: bool = False

@@ -52,8 +52,8 @@ class XdpOptions(Frozen):
     """Options that only this switch has.
 
     Attributes:
-        program: "redirect" sends every frame of a port out of another one; "fib" routes by the
-            kernel's table, and is what --forwarding l3 takes; None for what the forwarding needs.
+        program: Program of XDP: `redirect` sends every frame of a port out of another one, `fib`
+            routes by the kernel's table. Left out: the one that the forwarding needs; xdp only.
     """
 
     program: Literal["redirect", "fib"] | None = None
