@@ -81,6 +81,7 @@ class Collector(Requirements, ABC, Generic[SampleT]):
 
         Returns:
             What was between the samples, by thread; a thread that ended meanwhile may be left out.
+            Events may have names of a plugin's own.
         """
 
 

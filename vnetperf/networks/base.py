@@ -404,7 +404,8 @@ class Network(Datapath):
             scenario: The scenario.
 
         Returns:
-            By default that of the hosts' link without what the network adds to a frame, octets.
+            By default that of the hosts' link without what the network adds to a frame, octets. A
+            packet of this size is sent between the pods before the first trial.
         """
         return scenario.mtu - cls.capabilities.overhead
 
@@ -480,6 +481,8 @@ class Network(Datapath):
     @abstractmethod
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """Give a pod its interface, in the run's network namespace, or its socket.
+
+        The last pod is detached and attached once more before the tester has it.
 
         Args:
             host: Its host.

@@ -304,6 +304,18 @@ def _ports_to_remove(scenario: Scenario) -> list[Port]:
 class VSwitchContract(LifeCycle, SingleFrames, TrialChecks, Promises):
     """What any vSwitch must do; a subclass names one. Tests of the last part run first.
 
+    Every deployment, wire, mode, rule and layer that its capabilities promise is deployed for real:
+
+    - Frames of several protocols, every size up to the largest, VLAN tags, broadcast and unknown
+      destinations come out unchanged, once, at the right port only. A router takes one from the TTL
+      and readdresses. Nothing passes a VNF that stands still.
+    - Each hop's counters equal the tester's. Under overload every lost frame is attributed.
+    - Declared options work all at once; others are refused before deployment.
+    - It restarts, loses a port, and stops twice.
+    - When its processes are killed in a trial, the trial fails and is no number.
+    - A deployment leaves the machine as it was, also one that fails at any step. Changes that other
+      programs hold meanwhile are warnings (see `vnetperf.testing.others`).
+
     Attributes:
         vswitch: Registered name of the vSwitch.
         known: What it is known not to do: a part of a test's id -> why. Those tests must fail.

@@ -183,7 +183,8 @@ class Vnf(Backend):
     def wait_ready(self, timeout_s: float) -> None:
         """Wait until it forwards: in a thread of its own, while others are waited for.
 
-        Returns, with an error, when it is stopped meanwhile.
+        The first VNF that fails ends the deployment: `stop` is then called meanwhile, and this
+        returns with an error. It is called again after a restart of the vSwitch.
 
         Args:
             timeout_s: Longest wait, seconds.

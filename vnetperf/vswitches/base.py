@@ -266,14 +266,19 @@ class VSwitch(Datapath):
 
     @abstractmethod
     def counters(self) -> tuple[HopCounters, ...]:
-        """Counters of every port since it was made.
+        """Counters of every port since it was made, read around each trial.
+
+        A report attributes lost frames by them: count frames, and nothing else.
 
         Returns:
-            One entry per port of the deployment.
+            One entry per port of the deployment: `rx` are frames that the switch took in from the
+            port, `tx` frames that it put out to it.
         """
 
     def check_alive(self) -> None:
         """Raise when a process of the switch has ended, or what it made is gone.
+
+        It is called while traffic runs. When it raises, the trial has no number.
 
         Raises:
             DutError: With the log's tail.

@@ -1,0 +1,169 @@
+"""The examples of docs/plugins.md, one of each family, do what the page says."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.fakes.machine import facts
+from vnetperf import config, registry
+from vnetperf.deployment.planner import make_plan
+from vnetperf.endpoints.base import Sockets, ToolOutput, UnreadableError
+from vnetperf.model.deployment import Attachment, VnfPort
+from vnetperf.model.scenario import Plan
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.transfer import TransferSpec
+from vnetperf.model.trial import TrialSpec
+from vnetperf.runner.scenarios import make_scenario, scenario_ids
+from vnetperf.testing import CollectorContract
+
+PAGE = (Path(__file__).parents[2] / "docs/plugins.md").read_text()
+FILES = dict(re.findall(r"```python\n# (my_\w+)\.py\n(.*?)```", PAGE, re.DOTALL))
+EXAMPLES: dict[registry.Family, tuple[str, str]] = {
+    "vnfs": ("cable", "my_vnf:Cable"),
+    "traffic": ("ideal", "my_generator:Ideal"),
+    "networks": ("routed", "my_network:Routed"),
+    "endpoints": ("nuttcp", "my_tool:Nuttcp"),
+    "mpi": ("bibw", "my_mpi:BothWays"),
+    "collectors": ("faults", "my_collector:Faults"),
+    "wires": ("delayed", "my_wire:Delayed"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each example in a file of its name, and registered."""
+    for name, code in FILES.items():
+        (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    registered = registry.registered()
+    for family, (name, target) in EXAMPLES.items():
+        registry.register(family, name, target)
+    yield
+    for family, backends in registry._registered.items():
+        backends.clear()
+        backends.update(registered[family])
+    for name in FILES:
+        sys.modules.pop(name, None)
+
+
+class Machine:
+    """Notes calls, and changes nothing."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.facts = facts()
+
+    def load_module(self, module: object) -> None:
+        self.calls.append("load_module")
+
+    def create_veth(self, *names: str, mtu: int) -> None:
+        self.calls.append("create_veth")
+
+    def interface_name(self, name: str) -> str:
+        return f"vp{name}"
+
+    def in_netns(self, function: Callable[[], object]) -> None:
+        self.calls.append("in_netns")
+
+
+def build(family: registry.Family, *arguments: Any) -> Any:
+    """Build the example of a family."""
+    return registry.load(family, EXAMPLES[family][0])(*arguments)
+
+
+def plan_scenario(scenario: str, **wishes: Any) -> Plan:
+    settings = config.load({"preset": "smoke", **wishes}, environment={})
+    return make_plan(make_scenario(scenario, settings), settings.testbed, facts())
+
+
+def test_every_family_has_an_example() -> None:
+    assert {*EXAMPLES, "vswitches"} == {*registry.FAMILIES}
+    assert {target.partition(":")[0] for _, target in EXAMPLES.values()} == {*FILES}
+
+
+@pytest.mark.parametrize("family", EXAMPLES)
+def test_the_contract_takes_it(family: registry.Family) -> None:
+    name, _ = EXAMPLES[family]
+    backend = registry.load(family, name)
+    assert backend.name == name
+    assert not backend.__abstractmethods__
+    assert f"{family} {name}" in registry.backends()
+
+
+def test_the_vnf_is_planned_without_a_core_and_plugged_in() -> None:
+    plan = plan_scenario("pvp_bridge", vnf="cable", vnf_mode="io")
+    assert "vnf0" not in plan.placement.cores
+    machine = Machine()
+    vnf = build("vnfs", machine, plan, 0)
+    first, second = (
+        Attachment(port=VnfPort(vnf=0, index=n), kind="veth", netdev=f"v{n}") for n in (0, 1)
+    )
+    vnf.launch((first, second))
+    vnf.wait_ready(1.0)
+    assert machine.calls.count("in_netns") == 1
+    vnf.stop()
+    vnf.stop()
+    assert machine.calls.count("in_netns") == 3
+
+
+def test_the_generator_receives_all_frames() -> None:
+    plan = plan_scenario("phy2phy_bridge", generator="ideal")
+    generator = build("traffic", Machine(), plan)
+    generator.prepare(plan.scenario.streams, plan.scenario.traffic, 64)
+    trial = TrialSpec(frame_size=64, load_fps=1000, duration_s=0.05, drain_s=0, learning_frames=0)
+    counts = generator.run(trial, lambda: None).directions
+    assert [(c.direction, c.intended, c.received) for c in counts] == [(0, 50, 50), (1, 50, 50)]
+
+
+def test_the_network_has_a_scenario_and_is_planned() -> None:
+    assert "bmp2bmp_routed" in scenario_ids()
+    assert plan_scenario("bmp2bmp_routed").scenario.vswitch == "routed"
+
+
+def test_the_tool_has_command_lines_and_reads_a_rate() -> None:
+    tool, spec = build("endpoints"), TransferSpec(kind="TCP_STREAM", tool="nuttcp", duration_s=5)
+    sockets = Sockets(server="198.18.0.2", client="198.18.0.1", port=5000)
+    assert tool.server(sockets, spec) == ("nuttcp", "-S", "--nofork", "-P5000")
+    assert tool.client(sockets, spec)[-1] == "198.18.0.2"
+    line = "megabytes=561.5 real_seconds=5.00 rate_Mbps=941.4 tx_cpu=4 rx_cpu=25 retrans=0"
+    output = ToolOutput(client=line, server="", version="nuttcp-6.1.2")
+    assert tool.read(output, spec).bits_per_second == pytest.approx(941.4e6)
+    with pytest.raises(UnreadableError):
+        tool.read(ToolOutput(client="", server="", version=""), spec)
+
+
+def test_the_program_of_mpi_reads_columns() -> None:
+    spec = TransferSpec(
+        kind="MPI_BANDWIDTH", tool="bibw", message_size=64, duration_s=1, pods=2, ranks=1
+    )
+    program = build("mpi")
+    command = program.command(spec, {"osu_bibw": "/usr/bin/osu_bibw"})
+    assert command == ("/usr/bin/osu_bibw", "-m", "64:64")
+    output = "# OSU MPI Bi-Directional Bandwidth Test\n# Size  Bandwidth (MB/s)\n64     12.5\n"
+    assert program.read(output, spec).bits_per_second == pytest.approx(1e8)
+
+
+@pytest.mark.slow
+def test_the_collector_keeps_its_contract() -> None:
+    kit = type("Kit", (CollectorContract,), {"collector": "faults"})()
+    kit.test_is_what_it_is_registered_as()
+    kit.test_measures_a_busy_thread_or_says_why_not()
+    kit.test_a_thread_that_ends_meanwhile_costs_no_other()
+    kit.test_without_busy_threads_it_is_quiet()
+    kit.test_leaves_no_file_open_and_no_process()
+
+
+def test_the_wire_is_laid_as_the_tester_knows_it() -> None:
+    machine, plan = Machine(), SimpleNamespace(scenario=SimpleNamespace(mtu=1500))
+    wire = build("wires", machine, plan, 0)
+    assert wire.missing(facts(), None, Testbed()) == ""
+    tester, dut = wire.lay()
+    assert (tester.kind, dut.kind) == ("veth", "delayed")
+    assert machine.calls == ["create_veth", "in_netns"]
