@@ -17,6 +17,8 @@ from pydantic import BaseModel
 from vnetperf import registry
 from vnetperf.config import ENV_PREFIX, Settings
 from vnetperf.config.settings import settings_table
+from vnetperf.model.balancing import Services
+from vnetperf.model.nat import Nat
 from vnetperf.model.options import GuestOptions, MobileCoreOptions
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.preset import Preset
@@ -123,6 +125,26 @@ def test_examples_are_accepted(comment: str, model: type[BaseModel]) -> None:
 def test_the_table_of_settings_is_the_declared_one() -> None:
     table = "\n".join(settings_table())
     assert table in CONFIGURATION, "paste the output of `vnetperf show-config --table`"
+
+
+@pytest.mark.parametrize(("document", "model"), [("cgnat", Nat), ("services", Services)])
+def test_keys_of_sessions_stand_in_their_table(document: str, model: type[BaseModel]) -> None:
+    text = (TOP / f"docs/{document}.md").read_text()
+    table = rows(text.split("\n| Key of `--")[1].split("\n\n")[0])
+    assert table.keys() == model.model_fields.keys()
+    for key, default in keys_of(model):
+        assert table[key][1].startswith(str(default)), f"docs/{document}.md: default of {key}"
+
+
+def test_every_network_stands_in_the_table_with_its_mtu() -> None:
+    text = (TOP / "docs/networks.md").read_text()
+    table = rows(text.split("\n| network | path ")[1].split("\n\n")[0])
+    for name in registry.names("networks"):
+        network = registry.load("networks", name)
+        if network.__module__.startswith("vnetperf."):
+            assert name in table, f"docs/networks.md: {name} is missing"
+            mtu = str(1500 - network.capabilities.overhead)
+            assert name in ("cni", "kubernetes") or table[name][3].startswith(mtu)
 
 
 def test_every_setting_has_its_variable() -> None:
