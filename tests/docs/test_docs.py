@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tomllib
+from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -16,6 +17,8 @@ from pydantic import BaseModel
 from tests.docs.key_tables import with_tables
 from vnetperf import registry
 from vnetperf.config import ENV_PREFIX, Settings
+from vnetperf.model.balancing import Services
+from vnetperf.model.nat import Nat
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.preset import Preset
 from vnetperf.model.trial import Verdict
@@ -32,6 +35,14 @@ PACKAGE_PATH = re.compile(r"(?<![\w/$~.])vnetperf/[\w./-]*\w")
 
 def section(title: str) -> str:
     return CONFIGURATION.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, field in model.model_fields.items():
+        if isinstance(field.default, BaseModel):
+            yield from keys_of(type(field.default), f"{prefix}{name}.")
+        else:
+            yield prefix + name, None if field.is_required() else field.default
 
 
 def rows(text: str) -> dict[str, list[str]]:
@@ -72,6 +83,26 @@ def test_examples_are_accepted(comment: str, model: type[BaseModel]) -> None:
     blocks = re.findall(r"```toml\n(.*?)```", CONFIGURATION, re.DOTALL)
     (example,) = [block for block in blocks if block.startswith(comment)]
     model.model_validate(tomllib.loads(example))
+
+
+@pytest.mark.parametrize(("document", "model"), [("cgnat", Nat), ("services", Services)])
+def test_keys_of_sessions_stand_in_their_table(document: str, model: type[BaseModel]) -> None:
+    text = (TOP / f"docs/{document}.md").read_text()
+    table = rows(text.split("\n| Key of `--")[1].split("\n\n")[0])
+    assert table.keys() == model.model_fields.keys()
+    for key, default in keys_of(model):
+        assert table[key][1].startswith(str(default)), f"docs/{document}.md: default of {key}"
+
+
+def test_every_network_stands_in_the_table_with_its_mtu() -> None:
+    text = (TOP / "docs/networks.md").read_text()
+    table = rows(text.split("\n| network | path ")[1].split("\n\n")[0])
+    for name in registry.names("networks"):
+        network = registry.load("networks", name)
+        if network.__module__.startswith("vnetperf."):
+            assert name in table, f"docs/networks.md: {name} is missing"
+            mtu = str(1500 - network.capabilities.overhead)
+            assert name in ("cni", "kubernetes") or table[name][3].startswith(mtu)
 
 
 def test_every_setting_has_its_variable() -> None:

@@ -9,17 +9,25 @@ from vnetperf import registry
 PAGE = Path(__file__).parents[2] / "docs/backends/README.md"
 HEAD = """# Backends
 
-The table has the declared capabilities of each vSwitch. `vnetperf doctor` reports what this machine
-supports, and how to install what is missing. Each backend's page has its requirements, options and
-pitfalls. To add a vSwitch, write a plugin: [plugins.md](../plugins.md).
+**Which vSwitch can do what?** The tables have the declared capabilities of each, and its page has
+requirements, options and pitfalls. `vnetperf doctor` reports what this machine supports, and how to
+install what is missing. To add a vSwitch, write a plugin: [plugins.md](../plugins.md).
 
 `python -m tests.testing.backends_page` writes this page, and a test compares it.
 
 """
 COLUMNS = (
-    *("Name", "What it is", "Wires", "Attachments", "Modes", "Rules", "Forwarding", "Tunnels"),
-    *("Options", "Largest frame"),
+    *("Name", "What it is", "Wires", "Attachments", "Rules", "Forwarding", "Tunnels"),
+    "Largest frame",
 )
+CHOICES = """
+`--set mode=` selects one of the modes, the first by default; `--set OPTION=VALUE` sets an option
+([all options](../configuration.md#vswitch-options)).
+
+"""
+CHOICE_COLUMNS = ("Name", "Modes", "Options")
+#: Pages of backends that are not named after them.
+PAGES = {"lb": "../services.md#load-balancing-of-services"}
 
 
 def render() -> str:
@@ -28,8 +36,18 @@ def render() -> str:
     Returns:
         Markdown.
     """
-    rows = [COLUMNS, ("---",) * len(COLUMNS), *map(_row, _ours())]
-    return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    names = _ours()
+    return (
+        HEAD
+        + _table(COLUMNS, [_capabilities(name) for name in names])
+        + CHOICES
+        + _table(CHOICE_COLUMNS, [_choices(name) for name in names])
+    )
+
+
+def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [columns, ("---",) * len(columns), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _ours() -> list[str]:
@@ -39,18 +57,31 @@ def _ours() -> list[str]:
     return [name for name in names if modules[name].startswith("vnetperf.vswitches.")]
 
 
-def _row(name: str) -> tuple[str, ...]:
-    backend = registry.load("vswitches", name)
-    can = backend.capabilities
+def _page(name: str) -> str | None:
     pages = (f"{name}.md", f"../{name}.md")
-    page = next((page for page in pages if (PAGE.parent / page).exists()), None)
-    lists = (can.wires, can.attachments, can.modes, can.rules, can.forwarding, can.tunnels)
+    return PAGES.get(name) or next((p for p in pages if (PAGE.parent / p).exists()), None)
+
+
+def _capabilities(name: str) -> tuple[str, ...]:
+    backend = registry.load("vswitches", name)
+    can, page = backend.capabilities, _page(name)
+    lists = (can.wires, can.attachments, can.rules, can.forwarding, can.tunnels)
     return (
         f"[`{name}`]({page})" if page else f"`{name}`",
         (backend.__doc__ or "").strip().splitlines()[0].rstrip("."),
         *(", ".join(values) or "-" for values in lists),
-        ", ".join(f"`{o}`" for o in (*can.options, *backend.Options.model_fields)) or "-",
         str(can.max_frame_size),
+    )
+
+
+def _choices(name: str) -> tuple[str, ...]:
+    backend = registry.load("vswitches", name)
+    can = backend.capabilities
+    options = (*can.options, *backend.Options.model_fields)
+    return (
+        f"`{name}`",
+        ", ".join(f"`{mode}`" for mode in can.modes) or "-",
+        ", ".join(f"`{option}`" for option in options) or "-",
     )
 
 

@@ -200,8 +200,8 @@ class Settings(Options):
     needs.
 
     `auto` is `mac` where the vSwitch steers by address, learns it for parallel chains, or routes,
-    else `io`. vloop has `io`, `mac`, `macswap`, `5tswap`, and more [elsewhere](vloop.md) than in a
-    process."""
+    else `io`. [vloop](backends/vloop.md) has `io`, `mac`, `macswap` and `5tswap` in a process, and
+    more modes in a container or a VM."""
     vnf_placement: Annotated[VnfPlacement, Option("WHERE")] = "auto"
     """NUMA node of VNFs: `auto` where there is room, `local` on the pollers' node, `remote` on
     another, `unpinned` where the kernel puts them.
@@ -236,7 +236,7 @@ class Settings(Options):
     repeated).
 
     Keys: `services`, `backends` of each, `flows` to all, `clients`; for vSwitches that
-    [balance services](services-lb.md)."""
+    [balance services](services.md#load-balancing-of-services)."""
     forwarding: Annotated[Forwarding, Option("LAYER")] = "l2"
     """`l2` switches frames, `l3` routes packets.
 

@@ -30,6 +30,7 @@ MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 4096, 0x4000, 1 << 18, 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
 #: What keeps mounts and processes of a program from the host: with its end all of them end.
+#: `--fork` keeps SIGTERM to itself, so the program has to end by something else.
 UNSHARE = ("unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--mount-proc", "--")
 
 

@@ -180,6 +180,7 @@ def domain_xml(domain: Domain) -> str:
     if domain.node is not None:
         _numa_memory(root, domain.node)
     _boot(root, domain)
+    # Without it libvirt 9.0 starts no guest of QEMU 9 or later.
     SubElement(SubElement(root, "features"), "acpi")
     _cpu(root, domain)
     SubElement(root, "clock", offset="utc")
