@@ -33,7 +33,9 @@ from typing import Any, NamedTuple
 from benchmarks.turns import load, neighbour
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.planner import make_plan
+from vnetperf.deployment.trial import run_trial
 from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.procedures.relative_cost import in_empty_rounds
@@ -189,7 +191,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[Trial]:
         for side in arguments.masks or [0]:
             number += 1
             print(f"deployment {number}, {time.strftime('%H:%M:%S')}", flush=True)
-            deployment = LiveDeployment.deploy(plan, facts)
+            deployment = deploy_plan(plan, facts)
             try:
                 if side:
                     masked_rules(deployment, side)
@@ -210,7 +212,7 @@ def _trials(
             learning_wait_s=0.05,
             learning_frames=deployment.plan.scenario.learning_frames,
         )
-        return deployment.run_trial(spec)
+        return run_trial(deployment, spec)
 
     run(arguments.loads[-1], 0.5)  # warms up
     for _ in range(arguments.trials):

@@ -17,6 +17,7 @@ from benchmarks.engine import testpmd_on
 from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.planner import make_plan
 from vnetperf.host import dpdk
 from vnetperf.model.trial import TrialSpec
@@ -72,7 +73,7 @@ def main() -> None:
     settings = config.load(wishes)
     scenario = make_scenario("phy2phy_vpp", settings)
     facts = take_inventory(settings.testbed)
-    deployment = LiveDeployment.deploy(make_plan(scenario, settings.testbed, facts), facts)
+    deployment = deploy_plan(make_plan(scenario, settings.testbed, facts), facts)
     rates: dict[str, list[float]] = {"engine": [], "testpmd flowgen": []}
     try:
         for _ in range(args.repeats):

@@ -62,14 +62,22 @@ def placed(plan, deployment):
     found = sharing_of(deployment.facts)
     return found and found.sentence or plan.placement.reason
 """
+#: Deploys a plan: a checkout of before `deploy_plan` has it as a method of a class.
+DEPLOY = """
+try:
+    from vnetperf.deployment.one_host import deploy_plan
+except ImportError:
+    from vnetperf.deployment.deploy import LiveDeployment
+    deploy_plan = LiveDeployment.deploy
+"""
 #: What one half runs in its own checkout: it may be one of before this file was written.
 WORKER = (
-    f"{PLACED}\n"
+    f"{PLACED}{DEPLOY}"
     """
 import json, sys
 from vnetperf.agent.inventory import take_inventory
-from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.planner import make_plan
+from vnetperf.deployment.trial import run_trial
 from vnetperf.model.trial import TrialSpec
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.stage import configuration
@@ -77,7 +85,7 @@ scenario, wishes = sys.argv[1], json.loads(sys.argv[2])
 settings = configuration(wishes)
 facts = take_inventory(settings.testbed)
 plan = make_plan(make_scenario(scenario, settings), settings.testbed, facts)
-deployment = LiveDeployment.deploy(plan, facts)
+deployment = deploy_plan(plan, facts)
 try:
     where = placed(plan, deployment)
     print(json.dumps({"placement": where, "slices": deployment.slices}), flush=True)
@@ -86,7 +94,7 @@ try:
         spec = TrialSpec(frame_size=wishes["frame_sizes"][0], load_fps=wanted["load"],
             duration_s=wanted["seconds"], drain_s=0.15, learning_wait_s=0.05,
             learning_frames=plan.scenario.learning_frames)
-        print(deployment.run_trial(spec).model_dump_json(), flush=True)
+        print(run_trial(deployment, spec).model_dump_json(), flush=True)
 finally:
     deployment.teardown()
 """

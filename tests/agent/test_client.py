@@ -446,31 +446,36 @@ def test_the_launchers_agent_starts_no_program_for_another_host(
 
 
 class Deployed:
-    """A deployment whose trial tells how it goes, and keeps a frame."""
+    """A deployment that keeps a frame."""
 
     def __init__(self) -> None:
         self.generator = SimpleNamespace(captured=lambda: {"port0-sent.pcap": b"\x00\xff"})
-
-    def run_trial(
-        self,
-        spec: TrialSpec,
-        watch: Any,
-        on_live: Callable[[LiveCounts], None] | None,
-        *,
-        elsewhere: bool,
-    ) -> TrialResult:
-        assert not elsewhere
-        watch()
-        if on_live is not None:
-            on_live(LiveCounts(elapsed_s=0.5, sent=10, refused=1, received=9))
-        return TrialResult(directions=())
 
     def teardown(self) -> list[str]:
         return []
 
 
+def run_trial_live(
+    deployment: Deployed,
+    spec: TrialSpec,
+    watch: Callable[[], None],
+    on_live: Callable[[LiveCounts], None] | None,
+    *,
+    elsewhere: bool,
+) -> TrialResult:
+    """A trial that tells how it goes."""
+    assert not elsewhere
+    watch()
+    if on_live is not None:
+        on_live(LiveCounts(elapsed_s=0.5, sent=10, refused=1, received=9))
+    return TrialResult(directions=())
+
+
 @pytest.mark.parametrize("follow", [True, False])
-def test_a_trial_that_goes_on_is_told_to_who_follows(loop: Loop, follow: bool) -> None:
+def test_a_trial_that_goes_on_is_told_to_who_follows(
+    loop: Loop, follow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "run_trial", run_trial_live)
     told: list[dict[str, Any]] = []
     client = AgentClient(Testbed(), told.append)
     client._channel, client.follow = loop, follow

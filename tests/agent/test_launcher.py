@@ -426,7 +426,7 @@ def test_the_launcher_serves_no_hosts_of_a_users_testbed(
         {"call": "inventory", "args": {"testbed": asked["testbed"]}},
     ):
         assert "testbeds of one host" in restricted._answer(call)["error"]["what"]
-    deployed.deploy.assert_not_called()
+    deployed.assert_not_called()
 
 
 @pytest.mark.parametrize(
@@ -450,7 +450,7 @@ def test_words_of_a_users_scenario_are_typed(
     asked["scenario"][key] = value
     answer = restricted._answer({"call": "deploy", "args": {"plan": asked}})
     assert "error" in answer
-    deployed.deploy.assert_not_called()
+    deployed.assert_not_called()
 
 
 @pytest.mark.parametrize(
@@ -470,17 +470,17 @@ def test_a_users_graph_is_typed(
     asked["scenario"]["deployment"][key] = value
     answer = restricted._answer({"call": "deploy", "args": {"plan": asked}})
     assert "error" in answer
-    deployed.deploy.assert_not_called()
+    deployed.assert_not_called()
 
 
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
     """Takes the place of every deployment."""
-    live = MagicMock()
-    live.deploy.return_value.facts.model_dump.return_value = {}
-    live.deploy.return_value.teardown.return_value = []
-    monkeypatch.setattr(agent_module, "LiveDeployment", live)
-    return live
+    deploy = MagicMock()
+    deploy.return_value.facts.model_dump.return_value = {}
+    deploy.return_value.teardown.return_value = []
+    monkeypatch.setattr(agent_module, "deploy_plan", deploy)
+    return deploy
 
 
 def test_a_plan_is_the_agents_own(
@@ -499,7 +499,7 @@ def test_a_plan_is_the_agents_own(
     monkeypatch.setattr(agent_module, "calibrate", calibrate)
     args = {"plan": loop, "frame_sizes": [64]}
     assert restricted._answer({"call": "calibrate", "args": args}) == {"ok": {}}
-    deployed.deploy.reset_mock()
+    deployed.reset_mock()
     calibrate.reset_mock()
     mine = plan.nics[0].model_copy(update={"driver": "/home/m/x.ko", "kernel": False})
     for what, evil in {
@@ -519,7 +519,7 @@ def test_a_plan_is_the_agents_own(
     monkeypatch.setattr(agent_module, "take_inventory", lambda testbed: use)
     answer = restricted._answer({"call": "deploy", "args": {"plan": honest}})
     assert "it carries the address 192.0.2.1" in answer["error"]["what"]
-    deployed.deploy.assert_not_called()
+    deployed.assert_not_called()
     calibrate.assert_not_called()
 
 

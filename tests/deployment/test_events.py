@@ -287,7 +287,7 @@ def test_a_generator_that_cannot_is_said_before_the_trial() -> None:
 
     spec = TrialSpec(frame_size=64, load_fps=1, duration_s=1, burst=3)
     with pytest.raises(CapabilityError, match="fakegen cannot sing"):
-        Stub(plan(scenario())).run_trial(spec)
+        trial.run_trial(Stub(plan(scenario())), spec)
 
 
 # --- faults that nobody intended -------------------------------------------------------------

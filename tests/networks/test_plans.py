@@ -13,8 +13,8 @@ from vnetperf import config, registry
 from vnetperf.backend import optional
 from vnetperf.deployment import pods
 from vnetperf.deployment.capability_check import check_variant_effect, require_size
-from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import addresses_apart
+from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.deployment.pods import (
     PodNetwork,
@@ -299,7 +299,7 @@ def test_pods_of_one_host_on_its_own_network_have_sockets_and_no_frames() -> Non
     frames = planned("host", hosts="same")
     assert "no ports of their own" in frames.commands["frames"]
     with pytest.raises(NoResultError, match=r"no ports of their own.*--hosts other"):
-        LiveDeployment.deploy(frames, facts())
+        deploy_plan(frames, facts())
     wishes = configured(hosts="same")
     sockets = endpoint_scenario(wishes, scenario("host", hosts="same"))
     plan = make_plan(sockets, wishes.testbed, facts())
@@ -515,7 +515,7 @@ def test_pods_of_runc_have_programs_and_no_frames() -> None:
     frames = make_plan(plain, wishes.testbed, machine)
     assert "from no container" in frames.commands["frames"]
     with pytest.raises(NoResultError, match="from no container; leave --pod out"):
-        LiveDeployment.deploy(frames, machine)
+        deploy_plan(frames, machine)
     for one in (endpoint_scenario(wishes, plain), mpi_scenario(plain)):
         plan = make_plan(one, wishes.testbed, machine)
         assert (plan.scenario.pod, plan.scenario.conditions[1]) == ("runc", "pods by runc")

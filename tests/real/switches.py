@@ -11,7 +11,9 @@ from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.analysis.attribution import lost_at
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.planner import make_plan
+from vnetperf.deployment.trial import run_trial
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.stage import whole_trial
@@ -38,7 +40,7 @@ def deployed(scenario_id: str, **settings: Any) -> Iterator[LiveDeployment]:
     testbed = configuration.testbed.model_copy(update={"lock_timeout_s": 300.0})
     facts = take_inventory(testbed)
     plan = make_plan(make_scenario(scenario_id, configuration), testbed, facts)
-    deployment = LiveDeployment.deploy(plan, facts)
+    deployment = deploy_plan(plan, facts)
     try:
         yield deployment
     finally:
@@ -56,7 +58,7 @@ def forwards(deployment: LiveDeployment, size: int = 64) -> TrialResult:
         The trial.
     """
     trial = SLOW.model_copy(update={"frame_size": size})
-    result = whole_trial(lambda: deployment.run_trial(trial))
+    result = whole_trial(lambda: run_trial(deployment, trial))
     assert not result.failed, result.failure
     assert result.directions
     for d in result.directions:
@@ -104,7 +106,7 @@ def fails(deployment: LiveDeployment, accident: Callable[[], None]) -> TrialResu
     timer = threading.Timer(IN_THE_MIDDLE_S, accident)
     timer.start()
     try:
-        result = deployment.run_trial(LONG)
+        result = run_trial(deployment, LONG)
     finally:
         timer.join()
     assert (result.failed, result.directions) == ("dut", ()), result

@@ -14,7 +14,9 @@ from tests.real.needs import module_problem
 from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.planner import make_plan
+from vnetperf.deployment.trial import run_trial
 from vnetperf.model.outcomes import AddressTable
 from vnetperf.model.parameters import SPARE_ADDRESSES, Rfc2889Test
 from vnetperf.model.trial import TrialOutcome, TrialSpec
@@ -65,7 +67,7 @@ def bridged() -> Iterator[LiveDeployment]:
     testbed = configuration.testbed.model_copy(update={"lock_timeout_s": 300.0})
     facts = take_inventory(testbed)
     scenario = address_scenario(make_scenario("phy2phy_bridge", configuration), preset)
-    deployment = LiveDeployment.deploy(make_plan(scenario, testbed, facts), facts)
+    deployment = deploy_plan(make_plan(scenario, testbed, facts), facts)
     try:
         yield deployment
     finally:
@@ -87,7 +89,7 @@ def drive(deployment: LiveDeployment, procedure: Procedure[AddressTable]) -> Add
                 event=ask.event,
                 histogram_up_to_loss=-1.0,
             )
-            result = deployment.run_trial(spec)
+            result = run_trial(deployment, spec)
             seen = TrialOutcome.of(spec, result, judge(result, 0.001)[0], number=number)
             if seen.answers(ask):
                 break

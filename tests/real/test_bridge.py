@@ -12,6 +12,7 @@ import pytest
 from tests.real.conftest import UserRun
 from tests.real.needs import module_problem
 from tests.real.switches import IN_THE_MIDDLE_S, LONG, SLOW, deployed, fails, forwards
+from vnetperf.deployment.trial import run_trial
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import DutError
 from vnetperf.model.trial import Verdict
@@ -62,7 +63,7 @@ def test_no_direction_is_slower_for_what_the_tester_sends_the_other_way() -> Non
     ratios = []
     with deployed("phy2phy_bridge") as deployment:
         for _ in range(7):  # other work makes one of them longer, now this one and now that
-            result = deployment.run_trial(SLOW)
+            result = run_trial(deployment, SLOW)
             there, back = (d.latency.percentiles["50"] for d in result.directions if d.latency)
             ratios.append(there / back)
     assert statistics.median(ratios) == pytest.approx(1.0, rel=0.4), ratios
@@ -79,7 +80,7 @@ def test_jumbo_frames_cross(unchanged: Unchanged) -> None:
 def test_it_can_be_started_again(unchanged: Unchanged) -> None:
     with deployed("pvp_bridge") as deployment:
         deployment.restart_vswitch()
-        deployment.run_trial(SLOW)  # what VNFs sent into nothing meanwhile is over
+        run_trial(deployment, SLOW)  # what VNFs sent into nothing meanwhile is over
         forwards(deployment)
     assert unchanged() == ()
 
@@ -93,7 +94,7 @@ def test_a_port_that_is_removed_leaves_the_others(unchanged: Unchanged) -> None:
         switch.check_alive()
         before = {c.port: c for c in switch.counters()}
         assert "vnf1.0" not in before
-        result = deployment.run_trial(SLOW)
+        result = run_trial(deployment, SLOW)
         (to_vnf,) = (h for h in result.hops if h.port == "vnf0.0")
         assert to_vnf.tx == to_vnf.rx == result.directions[0].sent // 2  # the other chain's half
     assert unchanged() == ()
@@ -121,10 +122,10 @@ def test_a_vnfs_link_that_flaps_is_no_measurement(unchanged: Unchanged) -> None:
 
         timer = threading.Timer(IN_THE_MIDDLE_S, flap)
         timer.start()
-        verdict, why = judge(deployment.run_trial(LONG), 0.01)
+        verdict, why = judge(run_trial(deployment, LONG), 0.01)
         timer.join()
         assert (verdict, "vnf0.0" in why) == (Verdict.INCONSISTENT, True), why
-        assert judge(deployment.run_trial(SLOW), 0.01)[0] is Verdict.VALID
+        assert judge(run_trial(deployment, SLOW), 0.01)[0] is Verdict.VALID
     assert unchanged() == ()
 
 

@@ -11,6 +11,7 @@ from tests.real.needs import program
 from tests.real.switches import SLOW, deployed, forwards
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.path_check import PATH_SESSIONS, check_path
+from vnetperf.deployment.trial import run_trial
 from vnetperf.host import kernel, xdp
 from vnetperf.model.nat import FIRST_PORT
 from vnetperf.traffic.loadgen.driver import Loadgen
@@ -55,7 +56,7 @@ def test_frames_of_each_session_come_out_as_its_own(mode: str, unchanged: Unchan
         nat = deployment.plan.scenario.nat
         assert nat is not None
         spec = SLOW.model_copy(update={"learning_frames": nat.sessions})
-        result = deployment.run_trial(spec)
+        result = run_trial(deployment, spec)
         assert not result.failed, result.failure
         for counts in result.directions:
             assert counts.sent >= nat.sessions  # each session is seen
@@ -65,12 +66,12 @@ def test_frames_of_each_session_come_out_as_its_own(mode: str, unchanged: Unchan
         # A trial that makes the sessions.
         deployment.vswitch.end_sessions()
         assert deployment.vswitch.sessions() == 0
-        anew = deployment.run_trial(spec.model_copy(update={"new_sessions": True}))
+        anew = run_trial(deployment, spec.model_copy(update={"new_sessions": True}))
         assert not anew.failed, anew.failure
         assert anew.directions[0].received == anew.directions[0].sent
         assert anew.sessions is not None
         assert (anew.sessions.held, anew.sessions.ended) == (nat.sessions, 0)
-        again = deployment.run_trial(spec.model_copy(update={"new_sessions": True}))
+        again = run_trial(deployment, spec.model_copy(update={"new_sessions": True}))
         assert again.sessions is not None
         assert (again.sessions.held, again.sessions.ended) == (nat.sessions, nat.sessions)
         facts, options = deployment.vswitch.facts(), NatOptions(udp_timeout=97)
@@ -95,7 +96,7 @@ def test_ports_that_are_chosen_at_random_are_learnt(unchanged: Unchanged) -> Non
         changes = {"learning_frames": asked.sessions, "load_fps": 5000.0, "duration_s": 1.0}
         spec = SLOW.model_copy(update=changes)
         for _ in range(2):
-            result = deployment.run_trial(spec)
+            result = run_trial(deployment, spec)
             assert not result.failed, result.failure
             for counts in result.directions:
                 assert counts.sent >= asked.sessions
@@ -106,13 +107,13 @@ def test_ports_that_are_chosen_at_random_are_learnt(unchanged: Unchanged) -> Non
             found.append(bound.public_ports)
             deployment.vswitch.end_sessions()
         # A path check goes through some of the sessions, and the next trial through all.
-        assert not deployment.run_trial(spec).failed
+        assert not run_trial(deployment, spec).failed
         check_path(deployment)
-        result = deployment.run_trial(spec)
+        result = run_trial(deployment, spec)
         assert [counts.altered for counts in result.directions] == [0, 0]
         deployment.vswitch.end_sessions()
         # Sessions that a trial makes have mappings that nobody knows before.
-        anew = deployment.run_trial(spec.model_copy(update={"new_sessions": True}))
+        anew = run_trial(deployment, spec.model_copy(update={"new_sessions": True}))
         assert not anew.failed, anew.failure
         assert (anew.directions[0].received, anew.directions[0].altered) == (
             anew.directions[0].sent,
@@ -156,7 +157,7 @@ def test_dpdk_translates_every_session(
         assert isinstance(switch, DpdkNat)
         assert nat is not None
         spec = SLOW.model_copy(update={"learning_frames": nat.sessions})
-        result = deployment.run_trial(spec)
+        result = run_trial(deployment, spec)
         assert not result.failed, result.failure
         for counts in result.directions:
             assert (counts.received, counts.altered) == (counts.sent, 0)
@@ -167,7 +168,7 @@ def test_dpdk_translates_every_session(
         switch.end_sessions()
         assert switch.sessions() == 0
         # A trial that makes the sessions.
-        anew = deployment.run_trial(spec.model_copy(update={"new_sessions": True}))
+        anew = run_trial(deployment, spec.model_copy(update={"new_sessions": True}))
         assert not anew.failed, anew.failure
         assert anew.directions[0].received == anew.directions[0].sent
         assert anew.sessions is not None
@@ -201,7 +202,7 @@ def test_vpp_translates_every_session(mode: str, wire: str, unchanged: Unchanged
         assert nat is not None
         changes = {"learning_frames": nat.sessions, "load_fps": 5000.0, "duration_s": 1.0}
         spec = SLOW.model_copy(update=changes)
-        result = deployment.run_trial(spec)
+        result = run_trial(deployment, spec)
         assert not result.failed, result.failure
         for counts in result.directions:
             assert counts.sent >= nat.sessions
@@ -216,7 +217,7 @@ def test_vpp_translates_every_session(mode: str, wire: str, unchanged: Unchanged
         # A trial that makes the sessions, and one that ends them before.
         strangers = 0
         for ended in (0, nat.sessions):
-            anew = deployment.run_trial(spec.model_copy(update={"new_sessions": True}))
+            anew = run_trial(deployment, spec.model_copy(update={"new_sessions": True}))
             assert not anew.failed, anew.failure
             assert (anew.directions[0].received, anew.directions[0].altered) == (
                 anew.directions[0].sent,
@@ -265,7 +266,7 @@ def test_a_full_nat_of_vpp_drops_by_its_cause(unchanged: Unchanged) -> None:
     with deployed("phy2phy_cgnat", nat=nat, set=options) as deployment:
         changes = {"new_sessions": True, "load_fps": 5000.0, "duration_s": 0.5}
         spec = SLOW.model_copy(update=changes)
-        result = deployment.run_trial(spec)
+        result = run_trial(deployment, spec)
         assert not result.failed, result.failure
         assert result.sessions is not None
         assert result.sessions.held == 2200

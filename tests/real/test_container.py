@@ -15,6 +15,7 @@ from tests.real.needs import module_problem
 from tests.real.switches import SLOW, deployed, fails, forwards
 from tests.real.test_bad_luck import agents
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.trial import run_trial
 from vnetperf.host import links
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.trial import TrialResult
@@ -103,7 +104,7 @@ def test_jumbo_frames_cross(mode: str, unchanged: Unchanged) -> None:
 def test_the_switch_can_be_started_again(mode: str, unchanged: Unchanged) -> None:
     with deployed("pvp_bridge", vnf=PLACE, vnf_mode=mode) as deployment:
         deployment.restart_vswitch()
-        deployment.run_trial(SLOW)  # what was sent into nothing meanwhile is over
+        run_trial(deployment, SLOW)  # what was sent into nothing meanwhile is over
         forwards(deployment)
     assert unchanged() == ()
 

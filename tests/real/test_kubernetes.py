@@ -22,6 +22,7 @@ from tests.real.test_bad_luck import KILLS, interrupt, kill, kill_agent, seeds
 from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.planner import make_plan
 from vnetperf.host.cluster import Cluster, ClusterError, create_pod, undo_pod
 from vnetperf.host.journal import Journal
@@ -335,7 +336,7 @@ def deploy(cluster: FakeCluster) -> LiveDeployment:
     testbed = configured.testbed.model_copy(update={"lock_timeout_s": 300.0})
     scenario = endpoint_scenario(configured, make_scenario("bmp2bmp_kubernetes", configured))
     facts = take_inventory(testbed)
-    return LiveDeployment.deploy(make_plan(scenario, testbed, facts), facts)
+    return deploy_plan(make_plan(scenario, testbed, facts), facts)
 
 
 @pytest.mark.daily

@@ -9,6 +9,7 @@ import pytest
 
 from tests.real.needs import program
 from tests.real.switches import SLOW, deployed, forwards
+from vnetperf.deployment.trial import run_trial
 from vnetperf.host import kernel, xdp
 from vnetperf.model.trial import TrialResult
 from vnetperf.testing.stage import whole_trial
@@ -47,7 +48,7 @@ def test_frames_go_to_backends_and_answers_come_from_services(
         spec = SLOW.model_copy(
             update={"learning_frames": services.flows, "frame_size": 76 if wishes else 64}
         )
-        result = deployment.run_trial(spec)
+        result = run_trial(deployment, spec)
         assert not result.failed, result.failure
         for counts in result.directions:
             assert counts.sent >= services.flows  # each flow is seen
@@ -71,7 +72,7 @@ def test_new_flows_get_a_backend_of_their_own_service(mode: str, unchanged: Unch
         every: list[TrialResult] = []
 
         def trial() -> TrialResult:
-            every.append(deployment.run_trial(anew))
+            every.append(run_trial(deployment, anew))
             return every[-1]
 
         for _ in range(2):

@@ -10,6 +10,7 @@ import pytest
 from tests.real.conftest import UserRun
 from tests.real.needs import module_problem
 from tests.real.switches import SLOW, deployed, fails, forwards
+from vnetperf.deployment.trial import run_trial
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import DutError
 
@@ -73,7 +74,7 @@ def test_jumbo_frames_cross(unchanged: Unchanged) -> None:
 def test_it_can_be_started_again(scenario: str, unchanged: Unchanged) -> None:
     with deployed(scenario) as deployment:
         deployment.restart_vswitch()
-        deployment.run_trial(SLOW)  # what was sent into nothing meanwhile is over
+        run_trial(deployment, SLOW)  # what was sent into nothing meanwhile is over
         forwards(deployment)
     assert unchanged() == ()
 
@@ -86,7 +87,7 @@ def test_a_port_that_is_removed_leaves_the_others(unchanged: Unchanged) -> None:
             switch.remove_port(VnfPort(vnf=1, index=0))
         switch.check_alive()
         assert "vnf1.0" not in {c.port for c in switch.counters()}
-        result = deployment.run_trial(SLOW)
+        result = run_trial(deployment, SLOW)
         (to_vnf,) = (h for h in result.hops if h.port == "vnf0.0")
         assert to_vnf.tx == to_vnf.rx == result.directions[0].sent // 2  # the other chain's half
     assert unchanged() == ()

@@ -17,6 +17,7 @@ from tests.real.needs import module_problem
 from tests.real.switches import LONG, deployed
 from tests.real.test_bad_luck import KILLS, interrupt, kill, kill_agent, seeds
 from tests.real.test_hosts import left
+from vnetperf.deployment.trial import run_trial
 from vnetperf.host import links
 from vnetperf.host.wait import wait_for
 from vnetperf.model.trial import Verdict
@@ -102,7 +103,7 @@ def test_a_flap_between_the_hosts_of_pods_is_no_loss_of_the_network(unchanged: U
             if (up := next(acts, None)) is not None:
                 links.set_up(uplink.partition(" ")[0], up=up, netns=netns)
 
-        result = deployment.run_trial(LONG, flap)
+        result = run_trial(deployment, LONG, flap)
     verdict, reason = judge(result, 0.01)
     assert verdict is Verdict.INCONSISTENT
     assert "a link went down or came up" in reason
@@ -147,7 +148,7 @@ def test_a_daemon_of_a_host_that_dies_in_a_trial_makes_no_number(
         (victim,) = pids_of(str(deployment.run.rundir.path / "ovs1/vswitchd.ctl"))
         timer = Timer(0.4, os.kill, (victim, signal.SIGKILL))
         timer.start()
-        result = deployment.run_trial(LONG)
+        result = run_trial(deployment, LONG)
         timer.join()
     assert result.failed == "dut", result.failure or "the trial was taken for a number"
     assert "ovs-vswitchd has ended" in result.failure

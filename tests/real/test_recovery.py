@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.real.switches import deployed, forwards
+from vnetperf.deployment.trial import run_trial
 from vnetperf.model.trial import LoadStep, TrialSpec
 
 pytestmark = pytest.mark.daily
@@ -26,7 +27,7 @@ def test_the_load_drops_and_the_curve_shows_it(unchanged: Unchanged) -> None:
         bin_s=0.1,
     )
     with deployed("phy2phy_bridge") as deployment:
-        result = deployment.run_trial(spec)
+        result = run_trial(deployment, spec)
         assert not result.failed, result.failure
         for counts, timeline in zip(result.directions, result.timelines, strict=True):
             assert counts.intended == 5000
@@ -47,7 +48,7 @@ def test_an_overload_is_recovered_from(unchanged: Unchanged) -> None:
         frame_size=64, load_fps=3e6, duration_s=3.0, drain_s=1.0, steps=steps, bin_s=0.01
     )
     with deployed("phy2phy_dpdk", wire="memif") as deployment:
-        result = deployment.run_trial(spec)
+        result = run_trial(deployment, spec)
         assert not result.failed, result.failure
         for timeline in result.timelines:
             lost = [s - r for s, r in zip(timeline.sent, timeline.received, strict=True)]

@@ -12,6 +12,7 @@ import pytest
 from tests.real.conftest import UserRun
 from tests.real.switches import deployed, forwards
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.trial import run_trial
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.trial import EventSpec, TrialResult, TrialSpec
 
@@ -28,8 +29,8 @@ def interrupted(
     deployment: LiveDeployment, what: str, *, duration_s: float = 4.0, down_s: float = 0.0
 ) -> TrialResult:
     event = EventSpec(what=what, at_s=1.0, down_s=down_s)
-    result = deployment.run_trial(
-        TRIAL.model_copy(update={"event": event, "duration_s": duration_s})
+    result = run_trial(
+        deployment, TRIAL.model_copy(update={"event": event, "duration_s": duration_s})
     )
     assert not result.failed, result.failure
     assert result.event is not None
@@ -127,7 +128,7 @@ def test_a_vswitch_that_does_not_come_back(
         assert "vswitch does not come back" in result.event.failure
         for counts in result.directions:
             assert 0 < counts.received < counts.sent
-        after = deployment.run_trial(TRIAL)
+        after = run_trial(deployment, TRIAL)
         assert after.failed == "dut"  # nobody takes the ruin for a DUT
     assert unchanged() == ()
 
@@ -136,7 +137,7 @@ def test_what_has_no_link_is_refused_and_stays_whole(unchanged: Unchanged) -> No
     with deployed("phy2phy_testpmd", wire="memif") as deployment:
         event = EventSpec(what="link phy0", at_s=1.0)
         with pytest.raises(CapabilityError, match="a memif wire has no link"):
-            deployment.run_trial(TRIAL.model_copy(update={"event": event}))
+            run_trial(deployment, TRIAL.model_copy(update={"event": event}))
         forwards(deployment)
     assert unchanged() == ()
 

@@ -11,6 +11,7 @@ import pytest
 from tests.real.conftest import UserRun, pids_of
 from tests.real.needs import program
 from tests.real.switches import SLOW, deployed, fails, forwards
+from vnetperf.deployment.trial import run_trial
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import DutError
 
@@ -60,7 +61,7 @@ def test_jumbo_frames_cross(unchanged: Unchanged) -> None:
 def test_it_can_be_started_again(unchanged: Unchanged) -> None:
     with deployed("pvp_testpmd", wire="veth") as deployment:
         deployment.restart_vswitch()
-        deployment.run_trial(SLOW)  # what was sent into nothing meanwhile is over
+        run_trial(deployment, SLOW)  # what was sent into nothing meanwhile is over
         forwards(deployment)
     assert unchanged() == ()
 
@@ -73,7 +74,7 @@ def test_a_port_that_is_removed_leaves_the_others(unchanged: Unchanged) -> None:
             switch.remove_port(VnfPort(vnf=1, index=1))
         switch.check_alive()
         before = deployment.counters()
-        result = deployment.run_trial(SLOW)
+        result = run_trial(deployment, SLOW)
         assert "nothing came back in direction 0 and 1" in result.failure
         after = deployment.counters()
         assert "vnf1.1" not in after

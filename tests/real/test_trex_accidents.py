@@ -13,6 +13,7 @@ import pytest
 from tests.real.looped import looped
 from tests.real.switches import deployed
 from tests.real.test_trex import LONG, SLOW, pytestmark
+from vnetperf.deployment.trial import run_trial
 from vnetperf.model.errors import GeneratorError
 
 __all__ = ["pytestmark"]
@@ -53,7 +54,7 @@ def test_a_client_that_dies_is_no_number(unchanged: Unchanged) -> None:
 
 def test_deployments_run_with_it(unchanged: Unchanged) -> None:
     with deployed("phy2phy_bridge", generator="trex") as deployment:
-        result = deployment.run_trial(SLOW)
+        result = run_trial(deployment, SLOW)
         assert not result.failed, result.failure
         assert [d.received for d in result.directions] == [2500, 2500]
     assert unchanged() == ()

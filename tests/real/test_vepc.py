@@ -16,6 +16,7 @@ from tests.real.switches import SLOW, deployed, fails, forwards
 from vnetperf import config
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.transfers import transfer_users
+from vnetperf.deployment.trial import run_trial
 from vnetperf.host.cpu import format_cpus
 from vnetperf.model.errors import DutError
 from vnetperf.model.transfer import TransferSpec
@@ -78,7 +79,7 @@ def test_fifty_sessions_carry_every_frame_both_ways(unchanged: Unchanged) -> Non
             assert sorted((hops["vnf0.gtp-u"].rx, hops["vnf0.gtp-u"].tx)) == sent
             assert not any(hop.rx_dropped or hop.tx_dropped for hop in hops.values())
         deployment.restart_vswitch()
-        deployment.run_trial(SLOW)  # what was sent into nothing meanwhile is over
+        run_trial(deployment, SLOW)  # what was sent into nothing meanwhile is over
         forwards(deployment)  # of the sessions that are still there
     assert unchanged() == ()
 
@@ -148,7 +149,7 @@ def test_a_core_in_a_guest_carries_every_frame_at_some_load(unchanged: Unchanged
         assert facts["attach"]["attached"] == 20
         assert facts["sessions"] == ["20 from UE 198.18.0.1, TEID 0x1"]
         for load in (400.0, 200.0, 100.0, 50.0):  # an emulated guest has little, and shares it
-            result = deployment.run_trial(SLOW.model_copy(update={"load_fps": load}))
+            result = run_trial(deployment, SLOW.model_copy(update={"load_fps": load}))
             assert not result.failed, result.failure
             if all(d.received == d.sent for d in result.directions):
                 break
@@ -158,7 +159,7 @@ def test_a_core_in_a_guest_carries_every_frame_at_some_load(unchanged: Unchanged
         assert sorted((hops["vnf0.tun"].rx, hops["vnf0.tun"].tx)) == sent
         core: Any = deployment.vnfs[0]
         core.guest.agent.run(["kill", "-9", str(core.mobile_core.pids[0])])
-        result = deployment.run_trial(SLOW)
+        result = run_trial(deployment, SLOW)
         assert result.failed == "dut"
         assert "osmo-ggsn in the guest has ended" in result.failure
     assert unchanged() == ()

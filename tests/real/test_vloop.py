@@ -13,6 +13,7 @@ import pytest
 from tests.real.switches import SLOW, deployed, fails, forwards
 from tests.real.test_container import inside_adds_up
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.trial import run_trial
 from vnetperf.vnfs.vloop.process import VloopCommand
 
 Unchanged = Callable[[], tuple[str, ...]]
@@ -57,10 +58,10 @@ def test_every_port_counts_what_the_tester_sent(
 def test_either_side_comes_back(scenario: str, unchanged: Unchanged) -> None:
     with sharing(scenario) as deployment:
         deployment.restart_vswitch()
-        deployment.run_trial(SLOW)  # what was sent into nothing meanwhile is over
+        run_trial(deployment, SLOW)  # what was sent into nothing meanwhile is over
         forwards(deployment)
         deployment.restart_vnf(0)
-        deployment.run_trial(SLOW)
+        run_trial(deployment, SLOW)
         forwards(deployment)
     assert unchanged() == ()
 

@@ -19,6 +19,7 @@ import pytest
 
 from tests.real.switches import SLOW, deployed, fails, forwards
 from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.trial import run_trial
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.virt import images, session_server
 from vnetperf.virt.guest import Guest
@@ -128,7 +129,7 @@ def _another_size_and_load_boots_no_guest(deployment: LiveDeployment) -> None:
     before = boots()
     forwards(deployment, 1518)
     half = SLOW.model_copy(update={"load_fps": SLOW.load_fps / 2})
-    assert not deployment.run_trial(half).failed
+    assert not run_trial(deployment, half).failed
     assert boots() == before
     assert len(set(before)) == len(deployment.vnfs)
 

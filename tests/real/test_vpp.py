@@ -16,6 +16,7 @@ from tests.real.needs import program
 from tests.real.switches import LONG, deployed, fails, forwards
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.path_check import check_path
+from vnetperf.deployment.trial import run_trial
 from vnetperf.model.trial import TrialResult
 
 Start = Callable[..., UserRun]
@@ -175,7 +176,7 @@ def pauses(deployment: LiveDeployment, pid: int) -> TrialResult:
     begin.start()
     end.start()
     try:
-        result = deployment.run_trial(LONG)
+        result = run_trial(deployment, LONG)
     finally:
         begin.cancel()
         end.join()

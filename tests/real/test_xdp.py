@@ -10,6 +10,7 @@ import pytest
 from tests.real.conftest import UserRun
 from tests.real.needs import program
 from tests.real.switches import LONG, deployed, fails, forwards
+from vnetperf.deployment.trial import run_trial
 from vnetperf.host import xdp
 from vnetperf.model.deployment import PhyPort
 from vnetperf.vswitches.xdp import Xdp
@@ -99,7 +100,7 @@ def test_a_program_that_vanishes_in_a_trial_is_no_number(unchanged: Unchanged) -
 def test_what_is_too_much_is_counted_where_it_was_dropped(unchanged: Unchanged) -> None:
     with deployed("phy2phy_xdp", set=("napi=threaded",)) as deployment:
         flood = LONG.model_copy(update={"load_fps": 2e6, "duration_s": 0.5})
-        result = deployment.run_trial(flood)
+        result = run_trial(deployment, flood)
         assert not result.failed, result.failure
         hops = {hop.port: hop for hop in result.hops}
         for counts in result.directions:

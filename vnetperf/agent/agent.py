@@ -41,11 +41,20 @@ from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, EndHere
 from vnetperf.deployment.guests import measure_guests
 from vnetperf.deployment.mpi import transfer_mpi
+from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.path_check import check_path, check_way_through
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.pods import switch_class
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
-from vnetperf.deployment.trial import DutWatch, begin_watch, end_watch, happen, learn, run_part
+from vnetperf.deployment.trial import (
+    DutWatch,
+    begin_watch,
+    end_watch,
+    happen,
+    learn,
+    run_part,
+    run_trial,
+)
 from vnetperf.host.clock import read_sync
 from vnetperf.host.environment import VARIABLES
 from vnetperf.host.journal import UndoReport
@@ -420,7 +429,7 @@ class Agent:
 
     def call_deploy(self, plan: dict[str, Any]) -> Any:
         """Deploy a plan; an earlier deployment is taken away first."""
-        return self._begin(plan, LiveDeployment.deploy).facts.model_dump(mode="json")
+        return self._begin(plan, deploy_plan).facts.model_dump(mode="json")
 
     def call_open(self, plan: dict[str, Any]) -> str:
         """Take this host for its part of a deployment; its network namespace."""
@@ -529,9 +538,8 @@ class Agent:
         """
         deployment = self._deployed("run_trial")
         on_live = self._on_live if follow else None
-        result = deployment.run_trial(
-            TrialSpec.model_validate(spec), self._watch, on_live, elsewhere=elsewhere
-        )
+        trial = TrialSpec.model_validate(spec)
+        result = run_trial(deployment, trial, self._watch, on_live, elsewhere=elsewhere)
         return result.model_dump(mode="json")
 
     def call_run_part(

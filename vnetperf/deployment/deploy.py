@@ -14,11 +14,8 @@ from typing import Any, TypedDict, Unpack
 
 from vnetperf import registry
 from vnetperf.collectors import busy_threads
-from vnetperf.deployment import trial
 from vnetperf.deployment.capability_check import attachment_kind
-from vnetperf.deployment.endpoints import MOVABLE_WIRES
 from vnetperf.deployment.hosts import WIRE_WITHIN
-from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.pods import far_side, require_frames, switch_class
 from vnetperf.host import cpu, threads
 from vnetperf.host.affinity import free_processors
@@ -29,7 +26,15 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun, OnNotice, OnRestored
 from vnetperf.host.wait import wait_at_most
-from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd, vnf_mac
+from vnetperf.model.deployment import (
+    MOVABLE_WIRES,
+    Attachment,
+    PhyPort,
+    Port,
+    VnfPort,
+    WireEnd,
+    vnf_mac,
+)
 from vnetperf.model.errors import (
     CapabilityError,
     DutError,
@@ -200,7 +205,7 @@ def reserve(machine: Machine, plan: Plan) -> None:
 
 
 class LiveDeployment:
-    """A deployed scenario. Made by `deploy`; `teardown` leaves the machine as it was."""
+    """A deployed scenario. Made by `open`; `teardown` leaves the machine as it was."""
 
     def __init__(self, plan: Plan, facts: MachineFacts, run: HostRun) -> None:
         self.plan = plan
@@ -242,23 +247,6 @@ class LiveDeployment:
         self._attachments: list[Attachment] = []
         self._offers: list[tuple[Attachment, Attachment]] = []
         self._began = time.monotonic()
-
-    @classmethod
-    def deploy(
-        cls, plan: Plan, facts: MachineFacts, **options: Unpack[RunOptions]
-    ) -> LiveDeployment:
-        """Deploy a plan of one host; when anything fails, the machine is as it was."""
-        deployment = cls.open(plan, facts, **options)
-        with contextlib.ExitStack() as on_error:
-            on_error.callback(deployment.run.close)
-            on_error.callback(deployment._stop_backends)
-            on_error.callback(lambda: log.error("undoing the deployment of %s", plan.scenario.id))
-            deployment.bring_up()
-            checked = check_path(deployment)
-            log.info("frames come through: %s", checked)
-            deployment.note_facts(checked)
-            on_error.pop_all()
-        return deployment
 
     @classmethod
     def open(cls, plan: Plan, facts: MachineFacts, **options: Unpack[RunOptions]) -> LiveDeployment:
@@ -614,8 +602,6 @@ class LiveDeployment:
             self.check_alive()
 
         return watch_all
-
-    run_trial = trial.run_trial
 
     @contextlib.contextmanager
     def without_tester(self) -> Iterator[tuple[WireEnd, ...]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
-from vnetperf.model.deployment import WireEnd, port_mac
+from vnetperf.model.deployment import MOVABLE_WIRES, WireEnd, port_mac
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.frames import overhead
 from vnetperf.model.profile import TrafficProfile
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 PREFIX_LENGTH = 15
 #: An endpoint in the VNF has the last address of the network at port 0, which no flow has.
 INSIDE_ADDRESS = "198.18.255.254"
-#: Kinds of wire and attachment whose end is an interface that a namespace can take.
-MOVABLE_WIRES = ("veth", "nic", "vf", "macvlan", "ipvlan", "vlan")
 LOOPBACK = "lo"
 #: What an endpoint is in, where that is more than a namespace.
 _WHAT = {"runc": "container of runc", "podman": "container of podman", "cri": "container by CRI"}

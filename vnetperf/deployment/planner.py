@@ -9,7 +9,6 @@ from typing import Any
 
 from vnetperf import registry
 from vnetperf.deployment.capability_check import check_capabilities, tester_roles
-from vnetperf.deployment.endpoints import MOVABLE_WIRES
 from vnetperf.deployment.host_plan import (
     NicAsked,
     choose_wire,
@@ -43,6 +42,7 @@ from vnetperf.deployment.memory import (
 )
 from vnetperf.deployment.placement import allowed_cpus, place_roles, place_scenario
 from vnetperf.deployment.pods import switch_class
+from vnetperf.model.deployment import MOVABLE_WIRES
 from vnetperf.model.errors import (
     CapabilityError,
     ConfigError,

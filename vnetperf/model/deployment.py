@@ -131,6 +131,8 @@ class Attachment(Frozen):
 
 
 PHY_PORTS = (PhyPort(index=0), PhyPort(index=1))
+#: Kinds of wire and attachment whose end is an interface that a namespace can take.
+MOVABLE_WIRES = ("veth", "nic", "vf", "macvlan", "ipvlan", "vlan")
 
 
 class Hop(Frozen):

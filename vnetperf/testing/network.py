@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from vnetperf import registry
-from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.model.deployment import VnfPort
@@ -99,7 +99,7 @@ class NetworkContract(Contract):
             pytest.skip(f"{self.network} has pods' ports on one host and on two")
         root = stage.facts.model_copy(update={"is_root": True})
         with pytest.raises(CapabilityError, match="--hosts"):
-            LiveDeployment.deploy(make_plan(self._pods(stage, gone[0]), stage.testbed, root), root)
+            deploy_plan(make_plan(self._pods(stage, gone[0]), stage.testbed, root), root)
 
     def test_every_frame_is_carried_and_counted(self, place: PodHosts, stage: Stage) -> None:
         """All frames of a slow trial arrive, both ways, and both pods' ports have counted each."""

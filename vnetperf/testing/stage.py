@@ -17,6 +17,7 @@ import pytest
 from vnetperf import config, registry
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import MACHINE_LOCK, LiveDeployment
+from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.host import snapshot
 from vnetperf.host.locks import TestbedLock
@@ -276,7 +277,7 @@ class Stage:
         """
         self.clear()
         self._before, self._held = _machine(), Holders()
-        self._deployment = LiveDeployment.deploy(plan, self.facts.model_copy(update=facts))
+        self._deployment = deploy_plan(plan, self.facts.model_copy(update=facts))
         return self._deployment
 
     def processes_of_the_switch(self, deployment: LiveDeployment) -> list[int]:

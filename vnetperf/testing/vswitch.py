@@ -16,6 +16,7 @@ from vnetperf.analysis.attribution import lost_at
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.planner import make_plan
+from vnetperf.deployment.trial import run_trial
 from vnetperf.model.deployment import PhyPort, Port, VnfPort
 from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
 from vnetperf.model.options import SwitchOptions
@@ -97,7 +98,7 @@ class TrialChecks(Contract):
     ) -> None:
         """Along the way frames only become fewer, and every lost one is found somewhere."""
         with stage.deployed(stage.scenario(simple)) as deployment:
-            result = deployment.run_trial(HARD)
+            result = run_trial(deployment, HARD)
             assert result.failure == ""
             graph = deployment.plan.scenario.deployment
             hops = {hop.port: hop for hop in result.hops}
@@ -140,7 +141,7 @@ def without_loss(deployment: LiveDeployment) -> TrialResult:
     """A slow trial in which nothing is lost."""
 
     def run() -> TrialResult:
-        result = deployment.run_trial(EASY)
+        result = run_trial(deployment, EASY)
         assert result.failure == ""
         assert all(result.lost(d) >= 0 for d in result.directions), "more came than was sent"
         return result
@@ -244,7 +245,7 @@ class LifeCycle(Sighting):
                 timer = Timer(KILL_AFTER_S, kill, [pids])
                 timer.start()
                 began = time.monotonic()
-                result = deployment.run_trial(MORTAL)
+                result = run_trial(deployment, MORTAL)
                 timer.join()
                 assert result.failed == "dut", result.failure or "the trial was taken for a number"
                 assert result.directions == ()
