@@ -11,7 +11,7 @@ import pytest
 
 from tests.plugin.conftest import Site
 from vnetperf.analysis.results_from_log import derive
-from vnetperf.pytest_plugin.session import WorkerProgress
+from vnetperf.pytest_plugin.xdist import WorkerProgress
 from vnetperf.results.folder import read_run
 
 LAB = """

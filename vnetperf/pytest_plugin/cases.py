@@ -13,7 +13,6 @@ from itertools import islice, product
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
-from xdist.scheduler import LoadGroupScheduling, LoadScheduling, LoadScopeScheduling
 
 from vnetperf import registry
 from vnetperf.config import CommandLine, Configuration, validate
@@ -35,7 +34,6 @@ from vnetperf.runner.scenarios import (
 if TYPE_CHECKING:
     from vnetperf.model.scenario import Scenario
     from vnetperf.model.testbed import MachineFacts
-    from vnetperf.pytest_plugin.session import BenchSession
 
 
 def round_count(config: pytest.Config, configuration: Configuration | None) -> int:
@@ -561,84 +559,3 @@ def group_by_scenario(items: list[pytest.Item]) -> None:
         return selected.round, place, seen if selected.variant else 0
 
     items.sort(key=place_of)
-
-
-class ScenarioScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Keeps the cases of a scenario, or of a variant of it, on one worker: it is deployed once.
-
-    Where workers have testbeds of their own, a scenario stays with all its variants on one of them:
-    they are compared. What a resumed run has measured of it is on its testbed.
-
-    xdist's own `loadgroup` marks ids in a way that pytest 9.2 no longer sees.
-    """
-
-    def __init__(self, config: Any, log: Any, session: BenchSession) -> None:
-        super().__init__(config, log)
-        self._session = session
-
-    def _split_scope(self, nodeid: str) -> str:
-        case = self._session.outcomes.cases.get(nodeid)
-        if case is None:
-            return nodeid
-        return case.partition("-")[0] if self._session.testbeds else case
-
-    def _may_take(self, node: Any, scope: str) -> bool:
-        """Whether a scenario is no other running worker's, by what a resumed run has of it."""
-        own = self._session.measured_on.get(scope)
-        others = {
-            number
-            for other, number in self._session.testbeds.items()
-            if other is not node and not other.shutting_down
-        }
-        return own is None or own not in others
-
-    def _assign_work_unit(self, node: Any) -> None:
-        scope = next((one for one in self.workqueue if self._may_take(node, one)), None)
-        if scope is not None:
-            self.workqueue.move_to_end(scope, last=False)
-            super()._assign_work_unit(node)
-
-    def _reschedule(self, node: Any) -> None:
-        waiting = any(self._may_take(node, scope) for scope in self.workqueue)
-        if self.workqueue and not waiting and not node.shutting_down:
-            node.shutdown()  # what is left is for the others
-            return
-        super()._reschedule(node)
-
-
-class LateScheduling:
-    """xdist's own scheduler until the workers have collected a case that measures.
-
-    Which cases there are is known only then, and a session without any is not ours to reorder.
-    """
-
-    def __init__(self, config: Any, log: Any, session: BenchSession) -> None:
-        self._config, self._log, self._session = config, log, session
-        kind = LoadGroupScheduling if config.getoption("dist") == "loadgroup" else LoadScheduling
-        self._chosen: Any = kind(config, log)
-        self._collections: dict[Any, Sequence[str]] = {}
-        self._decided = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._chosen, name)
-
-    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
-        """A worker has collected."""
-        self._collections[node] = collection
-        self._chosen.add_node_collection(node, collection)
-
-    def schedule(self) -> None:
-        """Every worker has collected: choose, and hand out tests."""
-        if not self._decided:
-            self._decided = True
-            if self._session.outcomes.cases:
-                self._replace()
-        self._chosen.schedule()
-
-    def _replace(self) -> None:
-        nodes = list(self._chosen.nodes)
-        self._chosen = ScenarioScheduling(self._config, self._log, self._session)
-        for node in nodes:
-            self._chosen.add_node(node)
-        for node in nodes:
-            self._chosen.add_node_collection(node, self._collections[node])

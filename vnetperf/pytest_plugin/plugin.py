@@ -498,9 +498,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Under pytest-xdist: keep a scenario's cases on one worker."""
     if config.getoption("dist") not in ("load", "loadgroup"):
         return None  # the user chose another order
-    from vnetperf.pytest_plugin.cases import LateScheduling
+    from vnetperf.pytest_plugin.xdist import LateScheduling, ScenarioScheduling
 
-    return LateScheduling(config, log, session_of(config))
+    session = session_of(config)
+    scheduling = ScenarioScheduling(
+        config,
+        log,
+        cases=session.outcomes.cases,
+        testbeds=session.testbeds,
+        measured_on=session.measured_on,
+    )
+    return LateScheduling(config, log, scheduling)
 
 
 @pytest.hookimpl(trylast=True)

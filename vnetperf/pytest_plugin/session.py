@@ -25,6 +25,7 @@ from vnetperf.model.errors import CapabilityError, ConfigError, HostError, LogEr
 from vnetperf.model.units import duration
 from vnetperf.pytest_plugin.cases import Selected, check_variants, round_count, scenario_of
 from vnetperf.pytest_plugin.terminal import LiveProgress
+from vnetperf.pytest_plugin.xdist import WorkerProgress
 from vnetperf.results import folder as folders
 from vnetperf.runner.scenarios import can_be_loaded, check_backends, scenario_ids
 
@@ -314,28 +315,6 @@ class OutcomeCounter:
             f"vnetperf: nothing was measured: all {self._counts['skipped']} selected cases were "
             "skipped, for the reasons that `-rs` lists; `vnetperf doctor` lists what is missing"
         )
-
-
-class WorkerProgress:
-    """Tells the controller of pytest-xdist what a worker waits for: it has a terminal."""
-
-    follows = False
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._channel = getattr(config, "workerinput", {}).get("vnetperf_cases")
-        self._told = ""
-
-    def say(self, text: str) -> None:
-        """Pass on a wait, once: it is reported ten times a second."""
-        if self._channel is not None and text.startswith("waiting") and text != self._told:
-            self._told = text
-            with suppress(OSError, EOFError):  # the controller has gone
-                self._channel.send(text)
-
-    def ignore(self, *_: object) -> None:
-        """Report nothing of trials: several workers' would mix."""
-
-    test_begins = round_ends = trial_begins = trial_runs = trial_ends = ignore
 
 
 #: Properties of a test report under several testbeds: where it was measured, and testbeds that its
