@@ -66,8 +66,7 @@ class Module:
     tree: ast.Module
     code: int = 0
     docstrings: int = 0
-    #: Modules of the package that it imports when it is imported itself, and all that it imports.
-    at_start: set[str] = field(default_factory=set)
+    #: Modules of the package that it imports: at its start, in functions, and for types alone.
     imports: set[str] = field(default_factory=set)
 
     @property
@@ -93,7 +92,6 @@ def read_modules() -> dict[str, Module]:
         found[name] = module
     for module in found.values():
         module.imports = set(_imported(ast.walk(module.tree), found))
-        module.at_start = set(_imported(_statements_at_start(module.tree), found))
     return found
 
 
@@ -108,17 +106,6 @@ def _count_lines(module: Module, text: str) -> None:
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     lines = {n for t in tokens if t.type not in _NO_CODE for n in range(t.start[0], t.end[0] + 1)}
     module.code, module.docstrings = len(lines - documented), len(documented)
-
-
-def _statements_at_start(node: ast.AST) -> Iterator[ast.AST]:
-    """Statements that run when a module is imported."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-            continue
-        yield child
-        yield from _statements_at_start(child)
 
 
 def _imported(nodes: Iterator[ast.AST], known: dict[str, Module]) -> Iterator[str]:
@@ -194,14 +181,17 @@ def class_names_twice(modules: dict[str, Module]) -> Iterator[str]:
 
 
 def cycles(modules: dict[str, Module]) -> Iterator[str]:
-    """Modules that import each other when they are imported."""
+    """Modules that import each other: one of them cannot be read, tried or moved by itself.
+
+    Imports in functions and those for types alone (TYPE_CHECKING) count.
+    """
     state: dict[str, str] = {}
     stack: list[str] = []
 
     def visit(name: str) -> Iterator[str]:
         state[name] = "open"
         stack.append(name)
-        for other in sorted(modules[name].at_start - {name}):
+        for other in sorted(modules[name].imports - {name}):
             if state.get(other) == "open":
                 yield " -> ".join([*stack[stack.index(other) :], other])
             elif other not in state:
