@@ -33,6 +33,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.programs import find_trusted
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
+from vnetperf.host.trust import refuse_untrusted
 from vnetperf.model.errors import HostError
 from vnetperf.model.machine_load import (
     KERNEL,
@@ -1044,10 +1045,10 @@ class StackSampler:
         argv = [PERF, "record", "--freq", str(PROFILE_HZ), "--tid", ",".join(tids)]
         argv += ["--call-graph", f"dwarf,{_STACK_OCTETS}", "--output", str(self._file)]
         argv += ["--no-buildid-cache"]  # which is in a home
+        pause = ["sleep", str(_LONGEST_PROFILE_S)]
         try:
-            self._process = self._machine.spawn(
-                PERF, [*argv, "--", "sleep", str(_LONGEST_PROFILE_S)]
-            )
+            refuse_untrusted(pause)  # perf starts it, and only perf is looked at
+            self._process = self._machine.spawn(PERF, [*argv, "--", *pause])
         except HostError as error:
             self.why = f"not measured: {error.what}"
 

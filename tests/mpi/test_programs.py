@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
 from tests.fakes.machine import facts
 from vnetperf import registry
-from vnetperf.deployment.mpi import _why_failed
+from vnetperf.deployment.mpi import MpiPod, MpiRun, _why_failed
+from vnetperf.model.errors import UntrustedProgramError
 from vnetperf.model.transfer import Kind, TransferSpec
 from vnetperf.mpi import loops
 from vnetperf.mpi.base import MpiOutputError, MpiProgram, read_columns
@@ -178,6 +181,25 @@ def test_what_is_missing_has_its_cure(name: str, kind: Kind, gone: str, package:
     why = program(name).missing(machine, spec(kind))
     assert gone in why
     assert package in why
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_root_launches_no_ranks_whose_program_is_another_users(tmp_path: Path) -> None:
+    program_file = tmp_path / "osu_alltoall"
+    program_file.write_text("#!/bin/sh\n")
+    program_file.chmod(0o755)
+    machine = MagicMock()
+    programs = {"mpirun": "/usr/bin/mpirun", program_file.name: str(program_file)}
+    machine.facts = facts().model_copy(update={"programs": {**facts().programs, **programs}})
+    machine.new_subdir.side_effect = StopIteration("nothing is refused")
+    pods = (MpiPod("pod0", cast("Any", None), MagicMock()),) * 2
+    run = MpiRun(machine, MagicMock(), pods, lambda: None)
+    transfer = spec("MPI_ALLTOALL", tool="osu")
+    with pytest.raises(StopIteration):
+        run.run(transfer)
+    os.chown(program_file, 65534, -1)
+    with pytest.raises(UntrustedProgramError, match=f"{program_file} is not run as root"):
+        run.run(transfer)
 
 
 def test_a_lost_rank_is_named() -> None:

@@ -27,6 +27,7 @@ from vnetperf.host import threads
 from vnetperf.host.linux import read_file
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import read_end
+from vnetperf.host.trust import refuse_untrusted
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
 from vnetperf.model.scenario import Plan, Pollers
@@ -276,11 +277,13 @@ class MpiRun:
             raise CapabilityError(why, where="MPI", cure="--mpi-program auto")
         if spec.pods > len(self.pods):
             raise CapabilityError(f"{spec.pods} pods of {len(self.pods)} deployed", where="MPI")
+        command = program.command(spec, self._programs)
+        refuse_untrusted(command)  # the launcher starts it, and only the launcher is looked at
         number = next(_NUMBERS)
         own = self.machine.new_subdir(f"mpi-{number}")
         directory = self._give_files(program.files(spec), own, str(number), where)
         line, options = self._launch_line(spec, own, directory)
-        argv = [*line, *self._ranks(spec, options, program.command(spec, self._programs))]
+        argv = [*line, *self._ranks(spec, options, command)]
         daemons = [pod.daemon for pod in self.pods[: spec.pods] if pod.daemon is not None]
         places = [pod.place for pod in self.pods[: spec.pods]]
         machine = MachineWatch(self.pollers, processors_of(places))
