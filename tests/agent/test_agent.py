@@ -22,6 +22,7 @@ import pytest
 from vnetperf.agent import agent as agent_module
 from vnetperf.agent.agent import Agent, ControllerGoneError, Line, TerminatedError
 from vnetperf.agent.client import AgentClient, _Heartbeat
+from vnetperf.deployment.backends import Backends
 from vnetperf.host import files, session
 from vnetperf.host.journal import Journal, UndoReport
 from vnetperf.host.linux import ProcessId, is_stopped
@@ -422,8 +423,11 @@ def test_a_cable_is_laid_for_what_is_sent_through_it(
             return "c0"
 
     graph, traffic = make_deployment("phy2phy"), TrafficProfile()
-    plan = SimpleNamespace(scenario=Scenario(deployment=graph, traffic=traffic, **changes))
+    scenario = Scenario(deployment=graph, traffic=traffic, **changes)
     agent = Agent(Line(channel), roots)
-    monkeypatch.setattr(agent, "deployment", SimpleNamespace(machine=Notes(), plan=plan))
+    live = SimpleNamespace(
+        machine=Notes(), plan=SimpleNamespace(scenario=scenario), backends=Backends(scenario)
+    )
+    monkeypatch.setattr(agent, "deployment", live)
     assert agent.call_lay_cables({"0": "/far"}) == {"0": "c0"}
     assert laid == [told]

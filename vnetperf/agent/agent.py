@@ -44,7 +44,6 @@ from vnetperf.deployment.mpi import transfer_mpi
 from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.path_check import check_path, check_way_through
 from vnetperf.deployment.planner import make_loop_plan, make_plan
-from vnetperf.deployment.pods import switch_class
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.deployment.trial import (
     DutWatch,
@@ -443,12 +442,13 @@ class Agent:
                 where="lay_cables",
                 cure="run as root, or on a testbed of one host",
             )
-        machine = self._deployed("lay_cables").machine
-        scenario = self._deployed("lay_cables").plan.scenario
+        deployment = self._deployed("lay_cables")
+        machine, backends = deployment.machine, deployment.backends
+        scenario = deployment.plan.scenario
         offloads = scenario.deployment.pods and scenario.options.offloads is not False
-        users: list[type[Backend]] = [switch_class(scenario.deployment, scenario.vswitch)]
+        users: list[type[Backend]] = [backends.vswitch]
         if not scenario.apart:
-            users.append(registry.load("traffic", scenario.generator))
+            users.append(backends.generator)
         how = {
             "offloads": offloads,
             "native_xdp": any(user.sends_native_xdp(scenario) for user in users),

@@ -10,7 +10,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from vnetperf import registry
-from vnetperf.deployment.pods import switch_class
+from vnetperf.deployment.backends import Backends
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, FrameSizeError, accepted_names
 from vnetperf.model.frames import (
@@ -482,22 +482,20 @@ def _without_effect(
         return
     if "guest" in given and not scenario.has_guests:
         yield "guest", f"{scenario.vnf} is no guest"
-    vnf = registry.load_vnf(scenario.vnf)
-    if "vnf_placement" in given and not any(vnf.roles(scenario, n) for n in numbers):
+    backends = Backends(scenario)
+    if "vnf_placement" in given and not any(backends.vnf.roles(scenario, n) for n in numbers):
         yield "vnf_placement", f"no thread of {scenario.vnf} is placed, the host's kernel forwards"
     if "guest" in given:
-        yield from (
-            ("guest", why) for why in _guest_nic_reasons(scenario, vnf, given["guest"], facts)
-        )
+        yield from (("guest", why) for why in _guest_nic_reasons(backends, given["guest"], facts))
 
 
 def _guest_nic_reasons(
-    scenario: Scenario, vnf: Any, pairs: tuple[str, ...], facts: MachineFacts
+    backends: Backends, pairs: tuple[str, ...], facts: MachineFacts
 ) -> Iterator[str]:
     """What guests' NICs are, where the attachment leaves no choice."""
     keys = {pair.partition("=")[0] for pair in pairs}
-    vswitch = switch_class(scenario.deployment, scenario.vswitch)
-    accepted = vnf.accepts(scenario)
+    scenario, vswitch = backends.scenario, backends.vswitch
+    accepted = backends.vnf.accepts(scenario)
     if not set(vswitch.capabilities.attachments) & set(accepted):
         return  # which the plan reports better
     kind = attachment_kind(vswitch, accepted)

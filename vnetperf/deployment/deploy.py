@@ -14,9 +14,10 @@ from typing import Any, TypedDict, Unpack
 
 from vnetperf import registry
 from vnetperf.collectors import busy_threads
+from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.deployment.hosts import WIRE_WITHIN
-from vnetperf.deployment.pods import far_side, require_frames, switch_class
+from vnetperf.deployment.pods import far_side, require_frames
 from vnetperf.host import cpu, threads
 from vnetperf.host.affinity import free_processors
 from vnetperf.host.facts import attempt
@@ -211,11 +212,9 @@ class LiveDeployment:
         self.plan = plan
         self.run = run
         self.machine = Machine(run, facts)
-        scenario = plan.scenario
-        self.vswitch: VSwitch = switch_class(scenario.deployment, scenario.vswitch)(
-            self.machine, plan
-        )
-        vnf = registry.load_vnf(scenario.vnf)
+        scenario, self.backends = plan.scenario, Backends(plan.scenario)
+        self.vswitch: VSwitch = self.backends.vswitch(self.machine, plan)
+        vnf: Any = self.backends.vnf  # an `EndpointHost` where there are guests at ends
         self.vnfs: list[Vnf] = [
             vnf(self.machine, plan, number) for number in scenario.deployment.vnf_numbers
         ]
@@ -226,9 +225,7 @@ class LiveDeployment:
             )
             for number, port in plan.guest_ends.items()
         }
-        self.generator: TrafficGenerator = registry.load("traffic", scenario.generator)(
-            self.machine, plan.for_tester
-        )
+        self.generator: TrafficGenerator = self.backends.generator(self.machine, plan.for_tester)
         self.facts = ScenarioFacts(scenario=scenario.id)
         self.slices: dict[str, str] = {}
         #: Threads that were moved off the processors of the DUT's pollers.
@@ -311,13 +308,13 @@ class LiveDeployment:
         if self.plan.has_dut:
             offers = [(self._offer_vnf(vnf, 0), self._offer_vnf(vnf, 1)) for vnf in self.vnfs]
             self._offers = offers
-            accepts = type(self.generator).capabilities.attachments
+            accepts = self.backends.generator.capabilities.attachments
             if self.plan.ends and not self.plan.has_tester:  # namespaces or guests take their place
                 accepts = MOVABLE_WIRES
             in_guests = [*self.plan.guest_ends.values()]
             taken = dict.fromkeys(graph.tester_vnf_ports, accepts)
             if in_guests:
-                taken |= dict.fromkeys(in_guests, registry.load_vnf(scenario.vnf).accepts(scenario))
+                taken |= dict.fromkeys(in_guests, self.backends.vnf.accepts(scenario))
             places = {port: self._offer(port, kinds) for port, kinds in taken.items()}
             for port in in_guests:  # as of other guests
                 places[port] = _for_a_guest(places[port])

@@ -7,15 +7,15 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from vnetperf import registry
+from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import tester_roles
 from vnetperf.deployment.limits import require_limits
 from vnetperf.deployment.memory import memory_of
-from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import NicUse, Placement, Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import VFS_CURE, MachineFacts, NicFacts, Testbed, vfs_kept
-from vnetperf.vnfs.base import UserPlane, Vnf
+from vnetperf.vnfs.base import UserPlane
 
 #: Kernel drivers that DPDK works on top of: vfio-pci is nothing for their devices.
 BIFURCATED = ("mlx4_core", "mlx5_core", "mana")
@@ -177,16 +177,17 @@ def with_guests(
     return placed.model_copy(update={"unpinned": {**placed.unpinned, **roles}})
 
 
-def require_backends(scenario: Scenario, facts: MachineFacts, parts: tuple[str, ...]) -> None:
+def require_backends(backends: Backends, facts: MachineFacts, parts: tuple[str, ...]) -> None:
     """Refuse what a host lacks for its parts of a deployment."""
+    scenario = backends.scenario
     users: list[tuple[str, Any]] = []
     if "dut" in parts:
-        users.append((scenario.vswitch, switch_class(scenario.deployment, scenario.vswitch)))
+        users.append((scenario.vswitch, backends.vswitch))
     if "tester" in parts:
-        users.append((scenario.generator, registry.load("traffic", scenario.generator)))
+        users.append((scenario.generator, backends.generator))
     graph = scenario.deployment
     if "dut" in parts and (graph.vnf_count or (graph.pods and scenario.ends_in_guests)):
-        users.append((scenario.vnf, registry.load_vnf(scenario.vnf)))
+        users.append((scenario.vnf, backends.vnf))
     for name, backend in users:
         problem = backend.missing(facts, scenario)
         if problem:
@@ -194,54 +195,48 @@ def require_backends(scenario: Scenario, facts: MachineFacts, parts: tuple[str, 
 
 
 def demands_of(
-    scenario: Scenario, testbed: Testbed, parts: tuple[str, ...]
+    backends: Backends, testbed: Testbed, parts: tuple[str, ...]
 ) -> tuple[RoleDemand, ...]:
     """Busy threads of the parts that are on a host."""
-    found: list[RoleDemand] = []
+    scenario = backends.scenario
+    demands: list[RoleDemand] = []
     if "tester" in parts:
-        generator = registry.load("traffic", scenario.generator)
-        found += tester_roles(scenario.generator, generator, testbed)
+        demands += tester_roles(scenario.generator, backends.generator, testbed)
     if "dut" in parts:
-        vnf = registry.load_vnf(scenario.vnf)
-        found += switch_class(scenario.deployment, scenario.vswitch).roles(scenario)
+        demands += backends.vswitch.roles(scenario)
         for number in (*scenario.deployment.vnf_numbers, *scenario.through_guests):
-            found += vnf.roles(scenario, number)
-    return tuple(found)
+            demands += backends.vnf.roles(scenario, number)
+    return tuple(demands)
 
 
-def with_memory_and_commands(plan: Plan, facts: MachineFacts) -> Plan:
+def with_memory_and_commands(plan: Plan, backends: Backends, facts: MachineFacts) -> Plan:
     """The plan with hugepages, and with what is started."""
-    scenario = plan.scenario
-    vswitch = switch_class(scenario.deployment, scenario.vswitch)
-    vnf = registry.load_vnf(scenario.vnf)
-    generator = registry.load("traffic", scenario.generator)
-    plan = plan.model_copy(update={"memory": memory_of(plan, facts, vswitch, vnf, generator)})
+    plan = plan.model_copy(update={"memory": memory_of(plan, backends, facts)})
     require_limits((plan,), facts)
     commands = dict(dedicated_commands(plan, facts))
     if plan.has_dut:
-        commands |= vswitch.launch_lines(plan, facts)
+        commands |= backends.vswitch.launch_lines(plan, facts)
         guests = (port.vnf for port in plan.guest_ends.values())
-        for number in (*scenario.deployment.vnf_numbers, *guests):
-            commands |= vnf.launch_lines(plan, facts, number)
+        for number in (*plan.scenario.deployment.vnf_numbers, *guests):
+            commands |= backends.vnf.launch_lines(plan, facts, number)
     return plan.model_copy(update={"commands": commands})
 
 
 def require_processors(
-    scenario: Scenario, testbed: Testbed, parts: Sequence[str], placement: Placement
+    backends: Backends, testbed: Testbed, parts: Sequence[str], placement: Placement
 ) -> None:
     """Refuse more workers than processors, where they were asked for: fewer would pass for as many.
 
     `testbed` is that of the host of these parts. A generator's own number of
     threads nobody asked for; where programs with sockets talk, it does not run.
     """
+    scenario = backends.scenario
     kinds: list[tuple[str, tuple[RoleDemand, ...], str]] = []
     if "dut" in parts:
-        vswitch = switch_class(scenario.deployment, scenario.vswitch)
         cure = "set fewer with --set workers=N, or allow more processors under [cores]"
-        kinds.append((scenario.vswitch, vswitch.roles(scenario), cure))
+        kinds.append((scenario.vswitch, backends.vswitch.roles(scenario), cure))
     if "tester" in parts and testbed.cores.tester > 1 and not scenario.sockets:
-        generator = registry.load("traffic", scenario.generator)
-        roles = tester_roles(scenario.generator, generator, testbed)
+        roles = tester_roles(scenario.generator, backends.generator, testbed)
         cure = "set fewer under cores.tester, or allow more processors under [cores]"
         kinds.append((scenario.generator, roles, cure))
     for name, demands, cure in kinds:
@@ -303,17 +298,21 @@ def require_root(facts: MachineFacts) -> None:
 
 def choose_wire(
     scenario: Scenario,
+    backends: Backends,
     testbed: Testbed,
     facts: MachineFacts,
-    ends: tuple[Any, ...],
     place: Callable[[int | None], tuple[Placement, int]],
     *,
     lacking: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, tuple[NicUse, ...]]:
     """The first of the testbed's wires that both ends accept and the machine can have.
 
-    `lacking` has those that cannot have their memory: kind -> why. One named with --wire is taken.
+    Without a vSwitch the generator alone is at both. `lacking` has those that cannot have their
+    memory: kind -> why. One named with --wire is taken.
     """
+    ends: tuple[Any, ...] = (backends.generator,)
+    if scenario.vswitch:
+        ends += (backends.vswitch,)
     candidates = testbed.wires if scenario.wire == "auto" else (scenario.wire,)
     known = registry.names("wires")
     for kind in candidates:
@@ -321,9 +320,9 @@ def choose_wire(
             raise ConfigError(
                 f"unknown kind of wire {kind!r}", where="wires", accepted=", ".join(known)
             )
-    # Some VNFs have business of their own at the tester's end.
-    vnf: type[Vnf] = registry.load_vnf(scenario.vnf) if scenario.deployment.vnf_count else Vnf
-    needed = vnf.wires if issubclass(vnf, UserPlane) and scenario.vswitch else ()
+    needed: tuple[str, ...] = ()
+    if scenario.vswitch and scenario.deployment.vnf_count and issubclass(backends.vnf, UserPlane):
+        needed = backends.vnf.wires  # it has business of its own at the tester's end
 
     def problem_of(kind: str) -> str:
         if kind in lacking and scenario.wire == "auto":
@@ -331,7 +330,8 @@ def choose_wire(
         if needed and kind not in needed:
             return f"{scenario.vnf} needs {' or '.join(needed)}"
         mode = scenario.options.mode
-        like = registry.load("wires", kind).like or kind  # at the tester's end
+        wire = registry.load("wires", kind)
+        like = wire.like or kind  # at the tester's end
         kinds = [like, *[kind] * (len(ends) - 1)]
         if without := [
             end.name
@@ -346,7 +346,7 @@ def choose_wire(
         problem: str = ends[0].cannot_plug(
             like, queues, scenario=scenario, placement=placement, testbed=testbed, facts=facts
         )
-        return problem or registry.load("wires", kind).missing(facts, scenario, testbed)
+        return problem or wire.missing(facts, scenario, testbed)
 
     reasons = []
     for kind in candidates:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vnetperf import registry
+from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import attachment_kind
-from vnetperf.deployment.pods import switch_class
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
@@ -98,10 +97,9 @@ def _memory_of_vnfs(plan: Plan) -> list[tuple[VnfMemory, bool]]:
     numbers += [port.vnf for port in plan.guest_ends.values()]
     if not numbers or not scenario.vswitch:
         return []
-    vnf = registry.load_vnf(scenario.vnf)
-    vswitch = switch_class(scenario.deployment, scenario.vswitch)
-    kind = attachment_kind(vswitch, vnf.accepts(scenario))
-    return [(vnf.memory(scenario, kind), kind == "vf")] * len(set(numbers))
+    backends = Backends(scenario)
+    kind = attachment_kind(backends.vswitch, backends.vnf.accepts(scenario))
+    return [(backends.vnf.memory(scenario, kind), kind == "vf")] * len(set(numbers))
 
 
 def require_limits(plans: Sequence[Plan], facts: MachineFacts) -> None:

@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any, Protocol
 
 from vnetperf import registry
+from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import MemoryPlan, Plan
@@ -93,12 +94,11 @@ def plan_over_first_wire(make: _Planner) -> Plan:
             raise
 
 
-def memory_of(
-    plan: Plan, facts: MachineFacts, vswitch: Any, vnf: Any, generator: Any
-) -> tuple[MemoryPlan, ...]:
+def memory_of(plan: Plan, backends: Backends, facts: MachineFacts) -> tuple[MemoryPlan, ...]:
     """Hugepages by node: the pollers' and the NICs' nodes, unless the scenario names others."""
     scenario, placement, size = plan.scenario, plan.placement, plan.testbed.hugepage_kb
-    graph = scenario.deployment
+    graph, generator = scenario.deployment, backends.generator
+    vswitch, vnf = backends.vswitch, backends.vnf
     like = registry.load("wires", plan.wire).like or plan.wire
     kinds = [like] if graph.phy_ports else []
     if graph.tester_vnf_ports and plan.has_tester:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from vnetperf import registry
+from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import check_capabilities, tester_roles
 from vnetperf.deployment.host_plan import (
     NicAsked,
@@ -41,7 +42,6 @@ from vnetperf.deployment.memory import (
     require_memory,
 )
 from vnetperf.deployment.placement import allowed_cpus, place_roles, place_scenario
-from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import MOVABLE_WIRES
 from vnetperf.model.errors import (
     CapabilityError,
@@ -53,7 +53,8 @@ from vnetperf.model.errors import (
 from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed, clocks_apart_s
-from vnetperf.vnfs.base import Vnf
+from vnetperf.traffic.base import TrafficGenerator
+from vnetperf.vswitches.base import VSwitch
 
 
 def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
@@ -74,21 +75,19 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
 
 
 def _plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
-    vswitch = switch_class(scenario.deployment, scenario.vswitch)
-    generator = registry.load("traffic", scenario.generator)
-    vnf = registry.load_vnf(scenario.vnf)
-    check_capabilities(scenario, vswitch, vnf, generator)
+    backends = Backends(scenario)
+    check_capabilities(scenario, backends.vswitch, backends.vnf, backends.generator)
     apart = scenario.apart  # endpoints talk: there is no tester
-    if not apart and (problem := generator.cannot_send(scenario, testbed)):
+    if not apart and (problem := backends.generator.cannot_send(scenario, testbed)):
         raise CapabilityError(
             f"{scenario.generator} cannot send this traffic: {problem}",
             where=f"{scenario.id}, traffic profile {scenario.traffic.name}",
             cure="choose another generator with --generator (loadgen can), or another profile",
         )
     if apart:
-        return plan_where_memory_is(lambda short: _plan_ends(scenario, testbed, facts, short))
+        return plan_where_memory_is(lambda short: _plan_ends(backends, testbed, facts, short))
     if testbed.hosts:
-        return plan_where_memory_is(lambda short: _plan_hosts(scenario, testbed, facts, short))
+        return plan_where_memory_is(lambda short: _plan_hosts(backends, testbed, facts, short))
     if scenario.deployment.sites:
         raise CapabilityError(
             f"{scenario.deployment.name} has a vSwitch on each of "
@@ -97,32 +96,31 @@ def _plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
             cure="--testbed two-hosts has two on this machine; docs/machines.md describes others",
         )
     require_root(facts)
-    require_backends(scenario, facts, ("tester", "dut"))
+    require_backends(backends, facts, ("tester", "dut"))
     return plan_over_first_wire(
-        lambda short, *, lacking: _plan_here(scenario, testbed, facts, short, lacking)
+        lambda short, *, lacking: _plan_here(backends, testbed, facts, short, lacking)
     )
 
 
 def _plan_here(
-    scenario: Scenario,
+    backends: Backends,
     testbed: Testbed,
     facts: MachineFacts,
     short: ShortNodes,
     lacking: Mapping[str, str],
 ) -> Plan:
     """Plan a scenario on one host."""
-    vswitch = switch_class(scenario.deployment, scenario.vswitch)
-    generator = registry.load("traffic", scenario.generator)
-    demands = demands_of(scenario, testbed, ("tester", "dut"))
+    scenario = backends.scenario
+    demands = demands_of(backends, testbed, ("tester", "dut"))
     avoided = short.get("", frozenset())
 
     def place(near: int | None) -> tuple[Placement, int]:
         placed = place_scenario(demands, testbed.cores, facts, near, scenario, short=avoided)
-        return placed, vswitch.tx_queues(scenario, placed)
+        return placed, backends.vswitch.tx_queues(scenario, placed)
 
-    wire, nics = choose_wire(scenario, testbed, facts, (generator, vswitch), place, lacking=lacking)
+    wire, nics = choose_wire(scenario, backends, testbed, facts, place, lacking=lacking)
     placement, queues = place(preferred_node(nics))
-    require_processors(scenario, testbed, ("tester", "dut"), placement)
+    require_processors(backends, testbed, ("tester", "dut"), placement)
     if not scenario.sockets:  # else nobody polls
         require_processor_time(placement, facts, where=scenario.id)
     cpus = tuple(cpu.cpu for cpu in allowed_cpus(testbed.cores, facts))  # no poller works then
@@ -139,7 +137,7 @@ def _plan_here(
         wires_without_memory=dict(lacking),
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
-    return with_memory_and_commands(plan, facts)
+    return with_memory_and_commands(plan, backends, facts)
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ class _Hosts:
         testbed: That of all hosts.
         facts: Of all hosts.
         shares: What of the deployment is on each.
-        own: The scenario with each host's part of the graph.
+        backends: Host -> its part of the scenario, with its classes.
         nics: Ends of cables at each host, where these are NICs.
         short: Nodes of each host that are to be taken last.
     """
@@ -160,7 +158,7 @@ class _Hosts:
     testbed: Testbed
     facts: MachineFacts
     shares: tuple[HostShare, ...]
-    own: Mapping[str, Scenario]
+    backends: Mapping[str, Backends]
     nics: Mapping[str, tuple[NicUse, ...]] = field(default_factory=dict)
     short: ShortNodes = field(default_factory=dict)
 
@@ -174,9 +172,9 @@ class _Hosts:
         nics: dict[str, tuple[NicUse, ...]] = {}
         by_program: set[int] = set()
         for share in self.shares:
-            scenario, here = self.own[share.host], self.facts.hosts[share.host]
-            dut = switch_class(scenario.deployment, scenario.vswitch)
-            ends = {"dut": dut, "tester": registry.load("traffic", scenario.generator)}
+            backends, here = self.backends[share.host], self.facts.hosts[share.host]
+            scenario, dut = backends.scenario, backends.vswitch
+            ends = {"dut": dut, "tester": backends.generator}
             asked: list[NicAsked] = []
             for use in share.cables:
                 where = f"cables.{use.cable}.ends, {share.host}:{use.nic}"
@@ -215,9 +213,9 @@ class _Hosts:
         In a placement on a machine that others have a part of, their roles have their host's name
         before them.
         """
-        own, testbed, facts = self.own, self.testbed, self.facts
+        backends, testbed, facts = self.backends, self.testbed, self.facts
         wanted = {
-            share.host: demands_of(own[share.host], testbed.of_host(share.host), share.parts)
+            share.host: demands_of(backends[share.host], testbed.of_host(share.host), share.parts)
             for share in self.shares
         }
         found: dict[str, Placement] = {}
@@ -229,11 +227,11 @@ class _Hosts:
                 for host in group
                 for demand in wanted[host]
             )
-            of, config = own[group[0]], testbed.of_host(group[0]).cores
+            scenario, config = backends[group[0]].scenario, testbed.of_host(group[0]).cores
             near = preferred_node(self.nics.get(group[0], ()))
             avoided = frozenset[int]().union(*(self.short.get(host, ()) for host in group))
             here = facts.hosts[group[0]]
-            placed = place_scenario(demands, config, here, near, of, short=avoided)
+            placed = place_scenario(demands, config, here, near, scenario, short=avoided)
             found |= dict.fromkeys(group, placed)
             roles_of[group[0]] = {"cores": placed.cores, "unpinned": placed.unpinned}
             dut_of[group[0]] = placed.dut
@@ -258,8 +256,8 @@ class _Hosts:
         for share in self.shares:
             local = testbed.of_host(share.host)
             placed = found[share.host]
-            require_processors(own[share.host], local, share.parts, placed)
-            where = f"{own[share.host].id}, host {share.host}"
+            require_processors(backends[share.host], local, share.parts, placed)
+            where = f"{backends[share.host].scenario.id}, host {share.host}"
             require_processor_time(placed, facts.hosts[share.host], where=where)
         return found
 
@@ -285,7 +283,7 @@ class _Hosts:
             if len(cpus) < 2:
                 raise CapabilityError(
                     "endpoints need a processor that no poller has, and there is one alone",
-                    where=f"{self.own[host].id}, host {host}",
+                    where=f"{self.backends[host].scenario.id}, host {host}",
                     cure="allow more processors under [cores] (allowed), use a machine that has "
                     "more, or choose a vSwitch in the kernel",
                 )
@@ -320,8 +318,8 @@ class _Hosts:
             The kind; host of the tester -> queues.
         """
         queues = {
-            tester: switch_class(self.own[tester].deployment, self.own[tester].vswitch).tx_queues(
-                self.own[tester], placements[dut]
+            tester: self.backends[tester].vswitch.tx_queues(
+                self.backends[tester].scenario, placements[dut]
             )
             for tester, dut in meets.items()
         }
@@ -342,7 +340,7 @@ class _Hosts:
 
     def _chooses_wire(self, tester: str) -> bool:
         """Whether the tester's wire is one of the testbed's, and none is asked for by name."""
-        scenario = self.own[tester]
+        scenario = self.backends[tester].scenario
         return bool(scenario.deployment.tester_vnf_ports) and scenario.wire == "auto"
 
     def _wire_of_tester(
@@ -355,27 +353,27 @@ class _Hosts:
         named: str = "",
     ) -> str:
         """A wire that one host of the tester can have, or the one that is named."""
-        scenario = self.own[tester]
-        vswitch = switch_class(scenario.deployment, scenario.vswitch)
-        generator = registry.load("traffic", scenario.generator)
+        backends = self.backends[tester]
+        scenario = backends.scenario
         here = self.facts.hosts[tester]
         kind, local = cable_wire(self.testbed), self.testbed.of_host(tester)
         at_vnf = bool(scenario.deployment.tester_vnf_ports)
-        offered = {*wires_taken(vswitch.capabilities, scenario.options.mode)} & {*local.wires}
+        wires = wires_taken(backends.vswitch.capabilities, scenario.options.mode)
+        offered = {*wires} & {*local.wires}
         if at_vnf and kind == CABLE_OF_NICS and not offered:
             return WIRE_WITHIN  # it plugs nothing but those NICs in (SR-IOV)
         if at_vnf:  # in a VNF's place, as on one host
             wanted = scenario.model_copy(update={"wire": named or scenario.wire})
             wire, _ = choose_wire(
                 wanted,
+                backends,
                 local,
                 here,
-                (generator, vswitch),
                 lambda _: (placement, queues),
                 lacking=lacking,
             )
             return wire
-        problem = generator.cannot_plug(
+        problem = backends.generator.cannot_plug(
             kind,
             queues,
             scenario=scenario,
@@ -399,7 +397,7 @@ class _Hosts:
         within = wire == WIRE_WITHIN
         for share in self.shares:
             plan = Plan(
-                scenario=self.own[share.host],
+                scenario=self.backends[share.host].scenario,
                 testbed=registry.completed(self.testbed.of_host(share.host)),
                 wire=wire,
                 nics=self.nics.get(share.host, ()),
@@ -413,11 +411,12 @@ class _Hosts:
                 follows=bool(plans) and within,
                 **(more or {}).get(share.host, {}),
             )
-            plan = with_memory_and_commands(plan, self.facts.hosts[share.host])
+            backends, here = self.backends[share.host], self.facts.hosts[share.host]
+            plan = with_memory_and_commands(plan, backends, here)
             if within:
                 plan = plan.model_copy(update={"memory": _beside(plan.memory, plans)})
-                require_memory(plan.memory, plan, self.facts.hosts[share.host])
-                require_limits((*plans, plan), self.facts.hosts[share.host])
+                require_memory(plan.memory, plan, here)
+                require_limits((*plans, plan), here)
             plans.append(plan)
         return plans
 
@@ -437,16 +436,17 @@ class _Hosts:
 
 
 def _plan_hosts(
-    scenario: Scenario, testbed: Testbed, facts: MachineFacts, short: ShortNodes
+    backends: Backends, testbed: Testbed, facts: MachineFacts, short: ShortNodes
 ) -> Plan:
     """Plan a scenario over the hosts of a testbed: a plan of the whole, with one for each host."""
+    scenario = backends.scenario
     shares = share_out(scenario, testbed)
     testers = [share for share in shares if "tester" in share.parts]
-    _require_apart(scenario, testers)
+    _require_apart(backends, testers)
     _require_sessions_here(scenario, testers)
-    _require_cable_wire(scenario, testbed, facts, shares)
-    own = _scenarios_here(scenario, shares, facts)
-    hosts = _Hosts(scenario, testbed, facts, shares, own, short=short).with_nics()
+    _require_cable_wire(backends, testbed, facts, shares)
+    parts = _parts_of_hosts(scenario, shares, facts)
+    hosts = _Hosts(scenario, testbed, facts, shares, parts, short=short).with_nics()
     placements = hosts.placements()
     testers = sorted((s for s in hosts.shares if "tester" in s.parts), key=lambda one: one.ends)
     duts = [share for share in hosts.shares if "dut" in share.parts]
@@ -476,15 +476,18 @@ def _plan_hosts(
     return hosts.whole(plans, placements, tester.host, wire=wire, **of_frames)
 
 
-def _scenarios_here(
+def _parts_of_hosts(
     scenario: Scenario, shares: tuple[HostShare, ...], facts: MachineFacts
-) -> dict[str, Scenario]:
+) -> dict[str, Backends]:
     """The scenario with each host's part of the graph; refuses what a host lacks for its part."""
-    own = {s.host: scenario.model_copy(update={"deployment": s.deployment}) for s in shares}
+    parts = {
+        share.host: Backends(scenario.model_copy(update={"deployment": share.deployment}))
+        for share in shares
+    }
     for share in shares:
         require_root(facts.hosts[share.host])
-        require_backends(own[share.host], facts.hosts[share.host], share.parts)
-    return own
+        require_backends(parts[share.host], facts.hosts[share.host], share.parts)
+    return parts
 
 
 def _require_sessions_here(scenario: Scenario, testers: Sequence[HostShare]) -> None:
@@ -521,13 +524,13 @@ def _clock_bound_s(
     return clocks_apart_s([facts.hosts[host].clock for host in testers])
 
 
-def _require_apart(scenario: Scenario, testers: Sequence[HostShare]) -> None:
+def _require_apart(backends: Backends, testers: Sequence[HostShare]) -> None:
     """Refuse what cannot have the tester's ports on two hosts."""
     if len(testers) == 1:
         return
-    generator = registry.load("traffic", scenario.generator)
+    scenario = backends.scenario
     where = f"{scenario.id}, {' and '.join(share.host for share in testers)}"
-    if not generator.capabilities.apart:
+    if not backends.generator.capabilities.apart:
         able = [
             name
             for name in registry.names("traffic")
@@ -548,22 +551,23 @@ def _require_apart(scenario: Scenario, testers: Sequence[HostShare]) -> None:
 
 
 def _plan_ends(
-    scenario: Scenario, testbed: Testbed, facts: MachineFacts, short: ShortNodes
+    backends: Backends, testbed: Testbed, facts: MachineFacts, short: ShortNodes
 ) -> Plan:
     """Plan two vSwitches on two hosts with an endpoint at each, and no tester."""
-    _require_places_of_ends(scenario)
+    scenario = backends.scenario
+    _require_places_of_ends(backends)
     shares = share_ends(scenario, testbed)
     shares = tuple(sorted(shares, key=lambda share: share.host))  # the order of locks
-    own = _scenarios_here(scenario, shares, facts)
-    _require_cable_wire(scenario, testbed, facts, shares)
-    hosts = _Hosts(scenario, testbed, facts, shares, own, short=short).with_nics()
+    parts = _parts_of_hosts(scenario, shares, facts)
+    _require_cable_wire(backends, testbed, facts, shares)
+    hosts = _Hosts(scenario, testbed, facts, shares, parts, short=short).with_nics()
     placements = hosts.placements_beside_ends()
     for share in hosts.shares:
         numbers = [number for number in share.ends if number in scenario.ends_in_guests]
         if not numbers:
             continue
         here, placed = facts.hosts[share.host], placements[share.host]
-        if problem := registry.load_vnf(scenario.vnf).missing(here, own[share.host]):
+        if problem := backends.vnf.missing(here, parts[share.host].scenario):
             raise CapabilityError(problem, where=f"{scenario.id}, host {share.host}")
         free = hosts.unpolled(share.host, placed)
         placements[share.host] = with_guests(placed, share.deployment, numbers, free)
@@ -571,17 +575,17 @@ def _plan_ends(
     return hosts.whole(plans, placements, plans[0].host, wire=WIRE_WITHIN)
 
 
-def _require_places_of_ends(scenario: Scenario) -> None:
+def _require_places_of_ends(backends: Backends) -> None:
     """Refuse endpoints in VMs' places where the vSwitch offers them nothing to plug into."""
+    scenario = backends.scenario
     if not scenario.deployment.tester_vnf_ports:
         return
-    offered = switch_class(scenario.deployment, scenario.vswitch).capabilities.attachments
-    vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
+    offered = backends.vswitch.capabilities.attachments
     accepts: tuple[str, ...] = MOVABLE_WIRES
     what = "a namespace, which takes an interface of the kernel"
     cure = f"--vnf vloop:vm has them in guests; -k p2c2p_{scenario.vswitch} at its wires"
     if scenario.ends_in_guests:
-        accepts = vnf.accepts(scenario)
+        accepts = backends.vnf.accepts(scenario)
         what = f"in a guest, which takes {' or '.join(accepts)}"
         cure = f"-k p2c2p_{scenario.vswitch} has the endpoints at its wires"
     if not set(offered) & set(accepts):
@@ -626,13 +630,14 @@ def _beside(own: tuple[MemoryPlan, ...], before: list[Plan]) -> tuple[MemoryPlan
 
 
 def _require_cable_wire(
-    scenario: Scenario, testbed: Testbed, facts: MachineFacts, shares: tuple[HostShare, ...]
+    backends: Backends, testbed: Testbed, facts: MachineFacts, shares: tuple[HostShare, ...]
 ) -> None:
     """Refuse parts that cannot plug into what the cables are."""
-    vswitch = switch_class(scenario.deployment, scenario.vswitch)
-    generator = registry.load("traffic", scenario.generator)
+    scenario, vswitch = backends.scenario, backends.vswitch
     in_place = bool(scenario.deployment.tester_vnf_ports)
-    users = [vswitch] if in_place or scenario.apart else [vswitch, generator]
+    users: list[type[VSwitch] | type[TrafficGenerator]] = [vswitch]
+    if not (in_place or scenario.apart):
+        users.append(backends.generator)
     mode, kind = scenario.options.mode, cable_wire(testbed)
     beside = any({"tester", "dut"} <= {*share.parts} for share in shares)
     beside = (beside or scenario.apart) and not in_place
@@ -738,7 +743,8 @@ def _plan_loop(
         shares = [s for s in share_out(scenario, testbed) if "tester" in s.parts]
         tester = min(shares, key=lambda share: share.ends)  # of two, that of port 0
         host, testbed, facts = tester.host, testbed.of_host(tester.host), facts.hosts[tester.host]
-    generator = registry.load("traffic", scenario.generator)
+    backends = Backends(scenario)
+    generator = backends.generator
     require_root(facts)
     problem = generator.missing(facts, scenario)
     if problem:
@@ -752,9 +758,9 @@ def _plan_loop(
         placed = place_roles(roles, testbed.cores, facts, near, short=short.get(host, ()))
         return placed, scenario.options.rx_queues or 1
 
-    wire, nics = choose_wire(alone, testbed, facts, (generator,), place, lacking=lacking)
+    wire, nics = choose_wire(alone, backends, testbed, facts, place, lacking=lacking)
     placement, queues = place(preferred_node(nics))
-    require_processors(scenario, testbed, ("tester",), placement)
+    require_processors(backends, testbed, ("tester",), placement)
     require_processor_time(placement, facts, where=scenario.id)
     plan = Plan(
         scenario=scenario,
@@ -778,9 +784,10 @@ def _plan_loop(
 
 def largest_frame(scenario: Scenario) -> int:
     """Largest frame that everything on a scenario's path carries."""
-    limits = [registry.load("traffic", scenario.generator).capabilities.max_frame_size]
+    backends = Backends(scenario)
+    limits = [backends.generator.capabilities.max_frame_size]
     if scenario.vswitch:
-        limits.append(switch_class(scenario.deployment, scenario.vswitch).largest_frame(scenario))
+        limits.append(backends.vswitch.largest_frame(scenario))
     if scenario.deployment.vnf_count:
-        limits.append(registry.load_vnf(scenario.vnf).max_frame_size)
+        limits.append(backends.vnf.max_frame_size)
     return int(min(limits))

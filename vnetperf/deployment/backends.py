@@ -1,0 +1,47 @@
+"""The classes of a scenario's backends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from vnetperf import registry
+from vnetperf.deployment.pods import switch_class
+from vnetperf.model.scenario import Scenario
+from vnetperf.traffic.base import TrafficGenerator
+from vnetperf.vnfs.base import Vnf
+from vnetperf.vswitches.base import VSwitch
+
+
+@dataclass(frozen=True)
+class Backends:
+    """The classes of a scenario's backends, each looked up once: when it is first needed.
+
+    Made where a scenario is planned or deployed, and handed on with it.
+
+    Attributes:
+        scenario: The scenario, or a host's part of it.
+    """
+
+    scenario: Scenario
+
+    @cached_property
+    def vswitch(self) -> type[VSwitch]:
+        """The vSwitch, or what puts a network of pods in its place.
+
+        Raises:
+            ConfigError: There is none of this name, or it cannot be loaded; as of the others.
+        """
+        return switch_class(self.scenario.deployment, self.scenario.vswitch)
+
+    @cached_property
+    def vnf(self) -> type[Vnf]:
+        """The VNF, also where the deployment has none."""
+        vnf: type[Vnf] = registry.load_vnf(self.scenario.vnf)
+        return vnf
+
+    @cached_property
+    def generator(self) -> type[TrafficGenerator]:
+        """The traffic generator."""
+        generator: type[TrafficGenerator] = registry.load("traffic", self.scenario.generator)
+        return generator
