@@ -90,19 +90,29 @@ class MachineWatch:
         return {
             "machine_busy_s": round(busy * wall_s, 3),
             "machine_interrupts_s": round(interrupts * wall_s, 3),
-            **self._taken(load, own_s / wall_s),
+            **self._compute_shares(load, own_s / wall_s),
         }
 
-    def _taken(self, load: MachineLoad, own: float) -> dict[str, float]:
-        """Shares of the processors that others, and a hypervisor, took; `own` is in processors."""
+    def _compute_shares(self, load: MachineLoad, own: float) -> dict[str, float]:
         if self._cpus is None:
             return {}
-        wanted = self._cpus | self._used if self._cpus else frozenset()
-        there = [one for one in load.by_processor if one.cpu in wanted or not wanted]
-        if not there:
-            return {}
-        interrupts = sum(one.irq + one.softirq for one in there)
-        # Else what came upon a process is in its time, too.
-        known = own + interrupts if load.interrupts_apart else max(own, interrupts)
-        others = max(0.0, sum(one.busy for one in there) - known) / len(there)
-        return {"others": round(others, 4), "stolen": max(one.steal for one in there)}
+        wanted = self._cpus | self._used if self._cpus else frozenset[int]()
+        return compute_shares(load, wanted, own)
+
+
+def compute_shares(load: MachineLoad, cpus: frozenset[int], own: float) -> dict[str, float]:
+    """Compute the shares of processors that others ("others") and a hypervisor ("stolen") took.
+
+    Args:
+        load: What all processors did.
+        cpus: The processors that count; empty for all.
+        own: Time of our own processes, in processors.
+    """
+    processors = [one for one in load.by_processor if one.cpu in cpus or not cpus]
+    if not processors:
+        return {}
+    interrupts = sum(one.irq + one.softirq for one in processors)
+    # Else what came upon a process is in its time, too.
+    known = own + interrupts if load.interrupts_apart else max(own, interrupts)
+    others = max(0.0, sum(one.busy for one in processors) - known) / len(processors)
+    return {"others": round(others, 4), "stolen": max(one.steal for one in processors)}

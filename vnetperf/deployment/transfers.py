@@ -223,7 +223,7 @@ class Exchange:
             ends = (self.ends.client, self.ends.server)
             sender, receiver = ends if way == "forth" else reversed(ends)
             for _ in range(spec.instances):
-                yield _Instance(way, sender, receiver, _take_ports(tool.ports))
+                yield _Instance(way, sender, receiver, take_ports(tool.ports))
 
     def _version(self, tool: EndpointTool, end: Endpoint) -> str:
         """Version of a tool's client at an end; that it is there at all is seen so."""
@@ -402,8 +402,8 @@ def offered_rate(spec: TransferSpec, before: Sequence[Transfer]) -> TransferSpec
 _used = count()
 
 
-def _take_ports(number: int) -> int:
-    """The first of ports that follow each other."""
+def take_ports(number: int) -> int:
+    """Take ports that follow each other; return the first one."""
     while True:
         first = PORTS[next(_used) % len(PORTS)]
         for _ in range(number - 1):

@@ -157,7 +157,7 @@ class Vpp(VSwitch):
         self.commands: list[str] = []
         self._offered: set[str] = set()
         self._startup = ""
-        self._workers = 0
+        self.worker_count = 0
         self._nodes: dict[str, dict[str, NodeWork]] = {}
 
     @classmethod
@@ -241,7 +241,7 @@ class Vpp(VSwitch):
         )
         self.interfaces, self.tunnels, self.sent, self.commands = {}, {}, [], []
         self._startup = startup.text()
-        self._workers = len(startup.workers)
+        self.worker_count = len(startup.workers)
         self.vpp.start(startup)
         self.vpp.api.watch_interfaces()
 
@@ -328,7 +328,7 @@ class Vpp(VSwitch):
         interfaces.arrange_queues(
             self.vpp.api,
             [self.interfaces[port] for port in ports if port in self.interfaces],
-            workers=self._workers,
+            workers=self.worker_count,
             pins=pins,
             mode="interrupt" if self.plan.placement.takes_turns("worker") else "polling",
         )
@@ -371,7 +371,7 @@ class Vpp(VSwitch):
     @property
     def _threads(self) -> str:
         """What the names of the threads that forward begin with."""
-        return "vpp_wk" if self._workers else MAIN_THREAD
+        return "vpp_wk" if self.worker_count else MAIN_THREAD
 
     def datapath_work(self) -> tuple[DatapathWork, ...]:
         """Packets and clocks of each node of each thread that forwards.
