@@ -185,7 +185,7 @@ def test_an_agent_that_is_gone_is_told_with_what_became_of_the_machine(
     client.named, client.channel = "my beds/far.toml", loop
     with pytest.raises(HostError) as caught:
         client.inventory()
-    assert "`vnetperf restore --testbed 'my beds/far.toml'` shows" in caught.value.cure
+    assert "`vnetperf restore --testbed 'my beds/far.toml'`" in caught.value.cure
 
 
 @pytest.mark.parametrize("transport", ["local", "netns=east"])
@@ -272,9 +272,9 @@ def test_an_agent_that_restores_for_too_long_is_no_python_that_is_missing(
     )
     monkeypatch.setattr("execnet.Group", lambda: group)
     monkeypatch.setattr(client_module, "PATIENCE_S", 0.0)
-    with pytest.raises(HostError, match="has not answered in time") as why:
+    with pytest.raises(HostError, match="has not answered in time") as refused:
         AgentClient(Testbed()).hello()
-    assert "vnetperf restore" in str(why.value)
+    assert "vnetperf restore" in refused.value.cure
 
 
 def test_an_oserror_of_who_handles_an_event_is_not_the_agents_end(
@@ -357,10 +357,9 @@ def test_plugins_of_another_machine_are_compared(
     monkeypatch.setattr(registry, "plugins", lambda: next(answers))
     with pytest.raises(HostError) as refused:
         far.inventory()
-    assert (
-        f"plugins are not those of this machine: vswitches mine is {there or 'not there'}, here"
-        in refused.value.what
-    )
+    for words in (f"vswitches mine is {there or 'not there'}", "mine-package 1.2"):
+        assert words in refused.value.what
+    assert "collectors more" not in refused.value.what
     assert refused.value.where == "ssh=lab1"
     assert "install the same packages" in refused.value.cure
 
@@ -491,7 +490,7 @@ def test_only_an_agent_that_changes_the_machine_needs_root(
     monkeypatch: pytest.MonkeyPatch, read_only: bool, sudo: bool
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    monkeypatch.setattr(client_module, "_can_sudo", lambda: False)
+    monkeypatch.setattr(client_module, "can_sudo", lambda: False)
     client = AgentClient(Testbed(), read_only=read_only)
     assert ("sudo -n" in client.specification()) is sudo
     monkeypatch.setattr("execnet.Group", NoProgram)

@@ -605,14 +605,14 @@ def test_the_client_starts_the_launcher_where_there_is_one(
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr(client_module, "LAUNCHER", started.with_name("none"))
     allowed = [sys.executable]
-    monkeypatch.setattr(client_module, "_sudo_starts", lambda *argv: argv[-1] in allowed)
+    monkeypatch.setattr(client_module, "can_start_by_sudo", lambda *argv: argv[-1] in allowed)
     client = AgentClient(Testbed())
     assert f"sudo -n {sys.executable} -I" in client.specification()
     monkeypatch.setattr(client_module, "LAUNCHER", started)
     # Who may become root anyhow is not restricted.
-    monkeypatch.setattr(client_module, "_sudo_starts", lambda *argv: True)
+    monkeypatch.setattr(client_module, "can_start_by_sudo", lambda *argv: True)
     assert f"sudo -n {sys.executable} -I" in client.specification()
-    monkeypatch.setattr(client_module, "_sudo_starts", lambda *argv: str(started) in argv)
+    monkeypatch.setattr(client_module, "can_start_by_sudo", lambda *argv: str(started) in argv)
     assert f"python=sudo -n {started}//" in client.specification()
 
 

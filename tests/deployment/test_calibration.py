@@ -101,7 +101,7 @@ def test_values_that_disagree_ask_for_more(
     values: tuple[float, ...], looked: int, certain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = iter(values)
-    monkeypatch.setattr(calibrate, "_edge", lambda *_, **__: (next(left), "loss"))
+    monkeypatch.setattr(calibrate, "find_edge", lambda *_, **__: (next(left), "loss"))
     found = find_clean_maximum(Loop(), 64)
     assert found.rates == values[:looked]
     assert agree(found.rates) is certain

@@ -118,9 +118,8 @@ def test_places_that_are_not_pinned_may_be_anywhere() -> None:
 def test_a_transfer_says_what_disturbed_it() -> None:
     spec = TransferSpec(kind="TCP_STREAM", duration_s=1)
     one = Transfer(spec=spec, others=0.12, stolen=0.06)
-    assert one.disturbed_by(0.05) == (
-        "others took 12.0% of the processors that its programs and the pollers run on",
-        "a hypervisor took 6.0% of a processor",
-    )
+    others, hypervisor = one.disturbed_by(0.05)
+    assert "others took 12.0%" in others
+    assert "hypervisor took 6.0%" in hypervisor
     assert one.disturbed_by(0.2) == ()
     assert Transfer(spec=spec).disturbed_by(0.0) == ()

@@ -175,7 +175,7 @@ def test_a_refused_slice_says_why(
 ) -> None:
     before = threads.read_sched_attributes(threaded.pid)
     monkeypatch.setattr(
-        threads, "_sched_setattr", lambda *_: None
+        threads, "set_sched_attributes", lambda *_: None
     )  # as a kernel before 6.12: ignored
     report = threads.set_slice(threaded.pid, before.slice_ns + 1000)
     assert report.startswith("not available: ")

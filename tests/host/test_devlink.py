@@ -60,7 +60,7 @@ def made_up(path: Path, monkeypatch: pytest.MonkeyPatch, before: int = 0) -> Swi
     switch = Switch(kernel)
     monkeypatch.setattr(values, "write_file", kernel.write)
     monkeypatch.setattr(vfs.usage, "interface_uses", dict)
-    monkeypatch.setattr(eswitch, "_eswitch", switch)
+    monkeypatch.setattr(eswitch, "request_eswitch", switch)
     there = SimpleNamespace(driver="ice")
     monkeypatch.setattr(eswitch, "pci", SimpleNamespace(exists=exists, nic=lambda _: there))
     return switch
@@ -189,7 +189,7 @@ class Uplink:
         monkeypatch.setattr(eswitch.links, "links", lambda *_: (link,))
         monkeypatch.setattr(eswitch, "has_ingress", lambda _: self.ingress)
         monkeypatch.setattr(eswitch, "hw_tc_offload", self.rules)
-        monkeypatch.setattr(eswitch, "_ingress_qdisc", self.queue)
+        monkeypatch.setattr(eswitch, "change_ingress_qdisc", self.queue)
         monkeypatch.setattr(eswitch, "request_link", self.request)
         self.ipv6 = path / "up0/disable_ipv6"
         self.ipv6.parent.mkdir()

@@ -39,7 +39,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     monkeypatch.setattr(netdev.links, "get", lambda _: SimpleNamespace(index=7))
     monkeypatch.setattr(netdev, "request_link", lambda _, **what: found.append(what))
-    monkeypatch.setattr(netdev, "_put_addresses_back", lambda *_: False)
+    route = SimpleNamespace(get_addr=lambda **_: [])
+    monkeypatch.setattr(netdev, "netlink", lambda *_: nullcontext(route))
     for name in ("set_features", "set_channels"):
         monkeypatch.setattr(
             netdev.ethtool, name, lambda _, what, name=name: found.append((name, what))

@@ -122,7 +122,7 @@ def test_a_device_that_carries_a_route_is_not_taken(
     journal: Journal, sysfs: FakeSysfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (sysfs.device / "net/eth9").mkdir(parents=True)
-    monkeypatch.setattr(pci, "_routed_interfaces", lambda: {"eth9"})
+    monkeypatch.setattr(pci, "find_routed_interfaces", lambda: {"eth9"})
     with pytest.raises(HostError, match="eth9 of this device carries a route"):
         pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
 
@@ -221,8 +221,8 @@ def test_a_move_that_cuts_the_controller_off_is_undone_at_once(
     journal.confirm = deaf
     with pytest.raises(HostError, match="did not confirm"):
         pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
-    ((what, driver),) = moved
-    assert (ADDRESS in what, "ice -> vfio-pci" in what, driver) == (True, True, "vfio-pci")
+    ((change, driver),) = moved
+    assert (ADDRESS in change, "ice -> vfio-pci" in change, driver) == (True, True, "vfio-pci")
     assert sysfs.driver == "ice"
     journal.confirm = lambda what: None
     pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)

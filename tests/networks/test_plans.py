@@ -200,7 +200,7 @@ def test_packets_that_pass_no_interface_are_not_looked_for(
         monkeypatch.setattr(made.network, name, MagicMock())
     monkeypatch.setattr(made.network, "is_there", lambda *_: False)
     looked = MagicMock()
-    monkeypatch.setattr(made, "_see_packets_pass", looked)
+    monkeypatch.setattr(made, "require_packets_pass", looked)
     for port in (FIRST, SECOND):
         made.add_vnf_port(made.offer_vnf_port(port, "ipvlan"))
     assert [call.args[0] for call in looked.call_args_list] == ([SECOND] if seen else [])
@@ -663,8 +663,8 @@ def test_a_daemon_with_dpdk_on_each_host_has_a_thread_and_memory(
     assert users["loadgen"] > 0  # the tester shares its memory with the daemons
     for number, mask in enumerate(masks):
         line = plan.commands[f"ovs-vswitchd of host{number}"]
-        set_ = {f"pmd-cpu-mask={mask}", "dpdk-socket-mem=256", "dpdk-socket-limit=256"}
-        assert set_ <= {*line.split()}
+        options = {f"pmd-cpu-mask={mask}", "dpdk-socket-mem=256", "dpdk-socket-limit=256"}
+        assert options <= {*line.split()}
     assert f"ovs-vswitchd of host{pmds}" not in plan.commands
 
 

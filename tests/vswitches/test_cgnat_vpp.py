@@ -289,7 +289,7 @@ def connected(
         port: VppInterface(port, number, f"memif{number}/0", "memif")
         for number, port in enumerate((INSIDE, OUTSIDE), 1)
     }
-    monkeypatch.setattr(switch, "_arrange_queues", lambda: None)
+    monkeypatch.setattr(switch, "arrange_queues", lambda: None)
     switch.connect(())
     return switch, told
 

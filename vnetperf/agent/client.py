@@ -147,7 +147,8 @@ def local_program(host: str = "") -> str:
     return f"import sys; {extend}; from vnetperf.agent.agent import serve; {serve}"
 
 
-def _sudo_starts(*argv: str) -> bool:
+def can_start_by_sudo(*argv: str) -> bool:
+    """Whether sudo starts a command line as root without a password."""
     try:
         done = subprocess.run(["sudo", "-n", *argv], capture_output=True, check=False)
     except OSError:
@@ -157,11 +158,14 @@ def _sudo_starts(*argv: str) -> bool:
 
 def _has_general_sudo() -> bool:
     # "-l", which starts nothing: what is not allowed at all is not tried, which would be reported.
-    return _sudo_starts("-l", sys.executable) and _sudo_starts(sys.executable, "-I", "-c", "")
+    return can_start_by_sudo("-l", sys.executable) and can_start_by_sudo(
+        sys.executable, "-I", "-c", ""
+    )
 
 
-def _can_sudo() -> bool:
-    return _has_general_sudo() or (LAUNCHER.exists() and _sudo_starts("-l", str(LAUNCHER)))
+def can_sudo() -> bool:
+    """Whether this user may start an agent as root: any Python, or the launcher."""
+    return _has_general_sudo() or (LAUNCHER.exists() and can_start_by_sudo("-l", str(LAUNCHER)))
 
 
 class AgentClient:
@@ -346,7 +350,7 @@ class AgentClient:
 
     def _cannot_start(self, error: Exception) -> errors.HostError:
         where = self.testbed.agent.transport
-        if self._is_here and os.geteuid() and not _can_sudo():
+        if self._is_here and os.geteuid() and not can_sudo():
             return errors.HostError(
                 "the agent cannot be started: it changes this machine as root, you are not root, "
                 "and `sudo -n` does not start it",
@@ -425,7 +429,7 @@ class AgentClient:
         if transport.startswith("ssh="):
             return f"ssh={SSH_OPTIONS} {transport.removeprefix('ssh=')}//execmodel=main_thread_only"
         # Only the agent needs root; the controller keeps the user's rights.
-        own = os.geteuid() == 0 or (self._read_only and not _can_sudo())
+        own = os.geteuid() == 0 or (self._read_only and not can_sudo())
         if self.testbed.agent.netns_host and not own and not _has_general_sudo():
             raise errors.HostError(
                 "hosts within this machine are made by root, and the launcher makes none",

@@ -193,7 +193,7 @@ def find_clean_maximum(
     while not (rates if brief else _is_settled(rates)):
         # The first time it may be far from what short trials showed, afterwards not.
         halvings = STEPS if not rates else 1
-        found, why = _edge(long_run, rates[-1] if rates else rate, halvings, floor=LEAST * rate)
+        found, why = find_edge(long_run, rates[-1] if rates else rate, halvings, floor=LEAST * rate)
         if not found:
             raise GeneratorError(
                 f"frames of {frame_size} octets do not come back whole in trials of {trial_s:g} s "
@@ -234,7 +234,7 @@ def _scout(run: Callable[..., TrialResult], frame_size: int) -> float:
     )
 
 
-def _edge(
+def find_edge(
     run: Callable[..., TrialResult], start: float, halvings: int, floor: float
 ) -> tuple[float, EndedBy]:
     """The highest clean rate around another one, and what ended it; 0 where there is none."""

@@ -446,7 +446,7 @@ class PodNetwork(VSwitch):
         # At sockets nobody is yet: the tester is a pod's application, and connects later.
         seen = self._network.has_ports and self._network.passes_interfaces
         if new and seen and not elsewhere:
-            self._see_packets_pass(port, began)
+            self.require_packets_pass(port, began)
 
     def _attach(self, host: PodHost, pod: Pod) -> None:
         began, new = time.monotonic(), not self._network.is_there(pod)
@@ -471,7 +471,7 @@ class PodNetwork(VSwitch):
             )
         tc_redirect.redirect(self.machine, {netdev: name, name: netdev})
 
-    def _see_packets_pass(self, to: VnfPort, began: float) -> None:
+    def require_packets_pass(self, to: VnfPort, began: float) -> None:
         """Wait for the first packet to a pod, and see that one of the pods' MTU passes."""
         (sender,) = (port for port in self._ports if port != to)
         ends = self.plan.scenario.deployment.ends

@@ -493,7 +493,7 @@ def transfer_users(
     vepc = next((vnf for vnf in deployment.vnfs if isinstance(vnf, UserPlane)), None)
     if vepc is None:
         raise CapabilityError("nothing here has users", where=deployment.plan.scenario.id)
-    return _in_place_of_tester(deployment, vepc.users, specs, watch)
+    return run_in_place_of_tester(deployment, vepc.users, specs, watch)
 
 
 def transfer_endpoints(
@@ -516,10 +516,10 @@ def transfer_endpoints(
         plan, guests = deployment.plan.for_tester, deployment.end_guests
         return in_place_of_tester(deployment.machine, plan, ends, inside, guests)
 
-    return _in_place_of_tester(deployment, plug_in, specs, watch)
+    return run_in_place_of_tester(deployment, plug_in, specs, watch)
 
 
-def _in_place_of_tester(
+def run_in_place_of_tester(
     deployment: LiveDeployment,
     plug_in: PlugIn,
     specs: Sequence[TransferSpec],

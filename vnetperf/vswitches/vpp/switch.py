@@ -295,7 +295,7 @@ class Vpp(VSwitch):
                 )
                 self.sent += sent
             self._send(forwarding.switch_messages(scenario, index | self.tunnels))
-        self._arrange_queues()
+        self.arrange_queues()
 
     def _send(self, operations: list[ApiMessage]) -> None:
         for message, fields in operations:
@@ -309,7 +309,7 @@ class Vpp(VSwitch):
             if error := self.vpp.api.cli(command, timeout_s=ROUTES_S).strip():
                 raise DutError(f"VPP refuses routes: {error[:300]}", where=command)
 
-    def _arrange_queues(self) -> None:
+    def arrange_queues(self) -> None:
         """Set worker and mode of receive queues anew when a link has come or gone."""
         changed = self.vpp.api.interfaces_changed
         if not changed.is_set():
@@ -347,7 +347,7 @@ class Vpp(VSwitch):
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""
-        self._arrange_queues()
+        self.arrange_queues()
         there = self.vpp.api.interfaces()
         return tuple(
             str(port)
@@ -429,7 +429,7 @@ class Vpp(VSwitch):
         """Raise when VPP has ended; see to queues whose peer has connected anew."""
         self.vpp.check_alive()
         if self.interfaces:
-            self._arrange_queues()
+            self.arrange_queues()
 
     def stop(self) -> None:
         """Stop VPP."""
