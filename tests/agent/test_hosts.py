@@ -1029,8 +1029,8 @@ def test_each_host_has_its_machine_and_its_meters() -> None:
     # Of a tester on several hosts one machine is the trial's own as well: it is told once.
     east = of(0.5).model_copy(update={"threads": ()})
     both = merge_counts(east, {"east": of(0.5)})
-    (told,) = both.disturbed_by(0.05)
-    assert reason == f"host west: {told}"
+    (reason_of_both,) = both.disturbed_by(0.05)
+    assert reason == f"host west: {reason_of_both}"
     assert [use.role for use in cpu_by_role(both)] == ["east:pmd", "east:machine"]
 
 

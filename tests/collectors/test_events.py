@@ -154,7 +154,7 @@ def test_what_has_to_be_asked_is_asked_when_all_others_have_sampled(
     classes = [registry.load("collectors", name) for name in registry.names("collectors")]
     for cls, stop in [(cls, cls.stop) for cls in (*classes, MachineSampler)]:
         name = getattr(cls, "name", "machine")
-        monkeypatch.setattr(cls, "stop", lambda one, n=name, s=stop: (order.append(n), s(one))[1])
+        monkeypatch.setattr(cls, "stop", lambda c, n=name, s=stop: (order.append(n), s(c))[1])
     collecting.start()
     collecting.stop()
     assert sorted(order) == ["cpu", "energy", "events", "machine"]
@@ -168,9 +168,7 @@ def test_a_counter_that_counts_no_loop_is_none(monkeypatch: pytest.MonkeyPatch) 
     collector = EventCollector(me(""))
     collector.start()
     assert collector.stop() == ()
-    assert collector.why == (
-        "not measured: a counter of cycles was opened, and counted nothing of a loop"
-    )
+    assert "counted nothing" in collector.why
     assert open_files() == fds
 
 

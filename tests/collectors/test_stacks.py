@@ -137,14 +137,12 @@ def test_a_switch_without_threads_and_a_machine_without_perf_say_so(
     sampler = StackSampler(bare, ())
     sampler.start()
     assert sampler.stop() == {}
-    assert sampler.why == (
-        "not measured: the vSwitch has no threads of its own, the kernel forwards"
-    )
+    assert "the kernel forwards" in sampler.why
     monkeypatch.setenv("PATH", str(tmp_path))
     sampler = StackSampler(bare, (Pollers(role="pmd", pid=os.getpid(), thread_prefix=""),))
     sampler.start()
     assert sampler.stop() == {}
-    assert sampler.why == "not measured: program 'perf' is not installed"
+    assert "'perf' is not installed" in sampler.why
 
 
 def test_a_perf_that_is_not_permitted_is_told_by_its_own_words(

@@ -99,9 +99,8 @@ def test_a_session_counts_before_all_else() -> None:
     )
     use = find_uses(network, {"192.0.2.1"})["eth0"]
     assert use.session
-    assert use.reason == (
-        "an SSH session of this machine goes over 192.0.2.1, which br0 on top of it carries"
-    )
+    for words in ("SSH session", "192.0.2.1", "br0"):
+        assert words in use.reason
 
 
 @given(
@@ -212,7 +211,7 @@ def read_facts(
 
 
 @pytest.mark.parametrize(("file", "device"), HOLDERS.items())
-def test_a_device_that_a_program_drives_is_in_use(
+def test_a_pci_nicthat_a_program_drives_is_in_use(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     file: str,
@@ -224,14 +223,14 @@ def test_a_device_that_a_program_drives_is_in_use(
         (tmp_path / "sys/bus/pci/devices" / address / made).mkdir(parents=True)
     monkeypatch.setattr(usage, "PROC", tmp_path / "proc")
     monkeypatch.setattr(nic.pci, "SYS", tmp_path / "sys")
-    device_ = nic.pci.PciNic(address, "", "", driver, 0, ("ens1",), 0, 0, "", group)
-    assert read_facts(monkeypatch, device_).in_use == ""
+    pci_nic = nic.pci.PciNic(address, "", "", driver, 0, ("ens1",), 0, 0, "", group)
+    assert read_facts(monkeypatch, pci_nic).in_use == ""
     process = tmp_path / "proc/101"
     (process / "fd").mkdir(parents=True)
     (process / "comm").write_text("ovs-vswitchd\n")
     (process / "fd/7").symlink_to(file)
     holder = f"process 101 (ovs-vswitchd) has it through {driver}"
-    assert read_facts(monkeypatch, device_).in_use == holder
+    assert read_facts(monkeypatch, pci_nic).in_use == holder
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
@@ -469,7 +468,7 @@ def test_an_xdp_program_of_somebody_else_would_be_lost(tmp_path: Path, mode: str
     assert "eth0" not in found
 
 
-def test_the_holder_of_a_device_is_named_though_processes_end(
+def test_the_holder_of_a_pci_nicis_named_though_processes_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for pid in ("12", "34"):

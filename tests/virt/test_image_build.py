@@ -334,4 +334,4 @@ def test_an_unknown_name_is_refused(
     distribution: Distribution, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["image", "build", "vlop"]) == 1
-    assert "accepted: endpoint, mpi, vepc, vloop" in capsys.readouterr().err
+    assert "endpoint, mpi, vepc, vloop" in capsys.readouterr().err

@@ -133,9 +133,9 @@ def running(machine: Notes, **changes: Any) -> Xdp:
     return switch
 
 
-def gro_of(found: dict[str, Any]) -> dict[str, str]:
+def gro_of(facts: dict[str, Any]) -> dict[str, str]:
     """The ends with GRO, which native frames need there."""
-    (ends,) = (value for name, value in found.items() if name.startswith("GRO is on"))
+    (ends,) = (value for name, value in facts.items() if name.startswith("GRO is on"))
     assert isinstance(ends, dict)
     return ends
 
