@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf import registry
+
 EXAMPLES = int(os.environ.get("TEST_EXAMPLES", "40"))
 try:
     from hypothesis import HealthCheck, settings
@@ -37,6 +39,7 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     # signal that is ignored, as a handler is the default again in another program.
     signal.signal(signal.SIGHUP, lambda *_: None)
 
+Register = Callable[[registry.Family, str, str], None]
 Programs = Callable[[dict[str, str]], Path]
 #: Settings of the machine; not those of processes, control groups and network namespaces.
 SETTINGS = re.compile(r"/proc/(sys/(?!net/)|[a-z-]+$)|/sys/(?!fs/cgroup/)")
@@ -90,3 +93,13 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
         return folder
 
     return make
+
+
+@pytest.fixture
+def register_backend() -> Iterator[Register]:
+    """`registry.register`; what a test registers is gone after it."""
+    before = registry.registered()
+    yield registry.register
+    for family, backends in registry.registered().items():
+        for name in backends.keys() - before[family].keys():
+            registry.unregister(family, name)

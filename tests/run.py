@@ -215,7 +215,7 @@ def end_with_stacks(process: subprocess.Popen[Any]) -> None:
         for worker in children(process.pid):
             os.kill(worker, signal.SIGABRT)
             # One after the other, so that no stack stands within another's.
-            wait_at_most(lambda worker=worker: _has_ended(worker), PRINT_S, "a worker's stacks")
+            wait_at_most(lambda worker=worker: has_ended(worker), PRINT_S, "a worker's stacks")
     finally:  # who interrupts this would wait for a stopped process
         process.send_signal(signal.SIGABRT)
         process.send_signal(signal.SIGCONT)
@@ -232,7 +232,7 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def _has_ended(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     return _state(pid)[0] in ("", "Z")
 
 

@@ -75,6 +75,11 @@ def register(family: Family, name: str, target: str) -> None:
     _registered[family][name] = target
 
 
+def unregister(family: Family, name: str) -> None:
+    """Take a backend back that `register` has registered; nothing happens if there is none."""
+    _registered[family].pop(name, None)
+
+
 def registered() -> dict[Family, dict[str, str]]:
     """Backends registered by `register`, for handing them to the agent."""
     return {family: dict(backends) for family, backends in _registered.items()}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
+import logging
 import os
 import queue
 import signal
@@ -21,7 +23,7 @@ import pytest
 
 from vnetperf.agent import agent as agent_module
 from vnetperf.agent.agent import Agent, ControllerGoneError, Line, TerminatedError
-from vnetperf.agent.client import AgentClient, _Heartbeat
+from vnetperf.agent.client import AgentClient, Heartbeat
 from vnetperf.deployment.backends import Backends
 from vnetperf.host import files, session
 from vnetperf.host.journal import Journal, UndoReport
@@ -135,13 +137,15 @@ def test_a_move_of_a_nic_is_confirmed_by_the_controller(
 ) -> None:
     monkeypatch.setattr(agent_module, "CONFIRM_S", 0.2)
     line = Line(channel)
-    agent = Agent(line)
-    with pytest.raises(HostError, match=r"did not confirm .* undone: driver of 3b"):
-        agent._confirm("driver of 3b")
+    confirm = Agent(line).make_callbacks("a")["confirm"]
+    with pytest.raises(HostError, match="driver of 3b") as refused:
+        confirm("driver of 3b")
+    assert refused.value.accepted
+    assert refused.value.cure
     assert channel.sent.get(timeout=60)["number"] == 1
     channel.take(json.dumps({"confirm": 1}))  # too late: it is no answer to the next
     channel.take(json.dumps({"confirm": 2}))
-    agent._confirm("driver of 3b")
+    confirm("driver of 3b")
 
 
 class Answering:
@@ -162,7 +166,7 @@ class Answering:
 
 def test_the_client_confirms_while_it_waits() -> None:
     client = AgentClient(Testbed())
-    client._channel = channel = Answering()
+    client.channel = channel = Answering()
     assert client.teardown() == ["done"]
     assert channel.sent == [{"call": "teardown", "args": {}}, {"confirm": 7}]
 
@@ -197,32 +201,25 @@ def test_an_oserror_of_a_backend_reaches_the_user_with_its_cause(
     assert not serving.is_alive()
 
 
-def real_agent(silence_s: float) -> tuple[execnet.Group, Any, Any]:
-    """A real agent that gives a silent controller some seconds: its group, gateway and channel."""
+@pytest.fixture
+def impatient() -> Iterator[Any]:
+    """The channel to a real agent that gives a silent controller one second."""
     group = execnet.Group()
     gateway = group.makegateway("popen//execmodel=main_thread_only")
-    program = f"from vnetperf.agent import agent; agent.SILENCE_S = {silence_s}"
-    return group, gateway, gateway.remote_exec(f"{program}; agent.serve(channel)")
-
-
-@pytest.fixture
-def impatient() -> Iterator[tuple[Any, Any]]:
-    """A real agent that gives a silent controller one second; gateway and channel."""
-    group, gateway, channel = real_agent(1.0)
-    yield gateway, channel
+    program = "from vnetperf.agent import agent; agent.SILENCE_S = 1.0; agent.serve(channel)"
+    yield gateway.remote_exec(program)
     group.terminate(timeout=20)
 
 
 @pytest.mark.slow
-def test_a_real_agent_ends_when_its_controller_is_silent(impatient: tuple[Any, Any]) -> None:
-    _, channel = impatient
-    message = json.loads(channel.receive(timeout=60))
+def test_a_real_agent_ends_when_its_controller_is_silent(impatient: Any) -> None:
+    message = json.loads(impatient.receive(timeout=60))
     assert message["event"] == "farewell"
     assert "silent for 1 s" in message["why"]
 
     def read_on() -> None:
         while True:  # what it logged meanwhile
-            channel.receive(timeout=60)
+            impatient.receive(timeout=60)
 
     with pytest.raises(EOFError):
         read_on()
@@ -230,7 +227,7 @@ def test_a_real_agent_ends_when_its_controller_is_silent(impatient: tuple[Any, A
 
 def test_a_heart_beats_until_it_is_ended(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vnetperf.agent.client.BEAT_S", 0.01)
-    heartbeat = _Heartbeat(channel)
+    heartbeat = Heartbeat(channel)
     for _ in range(5):
         assert channel.sent.get(timeout=60) == {"beat": True}
     heartbeat.end()
@@ -238,26 +235,26 @@ def test_a_heart_beats_until_it_is_ended(channel: Channel, monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_the_next_call_of_a_controller_that_was_silent_gives_the_reason(
-    impatient: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+    impatient: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gateway, channel = impatient
     client = AgentClient(Testbed())
-    client._channel = channel
-    gateway._io.popen.wait(60)
+    client.channel = channel = impatient
+    with contextlib.suppress(EOFError):
+        channel.waitclose(60)
     monkeypatch.setattr(client, "_connect", lambda: channel)
-    with pytest.raises(HostError, match=r"ended during inventory \(the controller was silent"):
+    with pytest.raises(HostError, match=r"inventory \(the controller was silent"):
         client.call("inventory", testbed={})
 
 
 #: A controller whose agent has its group, as at a terminal; the first line is the agent's pid.
 CONTROLLER = """
-import json, sys, execnet
+import json, os, sys, execnet
 gateway = execnet.Group().makegateway("popen//execmodel=main_thread_only")
 channel = gateway.remote_exec("from vnetperf.agent.agent import serve; serve(channel)")
 for call in ("teardown", "teardown"):
     channel.send(json.dumps({"call": call, "args": {}}))
     assert json.loads(channel.receive(timeout=60)) == {"ok": []}
-    print(gateway._io.popen.pid, flush=True)
+    print(open(f"/proc/self/task/{os.getpid()}/children").read().split()[0], flush=True)
     sys.stdin.readline()
 """
 
@@ -290,21 +287,27 @@ def test_ctrl_z_stops_the_controller_and_never_the_agent() -> None:
 
 
 def test_sigterm_ends_an_agent_wherever_it_comes(
-    channel: Channel, monkeypatch: pytest.MonkeyPatch
+    channel: Channel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the middle of a log record it was taken for a controller that had gone, and ignored."""
     line = Line(channel)
     agent = Agent(line)
-    send = agent_module._log_to(line)
+    handlers: dict[int, Any] = {}
+    monkeypatch.chdir(tmp_path)  # and back: an agent changes to /
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(agent_module, "ROOT", logging.getLogger("unused"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Agent, "serve", lambda _: None)
+        agent_module.serve(channel)
 
-    def terminated(item: str) -> None:
-        agent_module._on_sigterm(signal.SIGTERM, None)
+    def terminate(item: str) -> None:
+        handlers[signal.SIGTERM](signal.SIGTERM, None)
 
-    monkeypatch.setattr(line, "send", terminated)
+    monkeypatch.setattr(line, "send", terminate)
     with pytest.raises(TerminatedError):
-        send({"msg": "a record"})
+        line.send_record({"msg": "a record"})
     with pytest.raises(TerminatedError):
-        agent._callbacks("a")["on_restored"](UndoReport("r1"))
+        agent.make_callbacks("a")["on_restored"](UndoReport("r1"))
     channel.take(json.dumps({"call": "teardown", "args": {}}))
     agent.serve()  # ends
 
@@ -354,7 +357,7 @@ def test_what_a_guardian_still_undoes_is_reported(
     with Journal.create(roots, "r1", guardian=ProcessId.me()) as journal:
         gone = ProcessId(2**22 + 1, 1)
         text = roots.journal("r1").read_bytes()
-        monkeypatch.setattr(session, "_owner_of", lambda _: [owner])
+        monkeypatch.setattr(session, "find_owner", lambda _: [owner])
         owner = session.LiveRun("r1", "bed", "u", "now", gone.pid, "guardian")
         agent = Agent(Line(channel), roots)
         found = agent.call_hello([], {}, predecessor=[gone.pid, gone.start])

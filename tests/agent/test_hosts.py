@@ -306,8 +306,8 @@ def test_all_hosts_that_cannot_be_had_are_named_at_once(hosts: HostsClient) -> N
     with pytest.raises(HostError) as failed:
         hosts.inventory()
     text = full_text(failed.value)
-    assert "host east, ssh=x: its clock" in text
-    assert "and host west, ssh=y: no Python\n  cure: install it" in text
+    for words in ("host east, ssh=x", "365 days", "host west, ssh=y", "no Python", "install it"):
+        assert words in text
 
 
 def test_a_full_disk_of_one_host_has_the_others_restored(hosts: HostsClient) -> None:
@@ -456,7 +456,7 @@ def test_a_host_that_stops_receiving_too_early_counts_no_loss(hosts: HostsClient
     result = hosts.run_trial(SPEC)
     assert result.failed == "generator"
     assert "host west ended" in result.failure
-    assert "before frames of east were due, repeatedly" in result.failure
+    assert "frames of east" in result.failure
 
 
 @pytest.mark.parametrize("side", ["east", "west"])
@@ -872,7 +872,7 @@ def test_ctrl_c_in_a_call_to_all_hosts_starts_no_agent(
         signal.signal(signal.SIGINT, usual)
     assert len(made) == 2
     assert all(gateway.ended.is_set() for gateway in made)
-    assert all(client._channel is None for client in hosts.clients.values())
+    assert all(client.channel is None for client in hosts.clients.values())
     assert not any(client.given_up for client in hosts.clients.values())
 
 
@@ -964,7 +964,7 @@ def test_no_way_through_after_a_reset_is_its_failure(what: str, hosts: HostsClie
     spec = RESET.model_copy(update={"event": EventSpec(what=what, at_s=0.1)})
     event = hosts.run_trial(spec).event
     assert event is not None
-    assert "still no way through: vSwitch to phy2" in event.failure
+    assert "vSwitch to phy2 forwards nothing" in event.failure
 
 
 def test_hosts_that_send_nothing_are_watched_together(hosts: HostsClient) -> None:
@@ -975,7 +975,9 @@ def test_hosts_that_send_nothing_are_watched_together(hosts: HostsClient) -> Non
         FakeHost.answers[host, "end_watch"] = watched.model_dump(mode="json")
     found = hosts.watch(0.0)
     assert {*found.taken} == {"east", "west"}
-    assert found.disturbed_by(0.05) == ("host west: processors were throttled 1 times",)
+    (reason,) = found.disturbed_by(0.05)
+    assert reason.startswith("host west: ")
+    assert "throttled 1 times" in reason
     FakeHost.answers["west", "begin_watch"] = "its switch has ended"
     assert "host west: its switch has ended" in hosts.watch(0.0).failure
 
@@ -1019,13 +1021,16 @@ def test_each_host_has_its_machine_and_its_meters() -> None:
     merged = merge_counts(of(0.0), {"west": of(0.5)})
     assert [one.part for one in merged.energy] == ["package-0", "west: package-0"]
     assert merged.watched_cpu_s == 1.0
-    assert merged.disturbed_by(0.05) == ("host west: a hypervisor took 50.0% of a processor",)
+    (reason,) = merged.disturbed_by(0.05)
+    assert reason.startswith("host west: ")
+    assert "50.0%" in reason
     softirq = {use.role: use.softirq for use in cpu_by_role(merged)}
     assert softirq == {"pmd": 0.0, "machine": 0.0, "west:pmd": 0.5, "west:machine": 0.5}
     # Of a tester on several hosts one machine is the trial's own as well: it is told once.
     east = of(0.5).model_copy(update={"threads": ()})
     both = merge_counts(east, {"east": of(0.5)})
-    assert both.disturbed_by(0.05) == ("a hypervisor took 50.0% of a processor",)
+    (reason_of_both,) = both.disturbed_by(0.05)
+    assert reason == f"host west: {reason_of_both}"
     assert [use.role for use in cpu_by_role(both)] == ["east:pmd", "east:machine"]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import re
 import shutil
 import stat
 import subprocess
@@ -62,12 +62,12 @@ def _gateway(spec: str) -> Iterator[Any]:
 @pytest.mark.slow
 def test_the_agent_imports_nothing_from_where_it_is_started(planted: Path) -> None:
     client = AgentClient(Testbed(), read_only=True)
-    for gateway in _gateway(client._specification()):
+    for gateway in _gateway(client.specification()):
         path, _, isolated, _ = gateway.remote_exec(LOOK).receive(120)
         assert isolated
         assert not [place for place in path if not place.startswith("/")]
         assert str(planted.parent) not in path
-        serve = f"{client_module._local_program().partition('; serve')[0]}; channel.send(1)"
+        serve = f"{client_module.local_program().partition('; serve')[0]}; channel.send(1)"
         assert gateway.remote_exec(serve).receive(120) == 1
     assert not planted.exists()
 
@@ -76,7 +76,7 @@ def test_the_agent_imports_nothing_from_where_it_is_started(planted: Path) -> No
 def test_the_agent_finds_what_its_controller_finds(tmp_path: Path) -> None:
     """Where dependencies are in the user's site, or what PYTHONPATH names: -I knows neither."""
     for gateway in _gateway(f"popen//python={sys.executable} -I -S//execmodel=main_thread_only"):
-        serve = f"{client_module._local_program().partition('; serve')[0]}; channel.send(1)"
+        serve = f"{client_module.local_program().partition('; serve')[0]}; channel.send(1)"
         assert gateway.remote_exec(serve).receive(120) == 1
 
 
@@ -88,7 +88,7 @@ def test_of_the_controllers_path_only_what_is_trusted(
     theirs.mkdir()
     os.chown(theirs, 65534, 65534)
     monkeypatch.setattr(sys, "path", [*sys.path, str(theirs), str(tmp_path)])
-    program = client_module._local_program()
+    program = client_module.local_program()
     assert repr(str(tmp_path)) in program
     assert str(theirs) not in program
 
@@ -143,21 +143,21 @@ def test_import_paths_of_others_are_not_taken(tmp_path: Path) -> None:
 
 
 @root_only
+@pytest.mark.usefixtures("register_backend")
 def test_a_backend_of_a_folder_that_was_left_out_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It was "cannot be loaded; reinstall": a checkout of another uid in a container of a CI."""
     tmp_path.chmod(0o777)
     (tmp_path / "left_out.py").write_text("class Switch: pass\n")
-    monkeypatch.setattr(launcher.registry, "_registered", {f: {} for f in registry.FAMILIES})
     agent = Agent(MagicMock())
     monkeypatch.setattr(agent_module, "is_root", lambda: False)
     agent.call_hello([str(tmp_path)], {"vswitches": {"mine": "left_out:Switch"}})
-    assert f"{tmp_path} may be written to by others" in caplog.text
+    assert str(tmp_path) in caplog.text
     monkeypatch.setattr(agent, "call_inventory", lambda: registry.load("vswitches", "mine"))
-    what = agent._answer({"call": "inventory", "args": {}})["error"]["what"]
+    what = agent.answer({"call": "inventory", "args": {}})["error"]["what"]
     assert "No module named 'left_out'" in what
-    assert f"{tmp_path} may be written to by others" in what
+    assert str(tmp_path) in what
     assert "chown" in what
 
 
@@ -178,14 +178,14 @@ def test_a_restricted_agent_takes_no_variable_from_its_caller(
 def test_versions_that_differ_are_named() -> None:
     agent = Agent(MagicMock())
     args = {"path": [], "plugins": {}, "version": "0.0.7"}
-    error = agent._answer({"call": "hello", "args": args})["error"]
+    error = agent.answer({"call": "hello", "args": args})["error"]
     assert "0.0.7" in error["what"]
     assert __version__ in error["what"]
 
 
 def test_values_of_another_version_do_not_end_the_agent() -> None:
     agent = Agent(MagicMock())
-    error = agent._answer({"call": "deploy", "args": {"plan": {"scenario": 7}}})["error"]
+    error = agent.answer({"call": "deploy", "args": {"plan": {"scenario": 7}}})["error"]
     assert error["class"] == "HostError"
     assert "scenario" in error["what"]
 
@@ -203,7 +203,7 @@ def test_only_the_agents_calls_are_reached() -> None:
     assert sorted(CALLS) == sorted(MEANT.split())
     agent = Agent(MagicMock())
     vars(agent)["call_evil"] = lambda: "done"
-    answer = agent._answer({"call": "evil", "args": {}})
+    answer = agent.answer({"call": "evil", "args": {}})
     assert "no such call" in answer["error"]["what"]
 
 
@@ -370,7 +370,7 @@ def test_plugins_come_from_the_launchers_installation_only(restricted: Agent) ->
     restricted.call_hello(["/tmp"], {"vswitches": {"dpdk": "evil:Switch"}})
     assert sys.path == before
     assert launcher.registry.load("vswitches", "dpdk").__module__.startswith("vnetperf.")
-    with pytest.raises(HostError, match="mine is not installed where the launcher is"):
+    with pytest.raises(HostError, match="mine is not installed"):
         restricted.call_hello([], {"vswitches": {"mine": "evil:Switch"}})
 
 
@@ -425,7 +425,7 @@ def test_the_launcher_serves_no_hosts_of_a_users_testbed(
         {"call": "deploy", "args": {"plan": asked}},
         {"call": "inventory", "args": {"testbed": asked["testbed"]}},
     ):
-        assert "testbeds of one host" in restricted._answer(call)["error"]["what"]
+        assert "testbeds of one host" in restricted.answer(call)["error"]["what"]
     deployed.assert_not_called()
 
 
@@ -448,7 +448,7 @@ def test_words_of_a_users_scenario_are_typed(
     plan = make_plan(make_scenario("phy2phy_bridge", config.load()), Testbed(), facts(3))
     asked = plan.model_dump(mode="json")
     asked["scenario"][key] = value
-    answer = restricted._answer({"call": "deploy", "args": {"plan": asked}})
+    answer = restricted.answer({"call": "deploy", "args": {"plan": asked}})
     assert "error" in answer
     deployed.assert_not_called()
 
@@ -468,7 +468,7 @@ def test_a_users_graph_is_typed(
     plan = make_plan(make_scenario("phy2phy_bridge", config.load()), Testbed(), facts(3))
     asked = plan.model_dump(mode="json")
     asked["scenario"]["deployment"][key] = value
-    answer = restricted._answer({"call": "deploy", "args": {"plan": asked}})
+    answer = restricted.answer({"call": "deploy", "args": {"plan": asked}})
     assert "error" in answer
     deployed.assert_not_called()
 
@@ -492,13 +492,13 @@ def test_a_plan_is_the_agents_own(
     plan = make_plan(scenario, testbed, machine)
     honest = plan.model_dump(mode="json")
     monkeypatch.setattr(agent_module, "take_inventory", lambda testbed: machine)
-    assert restricted._answer({"call": "deploy", "args": {"plan": honest}}) == {"ok": {}}
+    assert restricted.answer({"call": "deploy", "args": {"plan": honest}}) == {"ok": {}}
     loop = make_loop_plan(scenario, testbed, machine).model_dump(mode="json")
     calibrate = MagicMock()
     calibrate.return_value.model_dump.return_value = {}
     monkeypatch.setattr(agent_module, "calibrate", calibrate)
     args = {"plan": loop, "frame_sizes": [64]}
-    assert restricted._answer({"call": "calibrate", "args": args}) == {"ok": {}}
+    assert restricted.answer({"call": "calibrate", "args": args}) == {"ok": {}}
     deployed.reset_mock()
     calibrate.reset_mock()
     mine = plan.nics[0].model_copy(update={"driver": "/home/m/x.ko", "kernel": False})
@@ -508,16 +508,16 @@ def test_a_plan_is_the_agents_own(
         "memory": plan.model_copy(update={"memory": ()}),
     }.items():
         args = {"plan": evil.model_dump(mode="json")}
-        answer = restricted._answer({"call": "deploy", "args": args})
-        assert "plan is not what the launcher's agent plans" in answer["error"]["what"]
+        answer = restricted.answer({"call": "deploy", "args": args})
         assert what in answer["error"]["where"]
+        assert "run again" in answer["error"]["cure"]
         args |= {"frame_sizes": [64]}
-        answer = restricted._answer({"call": "calibrate", "args": args})
-        assert "plan is not what the launcher's agent plans" in answer["error"]["what"]
+        answer = restricted.answer({"call": "calibrate", "args": args})
+        assert answer["error"]["where"].startswith("plan: ")
     # Facts are read anew: what is in use by now is refused, whatever was seen before.
     use = with_nics(machine, dut0={"in_use": "it carries the address 192.0.2.1"})
     monkeypatch.setattr(agent_module, "take_inventory", lambda testbed: use)
-    answer = restricted._answer({"call": "deploy", "args": {"plan": honest}})
+    answer = restricted.answer({"call": "deploy", "args": {"plan": honest}})
     assert "it carries the address 192.0.2.1" in answer["error"]["what"]
     deployed.assert_not_called()
     calibrate.assert_not_called()
@@ -530,10 +530,9 @@ def test_a_part_of_a_deployment_over_hosts_is_refused_for_what_it_is(
         for part in plan_over_hosts(name).hosts:
             for call in ("open", "deploy"):
                 args = {"plan": part.model_dump(mode="json")}
-                error = restricted._answer({"call": call, "args": args})["error"]
-                assert "one host's part of a deployment over several" in error["what"]
+                error = restricted.answer({"call": call, "args": args})["error"]
                 assert error["where"] == f"plan of host {part.host}"
-                assert f"hosts.{part.host}.transport (docs/machines.md)" in error["cure"]
+                assert f"hosts.{part.host}.transport" in error["cure"]
     deployed.assert_not_called()
 
 
@@ -553,19 +552,26 @@ def test_stacks_and_files_of_guests_are_roots(
     evil = stack.model_copy(
         update={"programs": (stack.programs[0].model_copy(update={"argv": ("/bin/sh",)}),)}
     )
-    with pytest.raises(HostError, match="no mobile core that a stack file of a user"):
+    with pytest.raises(HostError, match=f"stack {stack.name}: "):
         launcher.refuse_scenario(scenario.model_copy(update={"stack": evil}))
     monkeypatch.setattr(launcher, "why_untrusted", lambda path, only_root: "user 1000's")
-    shadow = GuestOptions(image=str(tmp_path / "shadow.img"))
-    for guest in (shadow, GuestOptions(kernel=tmp_path / "k"), GuestOptions(uri="qemu:///system")):
-        with pytest.raises(HostError, match="the launcher"):
-            launcher._refuse_guest(guest)
+    scenario = make_scenario("pvp_bridge", loaded)
+    for guest, where in (
+        (GuestOptions(image=str(tmp_path / "shadow.img")), str(tmp_path / "shadow.img")),
+        (GuestOptions(kernel=tmp_path / "k"), str(tmp_path / "k")),
+        (GuestOptions(uri="qemu:///system"), "uri=qemu:///system"),
+    ):
+        with pytest.raises(HostError) as refused:
+            launcher.refuse_scenario(scenario.model_copy(update={"guest": guest}))
+        assert refused.value.where == where
+        assert refused.value.cure
 
 
 def test_guests_get_images_and_files_that_root_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files that only root may write to may be files that only root may read."""
+    scenario = make_scenario("pvp_bridge", config.load())
     monkeypatch.setattr(launcher, "SYSTEM", tmp_path)
     monkeypatch.setattr(launcher, "store_dir", lambda: tmp_path / "images")
     monkeypatch.setattr(launcher, "why_untrusted", lambda path, only_root: "")
@@ -580,15 +586,17 @@ def test_guests_get_images_and_files_that_root_named(
         GuestOptions(image=str(tmp_path / "images/vloop-1/disk.qcow2")),
         GuestOptions(),
     ):
-        launcher._refuse_guest(guest)
+        launcher.refuse_scenario(scenario.model_copy(update={"guest": guest}))
     for guest in (
         GuestOptions(image="/root/backup.qcow2"),
         GuestOptions(initrd=Path("/etc/shadow")),
         GuestOptions(kernel=Path("/etc/shadow")),
         GuestOptions(kernel=tmp_path / "images/../../../etc/shadow"),
     ):
-        with pytest.raises(HostError, match="gives a guest no file that root has not named"):
-            launcher._refuse_guest(guest)
+        with pytest.raises(HostError) as refused:
+            launcher.refuse_scenario(scenario.model_copy(update={"guest": guest}))
+        assert refused.value.where in {str(guest.disk), str(guest.initrd), str(guest.kernel)}
+        assert str(tmp_path / "guest") in refused.value.accepted
 
 
 def test_the_client_starts_the_launcher_where_there_is_one(
@@ -597,15 +605,15 @@ def test_the_client_starts_the_launcher_where_there_is_one(
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr(client_module, "LAUNCHER", started.with_name("none"))
     allowed = [sys.executable]
-    monkeypatch.setattr(client_module, "_sudo_starts", lambda *argv: argv[-1] in allowed)
+    monkeypatch.setattr(client_module, "can_start_by_sudo", lambda *argv: argv[-1] in allowed)
     client = AgentClient(Testbed())
-    assert f"sudo -n {sys.executable} -I" in client._specification()
+    assert f"sudo -n {sys.executable} -I" in client.specification()
     monkeypatch.setattr(client_module, "LAUNCHER", started)
     # Who may become root anyhow is not restricted.
-    monkeypatch.setattr(client_module, "_sudo_starts", lambda *argv: True)
-    assert f"sudo -n {sys.executable} -I" in client._specification()
-    monkeypatch.setattr(client_module, "_sudo_starts", lambda *argv: str(started) in argv)
-    assert f"python=sudo -n {started}//" in client._specification()
+    monkeypatch.setattr(client_module, "can_start_by_sudo", lambda *argv: True)
+    assert f"sudo -n {sys.executable} -I" in client.specification()
+    monkeypatch.setattr(client_module, "can_start_by_sudo", lambda *argv: str(started) in argv)
+    assert f"python=sudo -n {started}//" in client.specification()
 
 
 def test_the_launcher_keeps_who_called(monkeypatch: pytest.MonkeyPatch, started: Path) -> None:
@@ -645,7 +653,7 @@ def test_it_is_installed_from_what_is_roots_and_removed(
     tmp_path.chmod(0o700)
     assert main(["launcher", "--install", "--who", "bench"]) == 0
     assert (program.stat().st_mode & 0o7777, line.stat().st_mode & 0o7777) == (0o755, 0o440)
-    assert f"bench ALL=(root) NOPASSWD:NOSETENV: {program}\n" in line.read_text()
+    assert line.read_text() == launcher.sudoers(program, "bench")
     if visudo := shutil.which("visudo"):
         subprocess.run([visudo, "-cf", line], check=True)
     assert closed in capsys.readouterr().err  # it is installed all the same
@@ -681,10 +689,14 @@ def test_an_installation_of_others_is_found(
     assert launcher.installation_problem(site / "sbin/x") == ""
     os.chown(site / theirs, 65534, -1)
     name = Path(os.path.realpath(site / theirs)).name
-    assert re.search(rf"{name} belongs to user 65534", launcher.installation_problem(site / "x"))
+    problem = launcher.installation_problem(site / "x")
+    for words in (name, "user 65534"):
+        assert words in problem
     os.chown(site / theirs, 0, 65534)
     (site / theirs).chmod(0o775)
-    assert "may be written to by others" in launcher.installation_problem(site / "x")
+    problem = launcher.installation_problem(site / "x")
+    for words in (name, "mode 0775"):
+        assert words in problem
 
 
 @root_only
@@ -725,13 +737,23 @@ def test_a_link_is_as_safe_as_where_it_leads(tmp_path: Path, target: str, proble
     assert bool(problem) == bool(found)
 
 
+@root_only
 def test_a_file_that_vanishes_while_an_installation_is_looked_at_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "there.py").touch()
-    assert dict(trust._entries(str(tmp_path / "gone"))) == {}
-    monkeypatch.setattr(os, "listdir", lambda _: ["gone.py", "there.py"])
-    assert [path for path, _ in trust._entries(str(tmp_path))] == [str(tmp_path / "there.py")]
+    (tmp_path / "theirs.py").touch()
+    os.chown(tmp_path / "theirs.py", 65534, -1)
+    names = ["gone.py"]
+    monkeypatch.setattr(os, "listdir", lambda _: names)
+    assert trust.why_untrusted_below(tmp_path) == ""
+    names.append("theirs.py")
+    assert str(tmp_path / "theirs.py") in trust.why_untrusted_below(tmp_path)
+
+    def vanish(_: str) -> list[str]:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    monkeypatch.setattr(os, "listdir", vanish)
+    assert trust.why_untrusted_below(tmp_path) == ""
 
 
 SCRIPT = """
@@ -780,5 +802,5 @@ def test_conflists_of_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
     launcher.refuse_scenario(shipped.model_copy(update={"options": SwitchOptions()}))
     evil = {**shipped.options.given()["conflist"], "name": "evil"}
     options = SwitchOptions.model_validate({"conflist": evil})
-    with pytest.raises(HostError, match="no CNI plugins that a conflist of a user names"):
+    with pytest.raises(HostError, match="no CNI plugins"):
         launcher.refuse_scenario(shipped.model_copy(update={"options": options}))

@@ -25,7 +25,7 @@ def test_every_folder_with_tests_is_in_a_lane_of_each_kind() -> None:
     for path in files():  # by the mark itself, in whatever form it stands
         for mark in ("real", "isolated"):
             if f"pytest.mark.{mark}" in path.read_text():
-                assert f"tests/{path.relative_to(run.TESTS).parts[0]}" in run.folders(mark)
+                assert folder_of(path) in run.folders(mark)
     assert run.folders("isolated") == ["tests/virt"]
     assert {"tests/contract", "tests/real", "tests/virt"} <= {*run.folders("real")}
 
@@ -35,7 +35,11 @@ def test_what_a_parallel_part_leaves_out_has_only_real_tests() -> None:
     assert {"test_answers.py", "test_guardian.py", "test_lab_real.py"} <= left_out
     for path in run.real_files():
         assert re.search(r"^pytestmark\b", path.read_text(), re.M)
-        assert f"tests/{path.relative_to(run.TESTS).parts[0]}" in run.folders("real")
+        assert folder_of(path) in run.folders("real")
+
+
+def folder_of(path: Path) -> str:
+    return f"tests/{path.relative_to(run.TESTS).parts[0]}"
 
 
 def files() -> list[Path]:
@@ -139,7 +143,7 @@ run.main("x")
         out, _ = process.communicate(timeout=60)
     assert out.startswith("beside\n")
     assert out.endswith("KeyboardInterrupt\n")  # of the part beside: pytest would end in order
-    assert all(run._has_ended(one) for one in started)
+    assert all(run.has_ended(one) for one in started)
 
 
 @pytest.mark.slow  # pytest with a worker in a process of its own
@@ -167,7 +171,7 @@ def pytest_sessionfinish(session):
         assert process.stderr is not None
         stacks = process.stderr.read().decode()
     assert process.returncode == -signal.SIGABRT
-    assert run._has_ended(worker)
+    assert run.has_ended(worker)
     of_worker, _, of_distributor = stacks.partition("dsession.py")
     assert re.search(r'conftest.py", line \d+ in hang\b', of_worker)
     assert "in loop_once" in of_distributor

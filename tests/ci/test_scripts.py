@@ -87,7 +87,8 @@ def test_merge_measures_what_is_named_and_keeps_the_run(ci: Ci) -> None:
     done = ci("merge", "phy2phy_testpmd", "phy2phy_bridge")
     assert done.returncode == 0, done.stdout + done.stderr
     [smoke] = [call for call in ci.calls if "-m pytest" in call]
-    assert "-k phy2phy_testpmd or phy2phy_bridge --preset smoke" in smoke
+    assert "-k phy2phy_testpmd or phy2phy_bridge " in smoke
+    assert "--preset smoke" in smoke
     kept = ci.artefacts / "run/trials.jsonl"
     assert kept.stat().st_mode & 0o777 == 0o644
     assert (ci.artefacts / "run/junit.xml").exists()
@@ -107,7 +108,7 @@ def test_every_report_of_a_run_is_kept(tmp_path: Path) -> None:
 def test_a_scenario_that_was_skipped_fails_merge(ci: Ci) -> None:
     done = ci("merge", "phy2phy_testpmd", "pvp_sriov")
     assert done.returncode == 1
-    assert "pvp_sriov has no number: it was not run" in ci.said()
+    assert "pvp_sriov has no number" in ci.said()
     assert "failed: measured" in done.stderr
 
 
@@ -137,7 +138,9 @@ def test_a_day_is_compared_with_the_days_before(ci: Ci) -> None:
     assert before.split("+") == [f"{ci.history}/{days[0]}{n}{days[1]}" for n in (1, 2, 3)]
     assert now == f"{ci.history}/latest"
     [trend] = [call for call in ci.calls if " trend " in call][-1:]
-    assert f"trend {ci.history} --preset quick --fail-if-worse" in trend
+    assert trend.partition(" trend ")[2].startswith(f"{ci.history} ")
+    for option in ("--preset quick", "--fail-if-worse"):
+        assert option in trend
 
 
 def test_a_worse_number_fails_the_day_unless_it_is_only_told(ci: Ci) -> None:
@@ -189,9 +192,11 @@ def test_verify_runs_lint_and_the_fast_tests(ci: Ci, programs: Callable[..., Pat
     folder = programs({"make": 'echo make "$@"'})
     done = ci("verify", PATH=f"{folder}:{os.environ['PATH']}", JOBS="1")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "make --no-print-directory check DEPS=no" in ci.said()
+    (make,) = (line for line in ci.said().splitlines() if line.startswith("make "))
+    assert make.endswith(" check DEPS=no")
     [tests] = [call for call in ci.calls if "pytest tests" in call]
-    assert "not real and not slow and not browser -n 1" in tests
+    for words in ("not real", "not slow", "not browser", "-n 1"):
+        assert words in tests
     broken = ci("verify", PATH=f"{folder}:{os.environ['PATH']}", FAKE_FAILS="pytest tests")
     assert broken.returncode == 1
     assert "failed: tests" in broken.stderr

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vnetperf import registry
+from tests.conftest import Register
 from vnetperf.collectors import Collector
 from vnetperf.model.machine_load import ThreadEvents
 from vnetperf.testing import CollectorContract
@@ -43,7 +43,7 @@ class Leaky(Collector[ThreadEvents]):
 
 
 @pytest.fixture
-def leaky(monkeypatch: pytest.MonkeyPatch) -> Any:
+def leaky(monkeypatch: pytest.MonkeyPatch, register_backend: Register) -> Any:
     made: list[Leaky] = []
     start = Leaky.start
 
@@ -52,9 +52,7 @@ def leaky(monkeypatch: pytest.MonkeyPatch) -> Any:
         start(self)
 
     monkeypatch.setattr(Leaky, "start", noted)
-    monkeypatch.setitem(
-        registry._registered["collectors"], "leaky", "tests.collectors.test_contract:Leaky"
-    )
+    register_backend("collectors", "leaky", "tests.collectors.test_contract:Leaky")
     kit = type("Kit", (CollectorContract,), {"collector": "leaky"})()
     yield kit
     for one in made:

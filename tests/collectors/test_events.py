@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from vnetperf.collectors import EventCollector
+from vnetperf import registry
+from vnetperf.collectors import EventCollector, MachineSampler
 from vnetperf.deployment.trial import CollectorSession
 from vnetperf.host import threads
 from vnetperf.host.threads import PerfCount, PerfEvent
@@ -53,27 +54,26 @@ def me(prefix: str) -> tuple[Pollers, ...]:
 
 
 @contextmanager
-def toucher() -> Iterator[threading.Event]:
-    """A thread that touches new pages once it is told, and is done when this ends."""
-    go, done, end = threading.Event(), threading.Event(), threading.Event()
+def toucher() -> Iterator[tuple[threading.Event, threading.Event]]:
+    """A thread that touches new pages once it is told, tells it, and is done when this ends."""
+    go, ready, touched, end = (threading.Event() for _ in range(4))
 
     def touch() -> None:
         Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("pmd-c01")
-        done.set()
+        ready.set()
         go.wait(20)
-        done.clear()
         with mmap.mmap(-1, PAGES * mmap.PAGESIZE) as memory:
             memory.madvise(mmap.MADV_NOHUGEPAGE)
             for page in range(PAGES):
                 memory[page * mmap.PAGESIZE] = 1
-        done.set()
+        touched.set()
         end.wait(20)
 
     thread = threading.Thread(target=touch)
     thread.start()
-    assert done.wait(20)
+    assert ready.wait(20)
     try:
-        yield go
+        yield go, touched
     finally:
         go.set()
         end.set()
@@ -88,17 +88,11 @@ def open_files() -> int:
 @pytest.mark.skipif(not _allowed(), reason="the kernel lets this process count nothing")
 def test_events_of_a_busy_thread_are_counted_and_no_others() -> None:
     fds = open_files()
-    with toucher() as go:
+    with toucher() as (go, touched):
         collector = FaultCollector(me("pmd-"))
         collector.start()
         go.set()
-        deadline = threading.Event()
-        for _ in range(200):
-            if (now := collector._open[0]) and threads.read_counter(
-                now[2]["page faults"]
-            ).value > 400:
-                break
-            deadline.wait(0.05)
+        assert touched.wait(20)
         (told,) = collector.stop()
     assert (told.role, told.thread) == ("pmd", "pmd-c01")
     assert PAGES * 0.8 <= told.counts["page faults"] <= PAGES * 2
@@ -157,10 +151,10 @@ def test_what_has_to_be_asked_is_asked_when_all_others_have_sampled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     collecting, order = CollectorSession(me("")), list[str]()
-    for one in (*collecting._collectors, collecting._machine):
-        name = getattr(one, "name", "machine")
-        stop = one.stop
-        monkeypatch.setattr(one, "stop", lambda n=name, s=stop: (order.append(n), s())[1])
+    classes = [registry.load("collectors", name) for name in registry.names("collectors")]
+    for cls, stop in [(cls, cls.stop) for cls in (*classes, MachineSampler)]:
+        name = getattr(cls, "name", "machine")
+        monkeypatch.setattr(cls, "stop", lambda c, n=name, s=stop: (order.append(n), s(c))[1])
     collecting.start()
     collecting.stop()
     assert sorted(order) == ["cpu", "energy", "events", "machine"]
@@ -174,9 +168,7 @@ def test_a_counter_that_counts_no_loop_is_none(monkeypatch: pytest.MonkeyPatch) 
     collector = EventCollector(me(""))
     collector.start()
     assert collector.stop() == ()
-    assert collector.why == (
-        "not measured: a counter of cycles was opened, and counted nothing of a loop"
-    )
+    assert "counted nothing" in collector.why
     assert open_files() == fds
 
 
@@ -196,7 +188,8 @@ def test_an_event_that_is_not_counted_takes_no_other_with_it(
         collector.start()
         (told,) = collector.stop()
     assert told.counts == {"dTLB load misses": 4}
-    assert collector.why == "not measured: iTLB load misses: this processor has none"
+    for words in ("iTLB load misses: ", "this processor has none"):
+        assert words in collector.why
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,8 @@ def test_a_profile_is_written_beside_the_log_with_its_stacks(tmp_path: Path) -> 
         load_fps=1e6, samples=4, loss_ratio=0.25,
     )  # fmt: skip
     name = write_flame_graph(tmp_path, profile, STACKS)
-    assert name == "profiles/pvp_dpdk,flows_10-64-ndr-p_dr-upper.svg"
+    folder, _, file = name.rpartition("/")
+    assert (folder, file) == ("profiles", "pvp_dpdk,flows_10-64-ndr-p_dr-upper.svg")
     assert "25 % lost; 4 samples" in (tmp_path / name).read_text()
     folded = (tmp_path / name).with_suffix(".folded").read_text().splitlines()
     assert f"{MAIN};[librte_net_memif.so.23.0] 2" in folded
@@ -136,14 +137,12 @@ def test_a_switch_without_threads_and_a_machine_without_perf_say_so(
     sampler = StackSampler(bare, ())
     sampler.start()
     assert sampler.stop() == {}
-    assert sampler.why == (
-        "not measured: the vSwitch has no threads of its own, the kernel forwards"
-    )
+    assert "the kernel forwards" in sampler.why
     monkeypatch.setenv("PATH", str(tmp_path))
     sampler = StackSampler(bare, (Pollers(role="pmd", pid=os.getpid(), thread_prefix=""),))
     sampler.start()
     assert sampler.stop() == {}
-    assert sampler.why == "not measured: program 'perf' is not installed"
+    assert "'perf' is not installed" in sampler.why
 
 
 def test_a_perf_that_is_not_permitted_is_told_by_its_own_words(
@@ -158,7 +157,7 @@ def test_a_perf_that_is_not_permitted_is_told_by_its_own_words(
     sampler.start()
     bare.processes[0].wait(20)
     assert sampler.stop() == {}
-    assert sampler.why.startswith("not measured: perf ended: Access to performance monitoring")
+    assert "Access to performance monitoring" in sampler.why
 
 
 @pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")

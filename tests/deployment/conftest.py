@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
+from tests.conftest import Register
 from tests.fakes import backends
-from vnetperf import registry
 
 
 @pytest.fixture
-def fakes() -> Iterator[None]:
+def fakes(register_backend: Register) -> None:
     """Register the fake backends for one test."""
-    before = registry.registered()
     for family, classes in {
         "vswitches": (
             *(backends.FakeSwitch, backends.NeedsAProgram, backends.NicOnly, backends.VethOnly),
@@ -22,8 +19,4 @@ def fakes() -> Iterator[None]:
         "wires": (backends.BrokenWire,),
     }.items():
         for cls in classes:
-            registry.register(family, cls.name, f"{cls.__module__}:{cls.__name__}")
-    yield
-    for family, held in registry._registered.items():
-        held.clear()
-        held.update(before[family])
+            register_backend(family, cls.name, f"{cls.__module__}:{cls.__name__}")

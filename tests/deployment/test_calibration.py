@@ -101,7 +101,7 @@ def test_values_that_disagree_ask_for_more(
     values: tuple[float, ...], looked: int, certain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = iter(values)
-    monkeypatch.setattr(calibrate, "_edge", lambda *_, **__: (next(left), "loss"))
+    monkeypatch.setattr(calibrate, "find_edge", lambda *_, **__: (next(left), "loss"))
     found = find_clean_maximum(Loop(), 64)
     assert found.rates == values[:looked]
     assert agree(found.rates) is certain
@@ -168,12 +168,12 @@ def test_a_loop_faster_than_the_flood_is_calibrated_too() -> None:
 def test_a_loop_without_a_link_is_not_calibrated(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([("tester port 1",), ("tester port 1",), ()])
     late: Any = SimpleNamespace(links_down=lambda: next(looks))
-    calibrate._wait_for_links(late)
+    calibrate.wait_for_links(late)
     assert next(looks, None) is None
     monkeypatch.setattr(calibrate, "LINKS_S", 0.05)
     never: Any = SimpleNamespace(links_down=lambda: ("tester port 1",))
     with pytest.raises(GeneratorError, match="tester port 1: no link within"):
-        calibrate._wait_for_links(never)
+        calibrate.wait_for_links(never)
 
 
 def test_a_brief_calibration_has_one_value_by_short_trials() -> None:
@@ -211,8 +211,8 @@ def test_the_gap_of_bursts_is_of_whole_ones_and_of_no_stall(
 ) -> None:
     left = list(bursts)
     generator: Any = SimpleNamespace(lacks=lambda _: "", run=lambda *_: left.pop(0))
-    assert calibrate._burst_gap(generator, 64, lambda: None, len(bursts)) == gap_ns
+    assert calibrate.measure_burst_gap(generator, 64, lambda: None, len(bursts)) == gap_ns
 
 
 def test_frames_that_a_ring_refused_were_paced_too() -> None:
-    assert calibrate._pacing_error(burst_of(100.0, refused=512), 1e7) == 0.0
+    assert calibrate.compute_pacing_error(burst_of(100.0, refused=512), 1e7) == 0.0

@@ -97,7 +97,8 @@ def test_vhost_net_can_be_turned_off_only_where_it_is() -> None:
 def test_what_the_user_types_may_be_for_another_scenario() -> None:
     typed = {"vnf": "vloop:vm", "vnf_placement": "unpinned", "guest": ("vhost=false",)}
     wire = ("wire", "veth")
-    assert varied("phy2phy_bridge", wire, modules=NO_VHOST, **typed).vnf == "vloop:vm"
+    made = varied("phy2phy_bridge", wire, modules=NO_VHOST, **typed)
+    assert made.vnf == "vloop:vm"
     assert varied("pvp_bridge", wire, modules=NO_VHOST, **typed).has_guests
     assert varied("vepc_bridge", wire, **typed).vnf == "vepc"
 

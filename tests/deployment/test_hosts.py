@@ -217,7 +217,7 @@ def test_clocks_are_one_where_the_kernels_are(boots: Sequence[str], bound_s: flo
     plan = make_plan(scenario, configuration.testbed, found.model_copy(update={"hosts": hosts}))
     assert {plan.clock_bound_s, *(part.clock_bound_s for part in plan.hosts)} == {bound_s}
     assert ("latency is the round trip" in plan.tester_text) == (bound_s is None)
-    assert plan.tester_text.startswith("the tester has port 0 on east, port 1 on west")
+    assert "port 0 on east, port 1 on west" in plan.tester_text
     assert plan_of("v2p2v_bridge").clock_bound_s == 0.0
 
 
@@ -231,8 +231,8 @@ def test_clocks_of_two_machines_are_apart_by_what_their_services_state() -> None
     scenario = make_scenario("p2c2p_bridge", configuration)
     plan = make_plan(scenario, configuration.testbed, found.model_copy(update={"hosts": hosts}))
     assert {plan.clock_bound_s, *(part.clock_bound_s for part in plan.hosts)} == {4e-5}
-    assert "latency is one way, by clocks that are at most 4e-05 s apart" in plan.tester_text
-    assert "each trial has its own bound" in plan.tester_text
+    for words in ("latency is one way", "4e-05 s"):
+        assert words in plan.tester_text
 
 
 def test_counters_of_two_sockets_are_compared_by_nobody_where_engines_are_two() -> None:
@@ -282,7 +282,7 @@ def test_counts_over_time_need_both_ports_of_the_tester_on_one_host(name: str, t
     if test == "frame_loss" or name == "pvp_bridge":
         require_generator(planner, scenario, test)
         return
-    with pytest.raises(CapabilityError, match="on two hosts does not count frames over time"):
+    with pytest.raises(CapabilityError, match="does not count frames over time"):
         require_generator(planner, scenario, test)
 
 
@@ -354,9 +354,9 @@ def test_the_tester_of_a_far_port_needs_to_plug_cables_in() -> None:
 def test_a_tunnel_is_on_the_cables_between_vswitches_and_nowhere_else(name: str, kind: str) -> None:
     plan = plan_of(name, tunnel=kind, frame_sizes="64")
     octets = 38 if kind == "gre" else 50
-    assert f"{kind} tunnel between the vSwitches (+{octets} octets a frame)" in (
-        plan.scenario.conditions
-    )
+    (tunnel,) = (text for text in plan.scenario.conditions if "tunnel" in text)
+    assert tunnel.startswith(f"{kind} ")
+    assert f"+{octets} octets" in tunnel
     assert plan.scenario.mtu == 1500  # frames of 64 octets leave room for it
     large = plan_of(name.replace("dpdk", "bridge"), tunnel=kind, frame_sizes="1518")
     assert {p.scenario.mtu for p in large.hosts} == {1500 + octets}
@@ -372,19 +372,6 @@ def test_without_a_tunnel_frames_are_in_none_over_hosts() -> None:
     plan = plan_of("v2p2v_bridge")
     assert (plan.scenario.tunnel, plan.scenario.encapsulation) == ("none", "")
     assert plan_of("encap_bridge").scenario.tunnel == "vxlan"
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "says"),
-    [
-        ("v2p2v_macvtap", {"tunnel": "vxlan"}, "macvtap cannot do tunnel = vxlan"),
-        ("v2p2v_testpmd", {"tunnel": "gre"}, "testpmd cannot do tunnel = gre"),
-        ("v2p2v_dpdk", {"tunnel": "gre", "frame_sizes": "1518"}, "frames of up to 1518 octets"),
-    ],
-)
-def test_a_tunnel_that_cannot_be_is_refused(name: str, settings: dict[str, str], says: str) -> None:
-    with pytest.raises(CapabilityError, match=says):
-        plan_of(name, **settings)
 
 
 @pytest.mark.parametrize("name", ["p2c2p_bridge", "v2c2v_bridge"])
@@ -534,6 +521,9 @@ def test_a_role_in_the_file_decides_which_host_has_the_tester() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "says"),
     [
+        ("v2p2v_macvtap", {"tunnel": "vxlan"}, "macvtap cannot do tunnel = vxlan"),
+        ("v2p2v_testpmd", {"tunnel": "gre"}, "testpmd cannot do tunnel = gre"),
+        ("v2p2v_dpdk", {"tunnel": "gre", "frame_sizes": "1518"}, "frames of up to 1518 octets"),
         ("v2v_bridge", {}, "with nothing that another host could have"),
         ("v2p2v_sriov", {}, "sriov cannot plug it in"),
         ("v2p2v_vpp", {"forwarding": "l3"}, "forwarded by port"),
@@ -615,11 +605,12 @@ def test_a_tester_on_two_machines_has_one_nic_of_each() -> None:
 
 
 def test_the_plan_of_machines_shows_each_nic_and_its_driver() -> None:
-    shown = describe(plan_of_machines("phy2phy_bridge"))
-    assert "            tester's end of phy0: 0000:21:00.0 to b:0000:41:00.0" in shown
-    assert "            dut 0000:41:00.0 (enp65s0) through igb, node 1" in shown
-    wires = "nic, those between hosts are cables; the tester is calibrated over veth"
-    assert f"wires       {wires}" in shown
+    shown = "\n".join(describe(plan_of_machines("phy2phy_bridge")))
+    for words in (f"phy0: {TESTER0} to b:{DUT0}", f"{DUT0} (enp65s0) through igb, node 1"):
+        assert words in shown
+    (wires,) = (line for line in shown.splitlines() if line.startswith("wires "))
+    assert wires.split()[1] == "nic,"
+    assert wires.endswith("veth")
 
 
 def test_a_link_that_both_kernels_drive_is_waited_for() -> None:
@@ -671,7 +662,7 @@ def test_a_chain_beside_the_tester_has_a_wire_within_its_machine() -> None:
     a = plan.hosts[0]
     assert {(n.wire, n.side) for n in a.nics} == {(3, "tester"), (1, "dut")}
     assert a.wire == "nic"
-    with pytest.raises(CapabilityError, match="sriov cannot plug in the veth beside it"):
+    with pytest.raises(CapabilityError, match="sriov cannot plug in the veth"):
         plan_of_machines("pvp2pvp_sriov", vnf_mode="mac")
 
 
@@ -723,7 +714,7 @@ def test_endpoints_have_a_processor_that_no_poller_has(name: str) -> None:
         placed = plan[host].placement
         assert set(placed.cores.values()) == {(0,)}
         assert all(placed.takes_turns(role) for role in placed.cores)
-        assert "endpoints have the last processor for themselves" in placed.reason
+        assert "endpoints have" in placed.reason
         assert processors_apart(plan[host], facts(2), number) == (1,)
     assert "endpoints have" not in plan_of(name, 3, sockets=True).placement.reason
     assert "endpoints have" not in plan_of("p2c2p_bridge", 1, sockets=True).placement.reason
@@ -764,7 +755,7 @@ def test_endpoints_in_the_places_of_vms_are_in_guests(
 
 
 def test_endpoints_that_fit_no_guest_are_refused() -> None:
-    with pytest.raises(CapabilityError, match="a namespace, which takes an interface") as refused:
+    with pytest.raises(CapabilityError, match="a namespace") as refused:
         plan_of("v2c2v_dpdk", sockets=True)
     assert "--vnf vloop:vm has them in guests" in refused.value.cure
     with pytest.raises(CapabilityError, match="in a guest, which takes"):

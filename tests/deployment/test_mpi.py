@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from vnetperf.deployment.mpi import MpiPod, MpiRun
+from vnetperf.deployment.mpi import NETWORK, MpiPod, MpiRun
 from vnetperf.host.paths import read_end
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.transfer import TransferSpec
@@ -32,8 +32,8 @@ def run(tmp_path: Path) -> MpiRun:
 
 def test_files_of_the_launcher_and_its_session_are_its_own(run: MpiRun, tmp_path: Path) -> None:
     own, ranks = tmp_path / "own", tmp_path / RANKS / "0"
-    line, options = run._launch_line(SPEC, own, ranks)
-    line += run._ranks(SPEC, options, ["loops"])
+    line, options = run.make_launch_line(SPEC, own, ranks)
+    line += run.make_rank_words(SPEC, options, ["loops"])
     assert line[:3] == ["env", f"TMPDIR={own}", "/usr/bin/mpirun"]
     # Ranks begin there, each in its pod; the launcher has nothing there.
     assert [line[n - 1] for n, word in enumerate(line) if str(ranks) in word] == ["--wdir"]
@@ -43,7 +43,7 @@ def test_files_of_the_launcher_and_its_session_are_its_own(run: MpiRun, tmp_path
 
 
 def test_ranks_begin_in_a_directory_with_their_files(run: MpiRun, tmp_path: Path) -> None:
-    found = run._give_files({"in.txt": "1"}, tmp_path / "own", "0", "hpcc")
+    found = run.give_files({"in.txt": "1"}, tmp_path / "own", "0", "hpcc")
     assert found == tmp_path / RANKS / "0"
     assert (found / "in.txt").read_text() == "1"
 
@@ -63,7 +63,7 @@ def test_what_a_pod_put_in_its_place_is_not_followed(
         place.mkdir()
         (place / "in.txt").symlink_to(others / "in.txt")
     with pytest.raises(GeneratorError, match="in place of its directory"):
-        run._give_files({"in.txt": "1"}, tmp_path / "own", "0", "hpcc")
+        run.give_files({"in.txt": "1"}, tmp_path / "own", "0", "hpcc")
     assert (others / "in.txt").read_text() == "theirs"
 
 
@@ -90,16 +90,18 @@ def test_the_launcher_has_the_options_of_its_version(
     version: str, is_prrte: bool, run: MpiRun, tmp_path: Path
 ) -> None:
     run.machine.facts.versions = {"mpirun": version}
-    line, options = run._launch_line(SPEC, tmp_path / "own", tmp_path / RANKS / "0")
-    line += run._ranks(SPEC, options, ["loops"])
+    line, options = run.make_launch_line(SPEC, tmp_path / "own", tmp_path / RANKS / "0")
+    line += run.make_rank_words(SPEC, options, ["loops"])
     text = " ".join(line)
     shown = f"/bin/sh {tmp_path / 'own' / 'enter'}"
     if is_prrte:
-        assert f"--prtemca plm_ssh_agent {shown} --prtemca prte_if_include 198.18.0.0/15" in text
+        assert f"--prtemca plm_ssh_agent {shown} " in text
+        assert f"prte_if_include {NETWORK} " in text
         assert "--map-by slot:OVERSUBSCRIBE" in text
         assert not {"--do-not-resolve", "--oversubscribe", "plm_rsh_agent"} & {*line}
     else:
-        assert f"--mca plm_rsh_agent {shown} --mca oob_tcp_if_include 198.18.0.0/15" in text
+        assert f"--mca plm_rsh_agent {shown} " in text
+        assert f"--mca oob_tcp_if_include {NETWORK} " in text
         assert {"--do-not-resolve", "--oversubscribe"} < {*line}
         assert "--map-by slot " in text
     assert "--mca btl self,tcp" in text

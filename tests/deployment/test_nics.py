@@ -66,7 +66,9 @@ def test_each_end_gets_the_first_driver_it_can_have() -> None:
         (1, "tester", "vfio-pci", False),
         (1, "dut", "igb", True),
     ]
-    assert str(chosen[1]) == f"dut {DUT0} (enp65s0) through igb, node 1"
+    assert chosen[1].node == 1
+    for words in ("dut", DUT0, "enp65s0", "igb"):
+        assert words in str(chosen[1])
 
 
 @pytest.mark.parametrize(
@@ -136,8 +138,8 @@ def test_a_nic_with_several_interfaces_is_not_planned(*, isolated: bool) -> None
     machine = with_nics(facts(is_root=True), dut0=two)
     testbed = Testbed(nics=CABLES, isolated=isolated)
     why = Nic.missing(machine, scenario(), testbed)
-    assert why.startswith(f"nics[0].dut: {DUT0}: it has 2 interfaces (ens1, ens1d1), of which one")
-    assert "name another NIC" in why
+    for words in ("nics[0].dut", DUT0, "2 interfaces (ens1, ens1d1)", "name another NIC"):
+        assert words in why
 
 
 @pytest.mark.parametrize(
@@ -172,14 +174,15 @@ VFS = {"vfs": 2, "vfs_in_use": "its virtual function 0000:41:01.1 is given to vf
 def test_virtual_functions_in_use_are_not_planned_to_end() -> None:
     """In an isolated environment too; under the driver that the NIC has they do not."""
     machine = with_nics(facts(), dut0=VFS)
-    with pytest.raises(CapabilityError, match="has virtual functions already, and its") as caught:
+    with pytest.raises(CapabilityError, match="has virtual functions already") as caught:
         choose(machine, Program)
     assert caught.value.where == "nics[0].dut"
     assert "end what uses them" in caught.value.cure
     assert choose(machine, InKernel)[1].driver == "igb"
     assert not vfs.why_not_so_many(with_nics(facts()), DUT0, 2, of="pvp", cure="")
     why = vfs.why_not_so_many(machine, DUT0, 2, of="pvp", cure="")
-    assert why.startswith(f"{DUT0}: the NIC has virtual functions already, and its virtual")
+    assert why.startswith(f"{DUT0}: ")
+    assert VFS["vfs_in_use"] in why
 
 
 def test_wires_are_those_of_physical_ports_or_the_first() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from vnetperf.collectors import MachineSampler
 from vnetperf.deployment import others
-from vnetperf.deployment.others import MachineWatch, own_seconds, processors_of
+from vnetperf.deployment.others import MachineWatch, compute_shares, own_seconds, processors_of
 from vnetperf.host.wait import wait_for
 from vnetperf.model.machine_load import MachineLoad, ProcessorLoad
 from vnetperf.model.transfer import Transfer, TransferSpec
@@ -82,7 +82,7 @@ def test_others_took_what_is_left(
         by_processor=(load(0, 0.0, 0.1, 0.0), load(1, 0.95, 0.0, 0.05), load(2, 0.2, 0.0, 0.0)),
         interrupts_apart=apart,
     )
-    found = MachineWatch((), cpus)._taken(machine, own)
+    found = compute_shares(machine, cpus, own)
     assert found["others"] == pytest.approx(others_share, abs=1e-3)
     assert found["stolen"] == (0.05 if len(cpus) != 1 else 0.0)
 
@@ -118,9 +118,8 @@ def test_places_that_are_not_pinned_may_be_anywhere() -> None:
 def test_a_transfer_says_what_disturbed_it() -> None:
     spec = TransferSpec(kind="TCP_STREAM", duration_s=1)
     one = Transfer(spec=spec, others=0.12, stolen=0.06)
-    assert one.disturbed_by(0.05) == (
-        "others took 12.0% of the processors that its programs and the pollers run on",
-        "a hypervisor took 6.0% of a processor",
-    )
+    others, hypervisor = one.disturbed_by(0.05)
+    assert "others took 12.0%" in others
+    assert "hypervisor took 6.0%" in hypervisor
     assert one.disturbed_by(0.2) == ()
     assert Transfer(spec=spec).disturbed_by(0.0) == ()

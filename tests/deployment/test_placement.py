@@ -363,7 +363,7 @@ def test_where_no_kind_has_enough_cores_the_mixture_is_told() -> None:
     assert sorted(taken(placed)) == [0, 1, 2, 3, 4]
     assert "several kinds" in placed.reason
     slow = place_roles(demands(1), CoresConfig(), kinds(facts(8), 0, 0, 1, 1, 1, 1, 1, 1))
-    assert sorted(taken(slow)) == [3, 4, 5], "three alike rather than two that are faster"
+    assert sorted(taken(slow)) == [3, 4, 5]  # three alike rather than two that are faster
     assert slow.housekeeping == (2,)
 
 
@@ -468,4 +468,4 @@ def test_a_node_without_memory_is_taken_last() -> None:
     for config in (CoresConfig(), CoresConfig(policy="shared")):
         placement = place_roles(demands(1), config, bare)
         assert placement.node == 1
-        assert "too little memory can be had on nodes 0, 2" in placement.reason
+        assert "memory can be had on nodes 0, 2" in placement.reason

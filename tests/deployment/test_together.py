@@ -66,4 +66,4 @@ def test_a_switch_that_died_is_named_rather_than_the_tester_that_missed_it() -> 
     deployment.vswitch = cast("Any", SimpleNamespace(check_alive=dead))
     deployment.tester_ends = ()
     with pytest.raises(DutError, match="SIGSEGV"):
-        deployment._connect_tester()
+        deployment.connect_tester()

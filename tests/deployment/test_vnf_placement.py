@@ -70,14 +70,15 @@ def test_two_nodes_of_four_cores() -> None:
     machine = facts(cpus=cpus(8, nodes=2))
     far = placed(machine, "remote")
     assert (far.mode, far.node, far.vnf_node) == ("dedicated", 0, 1)
-    assert "VNFs on node 1, away from the pollers on node 0" in far.reason
+    assert "VNFs on node 1" in far.reason
+    assert "pollers on node 0" in far.reason
     assert placed(machine, "local").cores["vnf0"] == (3,)
 
 
 def test_a_policy_of_dedicated_cores_is_kept() -> None:
     machine = facts(cpus=cpus(8, nodes=2))
     assert not placed(machine, "remote", 3, "dedicated").shared
-    with pytest.raises(CapabilityError, match="5 dedicated cores for VNFs are needed on node 1"):
+    with pytest.raises(CapabilityError, match=r"5 dedicated cores .* on node 1"):
         placed(machine, "remote", 5, "dedicated")
 
 

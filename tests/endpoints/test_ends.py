@@ -184,7 +184,7 @@ def test_endpoints_at_a_way_over_two_hosts_have_the_addresses_of_the_whole(
         transfers, "in_place_of_tester", lambda _machine, plan, *_: plans.append(plan)
     )
     monkeypatch.setattr(
-        transfers, "_in_place_of_tester", lambda _deployed, plug_in, *_: plug_in(())
+        transfers, "run_in_place_of_tester", lambda _deployed, plug_in, *_: plug_in(())
     )
     here = SimpleNamespace(endpoints=lambda: None)
     deployed = SimpleNamespace(plan=east, machine=None, vswitch=here, vnfs=[], end_guests={})

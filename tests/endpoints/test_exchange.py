@@ -101,7 +101,7 @@ def test_no_port_is_used_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [run(FakePlace(works), FakePlace(works)).flows[0].port for _ in range(3)]
     assert found == [5201, 5202, 5203]
     monkeypatch.setattr(transfers, "PORTS", range(5201, 5204))
-    assert {transfers._take_ports(2) for _ in range(5)} == {5201, 5202}  # 5204 is none of them
+    assert {transfers.take_ports(2) for _ in range(5)} == {5201, 5202}  # 5204 is none of them
 
 
 def test_what_warms_up_is_thrown_away() -> None:

@@ -327,7 +327,8 @@ def test_command_lines_say_what_is_asked() -> None:
 
 
 def test_what_a_tool_cannot_is_told_before() -> None:
-    assert "cannot do TCP_RR; it can do TCP_STREAM" in tool("iperf3").cannot(spec("TCP_RR"))
+    for words in ("TCP_RR", "it can do TCP_STREAM"):
+        assert words in tool("iperf3").cannot(spec("TCP_RR"))
     assert "16 octets and more" in tool("iperf3").cannot(spec("UDP_STREAM", 8))
     assert "14 octets" in tool("sockperf").cannot(spec("TCP_RR", 1))
     assert "65507 octets at most" in tool("sockperf").cannot(spec("TCP_RR", 65536))
@@ -343,9 +344,9 @@ def test_what_is_not_installed_is_told_with_its_package() -> None:
     here = MachineFacts.model_construct(
         programs={"netperf": "/usr/bin/netperf"}, program_troubles={}
     )
-    assert "netserver is not installed; install the package netperf" in tool("netperf").missing(
-        here
-    )
+    problem = tool("netperf").missing(here)
+    for words in ("netserver is not", "the package netperf"):
+        assert words in problem
 
 
 def test_a_tool_of_an_older_contract_is_refused_when_it_is_written() -> None:
@@ -482,7 +483,8 @@ def test_iperf3_whose_rate_is_not_that_of_its_octets_says_so() -> None:
     told = udp_of_two_versions()
     told["end"]["sum_sent"] = {**told["end"]["sum_sent"], "bits_per_second": 4e9}
     assert any("4e+09 bit/s" in n for n in read_iperf3(told, "UDP_STREAM").notes)
-    assert not any("bit/s" in n for n in read_iperf3(udp_of_two_versions(), "UDP_STREAM").notes)
+    plain = read_iperf3(udp_of_two_versions(), "UDP_STREAM")
+    assert not any("bit/s" in n for n in plain.notes)
 
 
 @pytest.mark.parametrize(
@@ -619,7 +621,8 @@ def test_a_receiver_that_has_more_in_a_second_than_was_sent_is_said() -> None:
     sums = {"bytes": 250_000_000, "seconds": 2.0, "bits_per_second": 1e9}
     faster = sums | {"seconds": 0.5, "bits_per_second": 4e9}
     told = {"start": {}, "end": {"sum_sent": sums, "sum_received": faster}}
-    assert any("more than was sent" in note for note in read_iperf3(told, "TCP_STREAM").notes)
+    (note,) = read_iperf3(told, "TCP_STREAM").notes
+    assert "more than was sent" in note
     told["end"]["sum_received"] = sums
     assert read_iperf3(told, "TCP_STREAM").notes == ()
 

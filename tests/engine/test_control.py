@@ -17,6 +17,7 @@ import pytest
 from tests.engine.conftest import OpenEngine
 from tests.engine.frames import stream
 from vnetperf.host.processes import ManagedProcess
+from vnetperf.host.threads import thread_ids
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import GeneratorError
 from vnetperf.traffic.loadgen.engine import (
@@ -57,7 +58,7 @@ def test_info_describes_ports_and_workers(engine: Engine) -> None:
     assert [p.driver for p in info.ports] == ["net_ring"] * 2
     assert all(len(p.mac.split(":")) == 6 and p.mtu == 1500 for p in info.ports)
     (worker,) = info.workers
-    assert Path(f"/proc/{engine.pid}/task/{worker.tid}").exists()
+    assert worker.tid in thread_ids(engine.pid)
     assert (worker.cpu, worker.rx_queues, worker.tx_queues) == (0, 2, 2)
 
 
@@ -169,7 +170,7 @@ def test_refusals_say_what_is_accepted_and_change_nothing(
     # The load set before is still the load, and no stream but the first is there.
     raw.ask("/loadgen/trial/start", epoch=1, duration=0.05, max_lag=2.0)
     result = engine.wait(10)
-    assert result.stream == result.stream
+    assert (result.epoch, result.aborted) == (1, False)
     assert raw.ask("/loadgen/trial/result", stream=0)["received"] == 50
     with pytest.raises(GeneratorError, match="stream=1"):
         raw.ask("/loadgen/trial/result", stream=1)
@@ -210,7 +211,7 @@ def test_what_came_late_is_told_although_neighbours_were_set_since(
 
 def test_paced_and_full_rate_do_not_mix_on_a_port(engine: Engine) -> None:
     engine.set_streams([stream(0, 0, 0), stream(1, 0, 0), stream(2, 1, 1)])
-    with pytest.raises(GeneratorError, match="paced streams and streams of rate max"):
+    with pytest.raises(GeneratorError, match="streams of rate max"):
         engine.start(
             EngineTrial(loads={0: StreamLoad(10.0), 1: StreamLoad(None, 10)}, duration_s=0.1)
         )
@@ -276,7 +277,7 @@ def test_a_vhost_user_peer_that_leaves_is_named_by_the_driver(
     with pytest.raises(GeneratorError, match="ended by exit code 1") as failed:  # no SIGPIPE
         open_engine(plain_executable, f"--vdev=net_virtio_user0,path={path},server=1")
     peer.join()
-    assert "failed to initialize net_virtio_user0" in str(failed.value)
+    assert "net_virtio_user0" in str(failed.value)
 
 
 def test_engine_ends_by_itself_and_leaves_nothing(engine: Engine, run_dir: Path) -> None:

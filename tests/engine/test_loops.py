@@ -381,4 +381,4 @@ def test_an_engine_with_both_ends_of_a_wire_ends_in_order(loop: Engine) -> None:
     loop.set_streams([stream()])
     assert_clean(run(loop, {0: StreamLoad(10_000.0)}, duration_s=0.1), 0, 1000)
     loop.close()
-    assert loop._process.returncode == 0
+    assert loop.process.returncode == 0

@@ -72,7 +72,8 @@ def test_golden_octets(capture: tuple[Engine, Path]) -> None:
     tsc = []
     for number, frame in enumerate(frames):
         assert len(frame) == 76
-        assert frame[:24].hex() == "02000000000202000000000108004500003e000040004011"
+        assert frame[:14].hex() == "0200000000020200000000010800"
+        assert frame[14:24].hex() == "4500003e000040004011"
         assert frame[26:42].hex() == "c6120001c613000104000800002a0000"
         assert frame[42:58] == bytes(16)
         assert frame[58:68] == b"VNP\x05" + b"\x09\x00" + number.to_bytes(4, "little")

@@ -97,18 +97,18 @@ class FakeAgent:
         #: Shares of the tester's processor that others take whenever the machine is looked at.
         self.others: list[float] = []
 
-    def _note(self, call: str) -> None:
+    def note(self, call: str) -> None:
         self.calls.append(call)
         if path := os.environ.get("FAKE_AGENT_LOG"):
             with Path(path).open("a") as file:
                 file.write(json.dumps([os.getpid(), call]) + "\n")
 
     def inventory(self) -> MachineFacts:
-        self._note("inventory")
+        self.note("inventory")
         return self.facts
 
     def deploy(self, plan: Plan) -> ScenarioFacts:
-        self._note(f"deploy {plan.scenario.id}")
+        self.note(f"deploy {plan.scenario.id}")
         self.deployed = None
         if self.fail_deploy:
             raise DutError(self.fail_deploy, where=plan.scenario.id)
@@ -120,7 +120,7 @@ class FakeAgent:
     def calibrate(
         self, plan: Plan, frame_sizes: Sequence[int], *, brief: bool = False
     ) -> Calibration:
-        self._note(f"calibrate {','.join(map(str, frame_sizes))}")
+        self.note(f"calibrate {','.join(map(str, frame_sizes))}")
         self.deployed = None
         return Calibration(
             generator="fake 1.0",
@@ -150,7 +150,7 @@ class FakeAgent:
     def run_trial(self, spec: TrialSpec) -> TrialResult:
         if self.deployed is None:
             raise HostError("no scenario is deployed", where="run_trial")
-        self._note(f"trial {spec.load_fps:.3f} {spec.duration_s:g}")
+        self.note(f"trial {spec.load_fps:.3f} {spec.duration_s:g}")
         self.trials.append(spec)
         scenario = self.deployed.scenario
         self.gaps.clear()
@@ -212,7 +212,7 @@ class FakeAgent:
     def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
         """Transfers between endpoints: each instance moves 1 Mbit/s, each way."""
         del length_s
-        self._note(f"{name} {args.get('server', '')}")
+        self.note(f"{name} {args.get('server', '')}")
         specs = [TransferSpec.model_validate(spec) for spec in args["specs"]]
         return [transfer_of(spec).model_dump(mode="json") for spec in specs]
 
@@ -221,12 +221,12 @@ class FakeAgent:
         return {}
 
     def teardown(self) -> list[str]:
-        self._note("teardown")
+        self.note("teardown")
         self.deployed = None
         return []
 
     def close(self) -> None:
-        self._note("close")
+        self.note("close")
 
 
 def transfer_of(spec: TransferSpec) -> Transfer:
@@ -283,14 +283,14 @@ class EnvironmentAgent(FakeAgent):
         if "kernel" in wishes:
             changes["record"] = {"cpu": "a processor", "kernel": {"release": wishes["kernel"]}}
         super().__init__(testbed, on_event, facts=machine_facts(wishes.get("cores", 8), **changes))
-        FakeAgent._note(self, "start")
+        FakeAgent.note(self, "start")
         self.fail_deploy = wishes.get("fail_deploy", "")
         if "duts" in wishes:
             self.duts = tuple(SimulatedDut(fps) for fps in wishes["duts"])
 
-    def _note(self, call: str) -> None:
+    def note(self, call: str) -> None:
         """A call takes its time; with `lost_after`, the host is gone after so many trials."""
-        super()._note(call)
+        super().note(call)
         kind = call.partition(" ")[0]
         time.sleep(self.waits.get(kind, 0.0))
         if kind == "calibrate" and self.calibrates_beside:

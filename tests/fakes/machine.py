@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from types import ModuleType
 
 from vnetperf.model.testbed import CpuFacts, HugepageFacts, MachineFacts
 
@@ -58,3 +59,10 @@ def facts(cores: int = 8, *, nodes: int = 1, **changes: object) -> MachineFacts:
         record={"cpu": "a processor", "kernel": {"release": "6.6.6"}},
     )
     return whole.model_copy(update=changes)
+
+
+def forget_cached(module: ModuleType) -> None:
+    """Have a module read the machine again: empty the caches of its functions."""
+    for function in vars(module).values():
+        if hasattr(function, "cache_clear"):
+            function.cache_clear()

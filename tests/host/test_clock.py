@@ -191,10 +191,10 @@ def test_a_time_of_day_that_nobody_keeps_by_the_nic_is_bounded_by_how_far_it_is(
 
 def test_a_nic_whose_clock_cannot_be_read_bounds_nothing() -> None:
     found = sync(None, pmc=pmc(stamps="HARDWARE"))
-    assert (found.bound_s, found.why) == (
-        None,
-        "chrony: no chronyc; ptp4l: eth0 has no clock of its NIC",
-    )
+    assert found.bound_s is None
+    chrony, ptp = found.why.split("; ")
+    assert chrony.startswith("chrony: ")
+    assert ptp.startswith("ptp4l: eth0 ")
     assert sync(None, pmc=pmc()).bound_s is not None  # it keeps the time of day itself
 
 

@@ -58,9 +58,9 @@ MODES = tuple(eswitch.ESWITCH_MODES.items())
 def made_up(path: Path, monkeypatch: pytest.MonkeyPatch, before: int = 0) -> Switch:
     kernel = Kernel(path, before)
     switch = Switch(kernel)
-    monkeypatch.setattr(values, "_write_file", kernel.write)
+    monkeypatch.setattr(values, "write_file", kernel.write)
     monkeypatch.setattr(vfs.usage, "interface_uses", dict)
-    monkeypatch.setattr(eswitch, "_eswitch", switch)
+    monkeypatch.setattr(eswitch, "request_eswitch", switch)
     there = SimpleNamespace(driver="ice")
     monkeypatch.setattr(eswitch, "pci", SimpleNamespace(exists=exists, nic=lambda _: there))
     return switch
@@ -138,7 +138,7 @@ def test_a_driver_that_refuses_the_change_says_so(
 ) -> None:
     switch = made_up(tmp_path, monkeypatch)
     switch.refusal = errno.EBUSY
-    with pytest.raises(HostError, match="driver ice refuses to change its eswitch mode"):
+    with pytest.raises(HostError, match="driver ice refuses"):
         eswitch.set_mode(journal, PHYSICAL, "switchdev")
     assert switch.mode == "legacy"
 
@@ -189,7 +189,7 @@ class Uplink:
         monkeypatch.setattr(eswitch.links, "links", lambda *_: (link,))
         monkeypatch.setattr(eswitch, "has_ingress", lambda _: self.ingress)
         monkeypatch.setattr(eswitch, "hw_tc_offload", self.rules)
-        monkeypatch.setattr(eswitch, "_ingress_qdisc", self.queue)
+        monkeypatch.setattr(eswitch, "change_ingress_qdisc", self.queue)
         monkeypatch.setattr(eswitch, "request_link", self.request)
         self.ipv6 = path / "up0/disable_ipv6"
         self.ipv6.parent.mkdir()

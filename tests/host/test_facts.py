@@ -25,8 +25,8 @@ from vnetperf.host.facts.hardware import (
     nic_facts,
 )
 from vnetperf.host.facts.system import (
-    _compiler,
     cpu_facts,
+    find_compiler,
     kernel_facts,
     uptime,
     virtualisation,
@@ -116,7 +116,7 @@ def test_a_driver_is_the_kernels_own_unless_the_kernel_says_otherwise(
         path = tmp_path / "module/ice" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n")
-    found = hardware._driver_version(tmp_path / "device", tmp_path, "ice")
+    found = hardware.read_driver_version(tmp_path / "device", tmp_path, "ice")
     assert found == version if version else is_unknown(found)
 
 
@@ -126,9 +126,9 @@ def test_a_module_of_another_name_than_its_driver_is_found(tmp_path: Path) -> No
         folder.mkdir(parents=True)
     (device / "module").symlink_to(module)
     (module / "taint").write_text("O\n")
-    assert is_unknown(hardware._driver_version(device.parent, tmp_path, "rvu-nicpf"))
+    assert is_unknown(hardware.read_driver_version(device.parent, tmp_path, "rvu-nicpf"))
     (module / "version").write_text("2.1\n")
-    assert hardware._driver_version(device.parent, tmp_path, "rvu-nicpf") == "2.1"
+    assert hardware.read_driver_version(device.parent, tmp_path, "rvu-nicpf") == "2.1"
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,8 @@ def test_interrupts_of_a_device(tmp_path: Path) -> None:
 def test_interrupts_that_a_driver_has_not_asked_for_are_not_made_up(tmp_path: Path) -> None:
     put(tmp_path, {"sys/bus/pci/devices/0000:3b:00.0/msi_irqs/24": "msi"})
     found = device_interrupts("0000:3b:00.0", sys=tmp_path / "sys", proc=tmp_path / "proc")
-    assert found == "unknown: its driver requests them when its interface comes up"
+    assert is_unknown(found)
+    assert "its driver" in str(found)
 
 
 @pytest.mark.parametrize("text", ["", "nothing of the kind"])
@@ -551,10 +552,8 @@ def test_names_that_tell_no_channel_make_none_up(tmp_path: Path) -> None:
 def test_without_tables_every_fact_says_so(tmp_path: Path) -> None:
     facts = memory_facts(sys=tmp_path / "sys", proc=tmp_path / "proc")
     for name in ("modules", "channels", "error_correction"):
-        assert facts[name] == (
-            "unknown: the firmware's tables: the machine has none "
-            "(/sys/firmware/dmi/tables/DMI is not there)"
-        )
+        assert is_unknown(facts[name])
+        assert "/sys/firmware/dmi/tables/DMI" in facts[name]
 
 
 def test_slots_by_address() -> None:
@@ -625,4 +624,4 @@ def test_the_record_names_builds_by_path() -> None:
     ],
 )
 def test_the_kernels_compiler_without_who_built_it(text: str, expected: str) -> None:
-    assert _compiler(text) == expected
+    assert find_compiler(text) == expected

@@ -135,11 +135,11 @@ def test_a_mount_point_of_any_name_stops_nothing_and_passes_for_no_other(
         monkeypatch.setattr(module, "PROC", tmp_path)
     monkeypatch.setattr(files, "PROC_MOUNTS", tmp_path / "self/mountinfo")
     assert linux.cgroup_root(tmp_path / "self/mounts") == own
-    guardian._leave_groups(mounts=tmp_path / "self/mounts")
+    guardian.leave_groups(mounts=tmp_path / "self/mounts")
     assert (own / "cgroup.procs").read_text() == "0"
     assert not list(evil.iterdir())
-    assert [*usage._other_namespaces(0)] == [netns]
-    assert session_server._hugepage_mounts() == {netns: "rw"}
+    assert [*usage.find_other_namespaces(0)] == [netns]
+    assert session_server.find_hugepage_mounts() == {netns: "rw"}
     assert mounts_below(Path("/home/u")) == [odd]
     assert mounts_below(tmp_path) == [str(netns)]
 
@@ -150,4 +150,4 @@ def test_a_process_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "12/fd/7").symlink_to("/dev/vfio/5")
     monkeypatch.setattr(usage, "PROC", tmp_path)
     assert usage.holder_of(["/dev/vfio/5"]) == "process 12 (\ufffd)"
-    assert usage._sockets_of(["sshd"]) == set()
+    assert usage.find_sockets(["sshd"]) == set()

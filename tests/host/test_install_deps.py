@@ -127,7 +127,8 @@ def test_an_optional_package_that_cannot_be_installed_is_left_out(tmp_path: Path
         can_be_had="one that can be had",
     )
     assert done.returncode == 0, done.stderr
-    assert "left out, apt-get cannot install it here: podman" in done.stderr
+    (left_out,) = (line for line in done.stderr.splitlines() if "left out" in line)
+    assert left_out.endswith(": podman")
     assert "hpcc" not in done.stderr
 
 
@@ -194,9 +195,10 @@ def test_the_lab_gets_its_qemu_from_backports_of_the_mirror_in_use(
     tmp_path: Path, qemu: str
 ) -> None:
     asked = lab(tmp_path, qemu)
-    assert asked[-1].endswith("--no-install-recommends -t bookworm-backports qemu-system-x86")
+    assert asked[-1].split()[-3:] == ["-t", "bookworm-backports", "qemu-system-x86"]
+    assert "--no-install-recommends" in asked[-1]
     source = (tmp_path / "backports").read_text()
-    assert "URIs: mirror:/debian/\nSuites: bookworm-backports\n" in source
+    assert {"URIs: mirror:/debian/", "Suites: bookworm-backports"} <= {*source.splitlines()}
 
 
 @bookworm

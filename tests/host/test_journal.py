@@ -440,7 +440,7 @@ def test_a_journal_that_lost_its_name_is_undone_and_reported(
     report = journal.undo()
     assert not (tmp_path / "change").exists()
     assert not report.complete
-    with pytest.raises(HostError, match="was removed or replaced while its run lived"):
+    with pytest.raises(HostError, match="was removed or replaced"):
         report.raise_if_incomplete()
 
 
@@ -543,7 +543,9 @@ def test_a_number_that_two_changes_have_is_damage() -> None:
     lines = b"".join(map(journal_file.encode_record, (one, one, other)))
     content = journal_file.parse_journal(lines, "x.jsonl")
     assert content.records == (one, one)
-    assert content.damage == ("line 3 of x.jsonl announces change 1 once more",)
+    (damage,) = content.damage
+    assert "line 3 of x.jsonl" in damage
+    assert "change 1" in damage
 
 
 def test_a_live_run_of_another_version_is_named(roots: HostRoots) -> None:
@@ -562,7 +564,7 @@ def test_a_run_waits_for_who_still_undoes_an_earlier_one(
     path = written_journal(roots, {**HEADER, "testbed": "bed"})
     with path.open() as held:
         assert try_lock(held.fileno())
-        with pytest.raises(TestbedBusyError, match="is not undone yet: run r1 of u is being rest"):
+        with pytest.raises(TestbedBusyError, match="run r1 of u "):
             HostRun.open(roots=roots, testbed="bed")
         HostRun.open(roots=roots, testbed="another bed").close()
         assert not roots.lock("bed").exists()

@@ -126,18 +126,18 @@ def test_memory_of_each_node_is_what_may_become_hugepages(tmp_path: Path) -> Non
     node(tmp_path, 0, "10 20 17", MemFree=1000, FilePages=900, Active_file=300, Inactive_file=100)
     node(tmp_path, 2, "20 10 28", MemFree=0, Active_file=0)
     node(tmp_path, 4, "17 28 ten")
-    assert inventory._free_memory(sys=tmp_path, proc=tmp_path) == {0: 1400, 2: 0}
-    distances = inventory._distances(sys=tmp_path)
+    assert inventory.read_free_memory(sys=tmp_path, proc=tmp_path) == {0: 1400, 2: 0}
+    distances = inventory.read_distances(sys=tmp_path)
     assert distances == {0: {0: 10, 2: 20, 4: 17}, 2: {0: 20, 2: 10, 4: 28}}
 
 
 def test_one_node_has_what_the_machine_has(tmp_path: Path) -> None:
     node(tmp_path, 0, "10", MemFree=7)
-    assert inventory._free_memory(sys=tmp_path, proc=tmp_path) == {}
+    assert inventory.read_free_memory(sys=tmp_path, proc=tmp_path) == {}
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 5 kB\n")
-    assert inventory._free_memory(sys=tmp_path, proc=tmp_path) == {0: 5}
+    assert inventory.read_free_memory(sys=tmp_path, proc=tmp_path) == {0: 5}
     (tmp_path / "meminfo").write_text("MemAvailable:\n")
-    assert inventory._free_memory(sys=tmp_path, proc=tmp_path) == {}
+    assert inventory.read_free_memory(sys=tmp_path, proc=tmp_path) == {}
 
 
 #: Limits of a process, soft and hard, as the kernel prints them (fs/proc/base.c).

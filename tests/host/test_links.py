@@ -26,10 +26,12 @@ def test_a_quiet_pair(journal: Journal, names: tuple[str, str]) -> None:
     for name in names:
         link = links.get(name)
         assert (link.kind, link.mtu, link.up, link.carrier) == ("veth", 9000, True, True)
-        assert Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").read_text() == "1\n"
+        with_ipv6 = Path("/proc/sys/net/ipv6/conf", name, "disable_ipv6")
+        assert with_ipv6.read_text() == "1\n"
     time.sleep(0.2)
     for name in names:  # the kernel has sent nothing of its own
-        assert Path(f"/sys/class/net/{name}/statistics/tx_packets").read_text() == "0\n"
+        sent = Path("/sys/class/net", name, "statistics/tx_packets")
+        assert sent.read_text() == "0\n"
     with pytest.raises(HostError, match="exists already"):
         links.create_veth(journal, names)
     found = links.get(names[0])

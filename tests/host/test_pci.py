@@ -83,7 +83,8 @@ def test_a_device_that_a_program_has_meanwhile_is_not_taken_from_it(
     monkeypatch.setattr(pci.usage, "holder_of", lambda files: "process 7 (qemu)" if files else "")
     (sysfs.root / "bus/pci/devices" / ADDRESS / "vfio-dev/vfio0").mkdir(parents=True)
     (failed,) = journal.undo().failed
-    assert "process 7 (qemu) has it through vfio-pci" in failed.outcome
+    for words in ("process 7 (qemu)", "vfio-pci"):
+        assert words in failed.outcome
     assert sysfs.driver == "vfio-pci"
     monkeypatch.setattr(pci.usage, "holder_of", lambda _: "")
     assert journal.undo().complete
@@ -121,7 +122,7 @@ def test_a_device_that_carries_a_route_is_not_taken(
     journal: Journal, sysfs: FakeSysfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (sysfs.device / "net/eth9").mkdir(parents=True)
-    monkeypatch.setattr(pci, "_routed_interfaces", lambda: {"eth9"})
+    monkeypatch.setattr(pci, "find_routed_interfaces", lambda: {"eth9"})
     with pytest.raises(HostError, match="eth9 of this device carries a route"):
         pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
 
@@ -202,7 +203,7 @@ def test_a_device_with_several_interfaces_is_neither_given_nor_lent(
         lambda: nic.bind_nic(journal, ADDRESS, "vfio-pci", isolated=True),
         lambda: nic.borrow_nic(journal, ADDRESS, tmp_path),
     ):
-        with pytest.raises(HostError, match=r"2 interfaces \(ens1, ens1d1\), of which one"):
+        with pytest.raises(HostError, match=r"2 interfaces \(ens1, ens1d1\)"):
             take()
     assert sysfs.driver == "ice"
     assert not journal.records("change")
@@ -220,7 +221,8 @@ def test_a_move_that_cuts_the_controller_off_is_undone_at_once(
     journal.confirm = deaf
     with pytest.raises(HostError, match="did not confirm"):
         pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
-    assert moved == [(f"driver of {ADDRESS}: ice -> vfio-pci", "vfio-pci")]
+    ((change, driver),) = moved
+    assert (ADDRESS in change, "ice -> vfio-pci" in change, driver) == (True, True, "vfio-pci")
     assert sysfs.driver == "ice"
     journal.confirm = lambda what: None
     pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)

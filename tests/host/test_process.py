@@ -95,7 +95,7 @@ def test_a_full_disk_is_named_where_a_process_could_write_no_reason(
     with pytest.raises(DutError) as failed:
         check_process(process, "engine")
     for error in (told.value, failed.value):
-        assert f"the disk of {process.log.parent} is full" in str(error)
+        assert f"{process.log.parent} is full" in str(error)
 
 
 def test_a_disk_that_states_no_size_is_not_full() -> None:
@@ -104,7 +104,7 @@ def test_a_disk_that_states_no_size_is_not_full() -> None:
 
 def test_a_process_that_never_gets_ready_is_told(processes: Processes) -> None:
     process = processes.spawn("switch", ["sleep", "60"])
-    with pytest.raises(HostError, match=r"its socket did not come within 0\.1 s"):
+    with pytest.raises(HostError, match=r"its socket .* 0\.1 s"):
         process.wait_for(lambda: False, 0.1, "its socket")
     assert process.stop() == -signal.SIGTERM
 
@@ -122,8 +122,9 @@ HALF_ENDED = (
 def test_what_has_begun_to_end_does_not_live_any_more(processes: Processes) -> None:
     process = processes.spawn("switch", [sys.executable, "-c", HALF_ENDED])
     wait_for(lambda: not process.alive(), 60, "the end of its first thread")
-    assert process._popen.poll() is None  # the kernel does not report it yet
-    with pytest.raises(HostError, match=r"switch has begun to end; how is not known yet"):
+    ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    assert ended is None  # the kernel does not report it yet
+    with pytest.raises(HostError, match="switch has begun to end"):
         process.expect_alive()
     with pytest.raises(DutError, match=r"(?s)OVS has ended \(status not known yet\).*half"):
         check_process(process, "OVS")
@@ -276,18 +277,17 @@ def test_the_wait_for_ends_sleeps_in_the_kernel_for_its_time_alone(
         sleep(seconds)
 
     monkeypatch.setattr(time, "sleep", no_sleep)
-    process = processes.spawn("stays", ["sleep", "60"])
-    target = kill._PidFd(process.pid, os.pidfd_open(process.pid))
-    try:
-        begin = time.monotonic()
-        kill._wait_ended([target], 0.1)
-        # Fifty times as long by the patience of the lab's, which is not for a wait in the kernel.
-        assert 0.1 <= time.monotonic() - begin < 60
-        target.signal(signal.SIGKILL)
-        kill._wait_ended([target], 60)
-        assert not process.alive()
-    finally:
-        os.close(target.fd)
+    process = processes.spawn("stays", ["sh", "-c", "trap '' TERM; echo on; exec sleep 60"])
+    while "on" not in process.log_text():
+        os.sched_yield()
+    monkeypatch.setattr(kill, "TERM_GRACE_S", 0.1)
+    stubborn = ProcessId.of(process.pid)
+    assert stubborn is not None
+    begin = time.monotonic()
+    assert kill.end_processes("another-run", [stubborn]) == [process.pid]
+    # Fifty times as long by the patience of the lab's, which is not for a wait in the kernel.
+    assert 0.1 <= time.monotonic() - begin < 5
+    assert not process.alive()
 
 
 @pytest.fixture
@@ -353,7 +353,7 @@ def test_a_group_that_takes_no_child_is_no_error(journal: Journal, tmp_path: Pat
 def test_the_guardian_carries_no_mark_by_which_it_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*guardian.CI_MARKS, linux.RUN_ID_VARIABLE, "LANG"):
         monkeypatch.setenv(name, "kept")
-    found = guardian._guardian_environment()
+    found = guardian.make_environment()
     assert {name for name, value in found.items() if value == "kept"} == {"LANG"}
 
 
@@ -367,7 +367,7 @@ def test_the_guardian_leaves_the_groups_that_are_stopped_together(tmp_path: Path
         f"cgroup {tmp_path}/memory cgroup rw,memory 0 0\n"
         f"cgroup {tmp_path}/none cgroup2 rw 0 0\n"
     )
-    guardian._leave_groups(mounts=tmp_path / "mounts")
+    guardian.leave_groups(mounts=tmp_path / "mounts")
     written = [
         (tmp_path / n / "cgroup.procs").read_text() for n in ("unified", "systemd", "memory")
     ]
@@ -381,7 +381,7 @@ def test_a_stopped_process_lives_and_is_ended_without_waiting(processes: Process
     wait_for(lambda: sleeper.stopped, 60, "the stop")
     assert sleeper.alive()
     assert sleeper.stopped
-    with pytest.raises(DutError, match=r"sleeper \(pid \d+\) is stopped: it got SIGSTOP"):
+    with pytest.raises(DutError, match=r"sleeper \(pid \d+\) .*SIGSTOP"):
         check_process(sleeper, "sleeper")
     began = time.monotonic()
     assert sleeper.stop(timeout_s=600.0) == -signal.SIGKILL
@@ -397,11 +397,11 @@ def test_one_that_is_held_for_a_moment_as_it_ends_is_not_killed(
     held += "sleep 60 & wait"
     process = processes.spawn("held", ["sh", "-c", held])
     wait_for(lambda: "on" in process.log_text(), 60, "its trap")
-    terminate = process._popen.terminate
+    terminate = subprocess.Popen.terminate
 
-    def terminate_slowly() -> None:  # another program had the processor
-        terminate()
+    def terminate_slowly(program: subprocess.Popen[bytes]) -> None:  # another had the processor
+        terminate(program)
         wait_for(lambda: process.stopped, 60, "the stop")
 
-    monkeypatch.setattr(process._popen, "terminate", terminate_slowly)
+    monkeypatch.setattr(subprocess.Popen, "terminate", terminate_slowly)
     assert process.stop(60) == 7

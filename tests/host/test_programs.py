@@ -83,7 +83,8 @@ def test_what_is_wrong_with_a_configured_program_is_told(tmp_path: Path) -> None
     path = daemon(tmp_path, "ovs-vswitchd (Open vSwitch) 3.3.0", mode=0o644)
     assert "is not executable" in trouble(path)
     Path(path).chmod(0o755)
-    assert "has no DPDK (ovs-vswitchd (Open vSwitch) 3.3.0)" in trouble(path)
+    assert "no DPDK" in trouble(path)
+    assert "(Open vSwitch) 3.3.0" in trouble(path)
 
 
 def test_the_backend_passes_it_on() -> None:
@@ -91,7 +92,8 @@ def test_the_backend_passes_it_on() -> None:
         programs={**PROGRAMS, DAEMON: ""}, program_troubles={DAEMON: "/opt/x is not there; do y"}
     )
     text = OvsDpdk.missing(machine, Scenario.model_construct())
-    assert text == f"{DAEMON} cannot be used: /opt/x is not there; do y"
+    assert text.startswith(f"{DAEMON} ")
+    assert text.endswith("/opt/x is not there; do y")
 
 
 def test_only_absolute_paths_are_accepted() -> None:

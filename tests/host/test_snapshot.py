@@ -148,8 +148,8 @@ def test_a_daemon_with_a_log_of_the_run_is_seen_by_its_name(roots: HostRoots) ->
     other = subprocess.Popen(["sleep", "301"])
     shutil.rmtree(roots.run)
     try:
-        assert f"processes: {daemon.pid} is new (sleep)" in snapshot.differences(before, roots.run)
         found = snapshot.differences(before, roots.run)
+        assert any(f" {daemon.pid} is new (sleep)" in text for text in found)
         assert not any(f"processes: {other.pid}" in text for text in found)
     finally:
         for process in (daemon, other):
@@ -187,7 +187,8 @@ def test_an_error_of_the_comparison_ends_the_run_in_order(
         monkeypatch.setattr(snapshot, "picture", fail)
     report = run.close()
     assert report.complete
-    assert report.differences == ("the machine cannot be compared with what it was: of the test",)
+    (difference,) = report.differences
+    assert difference.endswith(": of the test")
     assert not roots.state.exists()
 
 
@@ -239,7 +240,7 @@ def test_whatever_fails_in_the_guardian_is_an_outcome(
     journal = Journal.create(roots, "r1")
     journal.close()
     monkeypatch.setattr(guardian, "undo_and_compare", fail)
-    assert not guardian._undo_journal(journal.path)
+    assert not guardian.undo_journal(journal.path)
 
 
 @pytest.mark.slow

@@ -83,9 +83,14 @@ def test_interrupts_leave_the_pollers_and_come_back(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proc = interrupts(tmp_path, {7: "0-3", 8: "2", 9: "0", 10: "3"}, "f")
-    real = cpu._accepts
-    fixed = proc / "irq/10/smp_affinity_list"
-    monkeypatch.setattr(cpu, "_accepts", lambda file, text: file != fixed and real(file, text))
+    write = Path.write_text
+
+    def refuse_fixed(path: Path, text: str) -> int:
+        if path == proc / "irq/10/smp_affinity_list":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return write(path, text)
+
+    monkeypatch.setattr(Path, "write_text", refuse_fixed)
     move_interrupts(journal, [2, 3], sys=tmp_path, proc=proc)
     now = {n: (proc / f"irq/{n}/smp_affinity_list").read_text().strip() for n in (7, 8, 9, 10)}
     assert now == {7: "0-1", 8: "0-1", 9: "0", 10: "3"}
@@ -120,7 +125,7 @@ def test_a_processor_is_left_for_interrupts(journal: Journal, tmp_path: Path) ->
     [({0}, "1"), ({0, 31}, "80000001"), ({0, 32, 70}, "00000040,00000001,00000001")],
 )
 def test_masks_of_many_processors(cpus: set[int], mask: str) -> None:
-    assert cpu._mask_of_cpus(cpus) == mask
+    assert cpu.mask_of_cpus(cpus) == mask
     assert cpu.cpus_of_mask(mask) == cpus
 
 
@@ -154,12 +159,8 @@ def test_a_value_that_the_kernel_takes_otherwise_is_put_back(
 ) -> None:
     path = tmp_path / "value"
     path.write_text("1\n")
-    real = kernel._write_file
-
-    def rounds(path: Path, value: str, *, zero_first: bool) -> None:
-        real(path, "8" if value == "7" else value, zero_first=zero_first)
-
-    monkeypatch.setattr(kernel, "_write_file", rounds)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, b"8\n" if data == b"7\n" else data))
     with pytest.raises(HostError, match="'7' was written and '8' reads back"):
         write_value(journal, path, "7")
     assert path.read_text() == "1\n"
@@ -209,7 +210,7 @@ class Modules:
         monkeypatch.setattr(kernel, "PROC_SYS", top)
         monkeypatch.setattr(kernel, "PROC_MODULES", top)
         monkeypatch.setattr(kernel.shutil, "which", lambda name, path: f"/sbin/{name}")
-        monkeypatch.setattr(kernel, "_modprobe", self.modprobe)
+        monkeypatch.setattr(kernel, "run_modprobe", self.modprobe)
         monkeypatch.setattr(linux, "delete_module", self.delete)
         monkeypatch.setattr("vnetperf.host.kernel.time.sleep", lambda _: None)
 
@@ -310,10 +311,10 @@ def test_what_loads_a_module_is_of_the_run_and_ends(
     modprobe = str(
         programs({"modprobe": f'echo "${linux.RUN_ID_VARIABLE}"; exec sleep $1'}) / "modprobe"
     )
-    assert kernel._modprobe([modprobe, "0"], "netty", "r1") == "r1\n"
+    assert kernel.run_modprobe([modprobe, "0"], "netty", "r1") == "r1\n"
     monkeypatch.setattr(kernel, "MODPROBE_S", 0.1)
-    with pytest.raises(HostError, match=r"module netty: modprobe has not ended within 0\.1 s"):
-        kernel._modprobe([modprobe, "60"], "netty", "r1")
+    with pytest.raises(HostError, match=r"module netty: .* 0\.1 s"):
+        kernel.run_modprobe([modprobe, "60"], "netty", "r1")
 
 
 def test_modules_that_nobody_else_can_use_are_unloaded_users_first(modules: Modules) -> None:
@@ -326,17 +327,18 @@ def test_modules_that_nobody_else_can_use_are_unloaded_users_first(modules: Modu
 def test_a_module_with_a_kind_of_link_stays(modules: Modules, module: str, kinds: str) -> None:
     """Unloading it deletes such links of others, in namespaces that we may not even see."""
     outcome = undo_modules(modules.load("vhost", module))
-    assert outcome == (
-        f"unloaded vhost; left loaded: {module} "
-        f"(it would delete every {kinds} link in every namespace)"
-    )
+    assert outcome.startswith("unloaded vhost; ")
+    assert f" {module} (" in outcome
+    assert f"every {kinds} link" in outcome
     assert modules.gone == ["vhost"]
 
 
 def test_a_module_that_others_use_meanwhile_stays_and_blocks_no_restore(modules: Modules) -> None:
     data = modules.load("vhost", "vhost_net")
     modules.used.update({"vhost_net", "vhost"})
-    assert undo_modules(data).startswith("left loaded: vhost_net (others use it, see lsmod); vhost")
+    outcome = undo_modules(data)
+    assert outcome.startswith("left loaded: vhost_net (")
+    assert "; vhost (" in outcome
 
 
 def test_a_driver_that_has_a_device_stays(modules: Modules, tmp_path: Path) -> None:
@@ -350,7 +352,9 @@ def test_a_driver_that_has_a_device_stays(modules: Modules, tmp_path: Path) -> N
     links.mkdir()
     (links / "pci:vfio-pci").symlink_to(driver)
     (driver / "0000:3b:00.0").symlink_to(tmp_path)
-    assert undo_modules(data) == "left loaded: vfio_pci (its driver has 0000:3b:00.0)"
+    outcome = undo_modules(data)
+    assert outcome.startswith("left loaded: vfio_pci (")
+    assert "0000:3b:00.0" in outcome
     (driver / "0000:3b:00.0").unlink()
     assert undo_modules(data) == "unloaded vfio_pci"
 

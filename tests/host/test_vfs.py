@@ -56,7 +56,7 @@ def test_functions_are_made_without_drivers_and_come_back_with_them(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
     kernel = Kernel(tmp_path, before)
-    monkeypatch.setattr(values, "_write_file", kernel.write)
+    monkeypatch.setattr(values, "write_file", kernel.write)
     monkeypatch.setattr(vfs.usage, "interface_uses", dict)
     made = vfs.create_vfs(journal, PHYSICAL, 3, sys=tmp_path)
     assert len(made) == 3

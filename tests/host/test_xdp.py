@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.fakes.machine import facts
+from tests.fakes.machine import facts, forget_cached
 from vnetperf.host import ethtool, links, xdp
 from vnetperf.host.journal import Journal
 from vnetperf.host.linux import run_in
@@ -71,8 +71,12 @@ def test_a_machine_without_libbpf_or_types_is_told(
     assert f"the kernel has no {tmp_path / 'vmlinux'}" in xdp.why_no_bpf()
     monkeypatch.undo()
     monkeypatch.setattr(xdp, "LIBRARY", "libnothing.so.1")
-    xdp._libbpf.cache_clear()
-    assert "libnothing.so.1 is not installed; install the package libbpf1" in xdp.why_no_bpf()
+    forget_cached(xdp)
+    reason = xdp.why_no_bpf()
+    monkeypatch.undo()
+    forget_cached(xdp)
+    for words in ("libnothing.so.1", "package libbpf1"):
+        assert words in reason
 
 
 @real
@@ -117,7 +121,7 @@ def test_an_interface_without_native_mode_is_refused_and_not_given_the_generic_o
 @real
 @needs_clang
 def test_what_the_verifier_refuses_is_told_with_its_last_lines(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="the kernel does not take the program") as caught:
+    with pytest.raises(HostError, match="does not take the program") as caught:
         BpfObject("reckless", compiled(tmp_path, RECKLESS))
     assert "invalid access to packet" in str(caught.value)
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes.machine import facts
 from tests.networks.test_plans import configured
-from vnetperf.deployment.mpi import IN_GUEST, GuestDaemon, MpiPod, MpiRun, _end_daemon
+from vnetperf.deployment.mpi import IN_GUEST, GuestDaemon, MpiPod, MpiRun, end_daemon
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import DutError
@@ -99,7 +99,7 @@ def test_the_launchers_agent_ends_with_the_daemon(tmp_path: Path, started: bool)
             wait_for((tmp_path / "pod1.asks").exists, 5, "the launcher's wish")
             daemon.serve()
         guest.program.end.side_effect = DutError("the agent does not answer")
-        assert _end_daemon(daemon) == ""  # which is no reason to leave other daemons running
+        assert end_daemon(daemon) == ""  # which is no reason to leave other daemons running
         assert asking.wait(5) == 1
     finally:
         asking.kill()
@@ -116,7 +116,7 @@ def test_a_guest_has_a_copy_of_the_executable(tmp_path: Path) -> None:
     machine = MagicMock()
     machine.facts.versions = {"mpirun": "mpirun (Open MPI) 4.1.4"}
     run = MpiRun(machine, MagicMock(), pods, lambda: None)
-    found = " ".join(run._ranks(SPEC, ["--wdir", "/run/own"], [str(loops), "alltoall"]))
+    found = " ".join(run.make_rank_words(SPEC, ["--wdir", "/run/own"], [str(loops), "alltoall"]))
     assert found == (
         f"-np 2 --host pod0 --wdir /run/own {loops} alltoall : "
         "-np 2 --host pod1 --wdir /run/own /run/loops-1 alltoall"
@@ -124,7 +124,7 @@ def test_a_guest_has_a_copy_of_the_executable(tmp_path: Path) -> None:
     assert ["write", "loops-1", "4"] in guest.lines
     assert ["mkdir", "-p", "/run/own"] in guest.lines
     alone = MpiRun(machine, MagicMock(), pods[:1], lambda: None)
-    plain = alone._ranks(SPEC.model_copy(update={"pods": 1}), ["--wdir", "/d"], ["/loops"])
+    plain = alone.make_rank_words(SPEC.model_copy(update={"pods": 1}), ["--wdir", "/d"], ["/loops"])
     assert plain == ["-np", "2", "--map-by", "slot", "--wdir", "/d", "/loops"]
 
 

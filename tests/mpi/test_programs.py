@@ -14,7 +14,7 @@ import pytest
 
 from tests.fakes.machine import facts
 from vnetperf import registry
-from vnetperf.deployment.mpi import MpiPod, MpiRun, _why_failed
+from vnetperf.deployment.mpi import MpiPod, MpiRun, describe_failure
 from vnetperf.model.errors import UntrustedProgramError
 from vnetperf.model.transfer import Kind, TransferSpec
 from vnetperf.mpi import loops
@@ -206,11 +206,12 @@ def test_a_lost_rank_is_named() -> None:
     lost = (
         "mpirun noticed that process rank 3 with PID 4711 on node pod1 exited on signal 9 (Killed)."
     )
-    assert _why_failed(lost, 137) == "rank 3 in pod1 was lost: it ended by SIGKILL"
+    for words in ("rank 3 in pod1", "SIGKILL"):
+        assert words in describe_failure(lost, 137)
     ended = "  Process name: [[57012,1],2]\n  Exit code:    3\n"
-    assert _why_failed(ended, 3) == "rank 2 has ended with status 3"
-    assert "by signal 15" in _why_failed("", -15)
-    assert "with status 1" in _why_failed("", 1)
+    assert describe_failure(ended, 3) == "rank 2 has ended with status 3"
+    assert "by signal 15" in describe_failure("", -15)
+    assert "with status 1" in describe_failure("", 1)
 
 
 @WITHOUT_MPI
@@ -270,9 +271,10 @@ def test_how_ranks_of_open_mpi_5_are_lost() -> None:
         "prterun detected that one or more processes exited with non-zero status,\n"
         "   Process name: [prterun-vm-27986@1,1]\n   Exit code:    3\n"
     )
-    assert _why_failed(exited, 3) == "rank 1 has ended with status 3"
+    assert describe_failure(exited, 3) == "rank 1 has ended with status 3"
     killed = "prterun noticed that process rank 1 with PID 12 on node pod1 exited on\nsignal 9."
-    assert "rank 1 in pod1 was lost: it ended by SIGKILL" in _why_failed(killed, 137)
+    for words in ("rank 1 in pod1", "SIGKILL"):
+        assert words in describe_failure(killed, 137)
     # The rank that saw it is named by the launcher; the one that was lost is not.
     seen = (
         "An MPI communication peer process has unexpectedly disconnected.  This\n"
@@ -281,11 +283,12 @@ def test_how_ranks_of_open_mpi_5_are_lost() -> None:
         "prterun has exited due to process rank 0 with PID 27918 on node pod0 calling\n"
         '"abort". This may have caused other processes'
     )
-    assert "a rank in pod1 was lost" in _why_failed(seen, 14)
+    assert "a rank in pod1 was lost" in describe_failure(seen, 14)
     aborted = f"MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\n{seen}"
-    assert "rank 1 has ended all ranks by MPI_Abort" in _why_failed(aborted, 5)
+    for words in ("rank 1 ", "MPI_Abort", "status 5"):
+        assert words in describe_failure(aborted, 5)
     odd = killed.replace("signal 9", "signal 40")
-    assert "signal 40" in _why_failed(odd, 168)
+    assert "signal 40" in describe_failure(odd, 168)
 
 
 def test_times_of_ranks_are_held_against_each_other() -> None:

@@ -289,9 +289,8 @@ def look(tmp_path: Path, **keys: Any) -> dict[str, Any] | None:
 def test_what_keeps_a_cluster_from_being_used_is_told_by_the_plan(tmp_path: Path) -> None:
     plain = config.load({}, environment={}).testbed
     assert KubernetesNetwork.look(plain) is None
-    assert "no cluster is named; write kubeconfig" in refusal(
-        MACHINE.model_copy(update={"seen": {}})
-    )
+    unnamed = MACHINE.model_copy(update={"seen": {}})
+    assert "write kubeconfig" in refusal(unnamed)
     found = look(tmp_path)
     assert found is not None
     assert found["why"] == "[kubernetes] has no kubeconfig"
@@ -308,19 +307,20 @@ def test_what_keeps_a_cluster_from_being_used_is_told_by_the_plan(tmp_path: Path
         assert says in found["why"]
         assert bool(found["why"]) is bool(says)
     seen = {"kubernetes": {"why": "it is closed", "tools": []}}
-    assert "it is closed" in refusal(MACHINE.model_copy(update={"seen": seen}))
+    closed = MACHINE.model_copy(update={"seen": seen})
+    assert "it is closed" in refusal(closed)
     bare = MACHINE.model_copy(update={"programs": facts().programs})
     assert "kubernetes-client" in refusal(bare)
 
 
 def test_what_a_cluster_s_pods_cannot_do_is_refused() -> None:
-    assert "pods are the cluster's own; leave --pod out" in refusal(pod="runc")
+    assert "leave --pod out" in refusal(pod="runc")
     assert "mtu" in refusal(set=("mtu=9000",))
     assert "mode" in refusal(set=("mode=vepa",))
     make_plan(scenario(set=("mode=host",)), config.load({}, environment={}).testbed, MACHINE)
     configured = config.load({"preset": "smoke"}, environment={})
     frames = make_scenario("bmp2bmp_kubernetes", configured)
-    assert "a tester here sends no frames; choose testcases/test_endpoints.py" in no_frames(frames)
+    assert "testcases/test_endpoints.py" in no_frames(frames)
     in_vm = make_scenario("bmp2vmp_kubernetes", configured)
     with pytest.raises(CapabilityError, match="a pod in a VM has a port of its own"):
         make_plan(endpoint_scenario(configured, in_vm), configured.testbed, MACHINE)
@@ -337,7 +337,7 @@ def test_a_tool_is_the_image_s_and_not_the_machine_s() -> None:
     bare = MACHINE.model_copy(update={"programs": {}})
     stream = TransferSpec(kind="TCP_STREAM", message_size=64, duration_s=1)
     assert choose_tool(stream, "auto", bare, of_image=("iperf3",)) == "iperf3"
-    with pytest.raises(CapabilityError, match="sockperf is not among the tools of the pods' image"):
+    with pytest.raises(CapabilityError, match="sockperf is not among the tools"):
         choose_tool(
             stream.model_copy(update={"kind": "UDP_RR"}), "auto", bare, of_image=("iperf3",)
         )

@@ -94,7 +94,8 @@ def test_the_plan_states_pods_hosts_and_path() -> None:
     assert "on host0, address 198.18.0.1" in commands["pod0"]
     assert "on host1, address 198.19.0.1" in commands["pod1"]
     assert "MTU 1450" in commands["pod1"]
-    assert "between pods on two hosts: veth, bridge, VXLAN" in commands["network"]
+    for words in ("two hosts", "veth, bridge, VXLAN"):
+        assert words in commands["network"]
     same = planned("vxlan", hosts="same")
     assert "on host0" in same.commands["pod1"]
     assert same.scenario.conditions[0] == "pods on one host"
@@ -128,7 +129,8 @@ def test_the_hosts_mtu_makes_room_for_longer_frames(network: str, largest: int) 
 )
 def test_a_network_of_ovs_is_planned_on_the_daemon_s_own_datapath(network: str, mtu: int) -> None:
     for place in ("same", "other"):
-        assert f"MTU {mtu}" in planned(network, hosts=place).commands["pod1"]
+        commands = planned(network, hosts=place).commands
+        assert f"MTU {mtu}" in commands["pod1"]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,7 @@ def test_the_kernel_s_datapath_needs_its_modules(network: str, module: str) -> N
 
 
 def test_the_daemon_s_own_datapath_has_no_offloads() -> None:
-    with pytest.raises(CapabilityError, match=r"leave offloads out, or choose --set mode=kernel"):
+    with pytest.raises(CapabilityError, match=r"offloads .*--set mode=kernel"):
         planned("ovs_vxlan", set=("offloads=true",))
     assert planned("ovs_vxlan", set=("mode=kernel", "offloads=true"))
 
@@ -195,10 +197,10 @@ def test_packets_that_pass_no_interface_are_not_looked_for(
     made = switch_class(plan.scenario.deployment, "ipvlan")(machine, plan)
     assert isinstance(made, PodNetwork)
     for name in ("attach", "detach", "join"):
-        monkeypatch.setattr(type(made._network), name, MagicMock())
-    monkeypatch.setattr(type(made._network), "is_there", lambda *_: False)
+        monkeypatch.setattr(made.network, name, MagicMock())
+    monkeypatch.setattr(made.network, "is_there", lambda *_: False)
     looked = MagicMock()
-    monkeypatch.setattr(made, "_see_packets_pass", looked)
+    monkeypatch.setattr(made, "require_packets_pass", looked)
     for port in (FIRST, SECOND):
         made.add_vnf_port(made.offer_vnf_port(port, "ipvlan"))
     assert [call.args[0] for call in looked.call_args_list] == ([SECOND] if seen else [])
@@ -290,7 +292,7 @@ def test_other_traffic_does_not_keep_the_look_for_a_packet_beyond_its_time(
     end.send = lambda frame: sent.append(now[0])
     monkeypatch.setattr("vnetperf.deployment.pods.socket.socket", lambda *kind: end)
     monkeypatch.setattr("vnetperf.deployment.pods.time.monotonic", lambda: now[0])
-    assert not pods._arrives(b"frame", "pod0", "pod1", 1.0)
+    assert not pods.send_until_arrival(b"frame", "pod0", "pod1", 1.0)
     assert now[0] == pytest.approx(1, abs=0.01)
     assert len(sent) > 100  # the first may be sent before the way is there
 
@@ -325,14 +327,15 @@ def test_what_a_network_cannot_is_refused(wishes: dict[str, Any], says: str) -> 
 @pytest.mark.parametrize("mode", ["vepa", "private", "passthru"])
 def test_modes_of_macvlan_that_part_pods_of_one_host_are_refused_there(mode: str) -> None:
     chosen = (f"mode={mode}",)
-    assert planned("macvlan", set=chosen).scenario.conditions[-1] == f"mode {mode}"
-    with pytest.raises(CapabilityError, match=f"mode {mode} passes nothing between two pods"):
+    conditions = planned("macvlan", set=chosen).scenario.conditions
+    assert conditions[-1] == f"mode {mode}"
+    with pytest.raises(CapabilityError, match=f"mode {mode} passes nothing"):
         planned("macvlan", hosts="same", set=chosen)
 
 
 def test_a_vlan_has_one_pod_of_a_host() -> None:
     assert planned("vlan").scenario.pod_hosts == "other"
-    with pytest.raises(CapabilityError, match="vlan has no pods on the same host; --hosts other"):
+    with pytest.raises(CapabilityError, match=r"vlan .*; --hosts other"):
         planned("vlan", hosts="same")
 
 
@@ -385,7 +388,7 @@ def test_a_host_of_a_testbed_knows_the_other_by_the_plan() -> None:
         east, _ = spread(network).hosts
         made = switch_class(east.scenario.deployment, network)(MagicMock(), east)
         assert isinstance(made, PodNetwork)
-        near, far = made._hosts
+        near, far = made.hosts
         assert type(near) is PodHost
         assert isinstance(far, FarHost)
         assert (far.number, far.address, far.uplink_mac) == (1, "192.0.2.2", owner)
@@ -419,7 +422,7 @@ def test_what_pods_on_hosts_of_a_testbed_cannot_is_one_message(
 
 
 def test_routing_is_refused_where_the_network_switches() -> None:
-    with pytest.raises(CapabilityError, match="does not route between pods on the same host"):
+    with pytest.raises(CapabilityError, match="does not route between pods"):
         planned("bridge", hosts="same", forwarding="l3")
 
 
@@ -485,9 +488,9 @@ def test_more_pods_have_networks_of_their_own_within_those_of_the_first_two() ->
 
 def test_more_pods_than_a_host_can_have_are_refused() -> None:
     assert ranked("vlan", pods=2).scenario.pods == 2
-    with pytest.raises(CapabilityError, match="vlan has 1 pod on a host; choose --pods 2"):
+    with pytest.raises(CapabilityError, match=r"vlan has 1 pod .*; choose --pods 2"):
         ranked("vlan", pods=3)
-    with pytest.raises(CapabilityError, match="mode vepa passes nothing between two pods"):
+    with pytest.raises(CapabilityError, match="mode vepa passes nothing"):
         ranked("macvlan", pods=3, set=("mode=vepa",))
     assert ranked("macvlan", pods=2, set=("mode=vepa",)).scenario.pods == 2
 
@@ -520,7 +523,7 @@ def test_pods_of_runc_have_programs_and_no_frames() -> None:
         plan = make_plan(one, wishes.testbed, machine)
         assert (plan.scenario.pod, plan.scenario.conditions[1]) == ("runc", "pods by runc")
     without = machine.model_copy(update={"programs": {"runc": ""}, "program_troubles": {}})
-    with pytest.raises(CapabilityError, match="runc is not installed; install the package runc"):
+    with pytest.raises(CapabilityError, match="the package runc"):
         make_plan(mpi_scenario(plain), wishes.testbed, without)
 
 
@@ -642,7 +645,8 @@ def test_a_pod_in_a_vm_is_offered_a_tap_of_its_network(
     offer = switch.offer_vnf_port(SECOND, "tap")
     assert (offer.netdev, offer.mtu, offer.offloads) == ("run-t1", mtu, offloads)
     assert switch.offer_vnf_port(FIRST, "veth").netdev == "run-p0"
-    assert "tap" not in switch_class(make_deployment("bmp2bmp"), network).capabilities.attachments
+    without_vm = switch_class(make_deployment("bmp2bmp"), network)
+    assert "tap" not in without_vm.capabilities.attachments
 
 
 @pytest.mark.parametrize(
@@ -656,10 +660,11 @@ def test_a_daemon_with_dpdk_on_each_host_has_a_thread_and_memory(
     assert len(plan.placement.cores["pmd"]) == pmds
     users = {user: mib for memory in plan.memory for user, mib in memory.users.items()}
     assert users["vhost_user"] == mib
-    assert users["loadgen"] > 0, "the tester shares its memory with the daemons"
+    assert users["loadgen"] > 0  # the tester shares its memory with the daemons
     for number, mask in enumerate(masks):
         line = plan.commands[f"ovs-vswitchd of host{number}"]
-        assert f"pmd-cpu-mask={mask} dpdk-socket-mem=256 dpdk-socket-limit=256 " in line
+        options = {f"pmd-cpu-mask={mask}", "dpdk-socket-mem=256", "dpdk-socket-limit=256"}
+        assert options <= {*line.split()}
     assert f"ovs-vswitchd of host{pmds}" not in plan.commands
 
 
@@ -670,7 +675,7 @@ def test_two_daemons_share_a_processor_where_there_is_but_one() -> None:
     for number in (0, 1):
         line = plan.commands[f"ovs-vswitchd of host{number}"]
         assert "pmd-cpu-mask=0x1 " in line
-        assert line.endswith("=50"), "a thread that never sleeps would keep the processor"
+        assert line.endswith("=50")  # a thread that never sleeps would keep the processor
 
 
 def test_the_tester_is_calibrated_over_memory_where_pods_have_sockets() -> None:
@@ -711,7 +716,7 @@ def test_pods_with_sockets_for_dpdk_have_no_programs() -> None:
     wishes = configured()
     plain = make_scenario("bmp2bmp_vhost_user", wishes)
     for one in (endpoint_scenario(wishes, plain), mpi_scenario(plain)):
-        with pytest.raises(CapabilityError, match="for DPDK applications, and no interfaces"):
+        with pytest.raises(CapabilityError, match="for DPDK applications"):
             make_plan(one, wishes.testbed, facts())
 
 
@@ -749,7 +754,7 @@ def test_a_tester_at_memif_sockets_has_ordinary_memory_and_polls_all_queues() ->
     plan = planned("memif")
     users = {user: mib for memory in plan.memory for user, mib in memory.users.items()}
     assert users == {"memif": 512}
-    assert plan.tester_rx_queues == 2, "OVS drops what it sends on queues that nobody polls"
+    assert plan.tester_rx_queues == 2  # OVS drops what it sends on queues that nobody polls
     assert planned("vhost_user").tester_rx_queues == 1
 
 

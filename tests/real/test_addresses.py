@@ -55,7 +55,7 @@ def limit_table(bridge: str, entries: int) -> None:
         route.send(head + body)
         answer = route.recv(4096)
     kind, error = struct.unpack_from("IHHIIi", answer)[1], struct.unpack_from("IHHIIi", answer)[5]
-    assert (kind, error) == (NLMSG_ERROR, 0), "the kernel does not limit tables of bridges"
+    assert (kind, error) == (NLMSG_ERROR, 0)  # else the kernel does not limit tables of bridges
 
 
 @contextmanager

@@ -213,8 +213,8 @@ def test_a_vnf_of_two_queues_takes_frames_on_both(program: type[Vloop], machine:
         generator.learn(64)
         assert_whole_trial(generator, vnf, TRIAL)
         assert "2/2 rx/tx queues" in vnf.facts()["ports"][0]
-        assert vnf._telemetry is not None
-        stats = vnf._telemetry.ask("/ethdev/stats,0")
+        assert vnf.telemetry is not None
+        stats = vnf.telemetry.ask("/ethdev/stats,0")
         assert all(count > 0 for count in stats["q_ipackets"][:2]), stats
     finally:
         generator.close()

@@ -127,7 +127,8 @@ def test_a_failure_half_way_is_undone_by_del(
 ) -> None:
     own_plugin(FAILURE.format(when=when))
     found = refused(stage, pods(stage, {"plugins": [MINE]}, tmp_path, place))
-    assert f"CNI plugin mine, {when.partition('*')[0]}: failed with status 1: no good" in str(found)
+    for words in ("CNI plugin mine", f" {when.partition('*')[0]}:", "status 1", "no good"):
+        assert words in str(found)
 
 
 def test_an_mtu_that_does_not_pass_is_told_before_the_run(

@@ -87,7 +87,7 @@ def test_two_namespaces_talk_through_a_bridge_and_the_tester_comes_back(
             sum(flow.figures.bits_per_second for flow in many.flows)
         )
         forwards(deployment)
-        netdev = str(deployment._dut_ends[1].netdev)
+        netdev = str(deployment.dut_ends[1].netdev)
         with (
             pytest.raises(DutError, match=r"nothing has arrived .*: the path is down"),
             meanwhile(lambda: deployment.machine.set_link(netdev, up=False)),

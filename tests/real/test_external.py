@@ -187,5 +187,6 @@ def test_a_dut_that_forwards_nothing_is_named_with_the_way(
     ip("-n", THEIRS, "link", "set", "vpxd1", "nomaster")
     run = measured(start, tmp_path, "throughput")
     said = " ".join(run.output.split())
-    assert "nothing came back from the external DUT their bridge on the way vpxt0 to vpxt1" in said
+    for words in ("DUT their bridge", "vpxt0 to vpxt1"):
+        assert words in said
     assert run.process.returncode == 1

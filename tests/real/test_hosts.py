@@ -112,7 +112,7 @@ def test_a_tester_has_a_port_on_each_of_two_hosts(start: Start, unchanged: Uncha
     found = {result["test"]: result for result in run.json()["results"]}
     assert found["throughput"]["goals"][0]["lower_bound_fps"] > 0
     output = " ".join(run.output.split())  # it is wrapped
-    assert "the tester has port 0 on east, port 1 on west" in output
+    assert "port 0 on east, port 1 on west" in output
     assert "clocks that are at most 0 s apart" in output
     valid = [one for one in trials(run) if one["verdict"] == "VALID"]
     for trial in valid:
@@ -137,7 +137,7 @@ def test_a_tester_on_two_hosts_with_clocks_of_their_own(start: Start, unchanged:
     assert unchanged() == ()
     assert left() == []
     output = " ".join(run.output.split())
-    assert "latency is the round trip, from port 0 through the DUT to port 1 and back" in output
+    assert "latency is the round trip" in output
     for trial in (one for one in trials(run) if one["verdict"] == "VALID"):
         result, hops = trial["result"], {hop["port"]: hop for hop in trial["result"]["hops"]}
         assert result["uncollected"]["latency"].endswith("; the round trip is")
@@ -198,7 +198,7 @@ def test_a_flap_at_the_cable_of_a_host_is_no_loss(start: Start, unchanged: Uncha
         assert run.process.poll() is None, run.finish() and run.output
         flap_a_cable("west")  # between two trials it is of neither
         time.sleep(FLAP_EVERY_S)
-    assert named[0].startswith("a link went down or came up during the trial")
+    assert named[0].startswith("a link went down or came up")
     assert " on west" in named[0]
     assert run.finish(300) == 1, run.output
     assert unchanged() == ()
@@ -236,7 +236,8 @@ def test_a_tunnel_between_the_vswitches_of_two_hosts(start: Start, unchanged: Un
     assert left() == []
     (result,) = run.json()["results"]
     assert result["goals"][0]["lower_bound_fps"] > 0
-    assert "vxlan tunnel between the vSwitches (+50 octets a frame)" in run.output
+    for words in ("vxlan tunnel", "(+50 octets a frame)"):
+        assert words in run.output
     (deployed,) = [s for s in run.json()["scenarios"] if s["scenario"] == "v2p2v_bridge"]
     for host in HOSTS:
         assert len(deployed["facts"]["hosts"][host]["vswitch"]["tunnels"]) == 2

@@ -76,7 +76,8 @@ def test_a_pod_is_created_and_deleted_and_no_other_is(cluster: FakeCluster) -> N
     found = mine.find_pod(RUN, "p")
     assert found is not None
     assert found["status"]["phase"] == "Running"
-    assert mine.delete_pod("another-run", "p") == "left alone: a pod of this name is not the run's"
+    outcome = mine.delete_pod("another-run", "p")
+    assert outcome.startswith("left alone: ")
     assert [*cluster.pods] == ["p"]
     assert mine.delete_pod(RUN, "p") == "deleted"
     assert cluster.pods == {}
@@ -347,8 +348,8 @@ def test_a_tool_that_the_image_lacks_is_named_with_the_image(
     cluster.lacks = {"sockperf"}
     run = pods_start(start, cluster.testbed())
     assert run.finish() == 1, run.output
-    assert "sockperf cannot be run in the pod vnetperf-" in run.output
-    assert "of image registry.test/tools:1 on node worker-" in run.output
+    for words in ("sockperf", "pod vnetperf-", "image registry.test/tools:1", "node worker-"):
+        assert words in run.output
     assert wait_empty(cluster) == []
 
 

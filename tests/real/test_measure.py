@@ -74,7 +74,7 @@ def numbers_hold_together(run: UserRun, scenario: str) -> None:
         assert len(goal["per_direction"]) == result["directions"]
         assert result["generator_max_fps"] >= goal["lower_bound_fps"] * 0.999
     text = (run.results / "latest/report.md").read_text()
-    assert text[:600].count("Not a benchmark (preset smoke): trials of half a second") == 1
+    assert text[:600].count("Not a benchmark (preset smoke): ") == 1
 
 
 def test_counters_of_every_hop_account_for_the_frames(pvp: UserRun) -> None:
@@ -121,7 +121,7 @@ def captured(run: UserRun) -> int:
 def test_a_log_has_no_escape_codes(pvp: UserRun) -> None:
     assert "\x1b" not in pvp.output
     lines = [line for line in pvp.output.splitlines() if "vnetperf:" in line]
-    assert len(lines) <= 4, "a line or two before the first case, and one for each"
+    assert len(lines) <= 4  # a line or two before the first case, and one for each
 
 
 def test_the_reports_come_from_the_log_alone(pvp: UserRun, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ machine.borrow_nic("0000:41:00.0", mtu=3000)
 machine.give_nic("0000:21:00.0", "vfio-pci")
 machine.make_vfs("0000:42:00.0", 2)
 if sys.argv[1] == "guardian too":
-    os.kill(run._guard.identity.pid, signal.SIGKILL)
+    os.kill(run.guard.identity.pid, signal.SIGKILL)
 if sys.argv[2] == "namespace too":
     os.system(f"umount {machine.netns}")
 os.kill(os.getpid(), signal.SIGKILL)
@@ -142,7 +142,9 @@ def test_functions_in_use_are_not_taken_away(nics_unchanged: Unchanged) -> None:
         first, second = machine.make_vfs("0000:42:00.0", 2)
         assert vfs.why_in_use("0000:42:00.0") == ""
         machine.give_nic(first, "vfio-pci")
-        assert f"virtual function {first} is given to vfio-pci" in vfs.why_in_use("0000:42:00.0")
+        reason = vfs.why_in_use("0000:42:00.0")
+    for words in (f"virtual function {first}", "vfio-pci"):
+        assert words in reason
         with pytest.raises(HostError, match="has virtual functions already"):
             machine.make_vfs("0000:42:00.0", 3)
         assert vfs.vf_addresses("0000:42:00.0") == (first, second)

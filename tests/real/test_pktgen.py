@@ -84,7 +84,7 @@ def _is_in_order(seen: list[bytes], kind: CompiledFrame) -> None:
     """Octet by octet, from some frame on: what was sent before is not sent again at once."""
     period = max((field.count for field in kind.fields), default=1)
     first = next((i for i in range(min(period, 5 * SENT)) if kind.nth(i) == seen[0]), None)
-    assert first is not None, f"{seen[0].hex()} is none of the first frames"
+    assert first is not None, seen[0].hex()
     expected = [kind.nth((first + i) % period).hex() for i in range(len(seen))]
     assert [frame.hex() for frame in seen] == expected
 
@@ -98,7 +98,7 @@ def test_it_can_be_used_by_someone_who_did_not_start_it(
     other = _client_of(loop, monkeypatch)
     with pytest.raises(GeneratorError, match="one client at a time"):
         other.connect(loop.ends)
-    loop.generator._lua_client.close()
+    loop.generator.lua_client.close()
     other.connect(loop.ends)
     try:
         Loop(loop.machine, loop.ends, other).prepare(size=128)

@@ -75,7 +75,7 @@ def test_a_port_that_is_removed_leaves_the_others(unchanged: Unchanged) -> None:
         switch.check_alive()
         before = deployment.counters()
         result = run_trial(deployment, SLOW)
-        assert "nothing came back in direction 0 and 1" in result.failure
+        assert "in direction 0 and 1" in result.failure
         after = deployment.counters()
         assert "vnf1.1" not in after
         # phy0 - vnf0 - vnf1 go on; frames of the look for a way through besides.

@@ -43,7 +43,7 @@ def test_a_server_that_dies_is_no_number(unchanged: Unchanged) -> None:
 def test_a_client_that_dies_is_no_number(unchanged: Unchanged) -> None:
     with looped("trex") as loop:
         loop.prepare()
-        client: Any = loop.generator._client
+        client: Any = loop.generator.client
         timer = threading.Timer(1.5, os.kill, (client.pid, signal.SIGKILL))
         timer.start()
         with pytest.raises(GeneratorError, match="process of TRex's client failed"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vnetperf.analysis.results_from_log import merge_transfers
-from vnetperf.deployment.guests import _misses, share_at_once
+from vnetperf.deployment.guests import compute_misses, share_at_once
 from vnetperf.model.machine_load import ThreadEvents
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
 from vnetperf.model.transfer import Figures, Flow, GuestKind, Transfer, Transfers, TransferSpec
@@ -155,4 +155,4 @@ def test_misses_of_some_virtual_processors_are_not_those_of_a_vnf() -> None:
         for role, counted in zip(names, counts, strict=True)
     )
     worked_s = {"vnf0": 2.0, "vnf1": 2.0}
-    assert _misses({"events": events}, worked_s) == {"vnf1": 60.0}
+    assert compute_misses({"events": events}, worked_s) == {"vnf1": 60.0}

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 from pyroute2 import IPRoute
@@ -73,7 +74,7 @@ def test_a_mount_of_another_test_process_is_none_of_a_deployments(
     taken = snapshot.Snapshot({"mounts": mounts})
     monkeypatch.setattr(snapshot, "take_snapshot", lambda *_: taken)
     monkeypatch.setattr(stage, "HostRoots", lambda: HostRoots(state=tmp_path, run=tmp_path))
-    assert list(stage._machine().areas["mounts"]) == ["/run/x (43)"]
+    assert list(stage.snapshot_machine().areas["mounts"]) == ["/run/x (43)"]
 
 
 @pytest.mark.parametrize(("worker", "of_others"), [("gw77", True), ("", False)])
@@ -259,15 +260,16 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> tuple[stage.Stage, list[dict[str,
     looks: list[dict[str, str]] = [{}]
     monkeypatch.setattr(
         stage,
-        "_machine",
+        "snapshot_machine",
         lambda: snapshot.Snapshot({"files": looks.pop(0) if looks[1:] else looks[0]}),
     )
     monkeypatch.setattr(snapshot, "modules_loaded", lambda _: set[str]())
     monkeypatch.setattr(stage, "PATIENCE_S", 0.5)
     monkeypatch.setattr(stage, "UNCLEAR_S", 1.0)
+    monkeypatch.setattr(stage.LiveDeployment, "deploy", lambda *_: Deployed())
     made = stage.Stage("mine")
-    made._before, made._held = stage._machine(), Holders()
-    made._deployment = Deployed()  # type: ignore[assignment]  # a double
+    made.facts = MagicMock()
+    made.deploy(MagicMock())
     return made, looks
 
 

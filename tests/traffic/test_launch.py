@@ -79,13 +79,13 @@ def test_clocks_of_two_sockets_are_bounded_by_what_the_engine_measured() -> None
 
 def test_clocks_that_were_not_compared_are_unknown() -> None:
     near, far = worker(0, 4, 0), worker(1, 24, 1)
-    assert clock_offset((near, far)) == (
-        "unknown: the clocks of processor 4 and processor 24 were not compared"
-    )
+    offset = clock_offset((near, far))
+    assert is_unknown(offset)
+    assert "processor 4 and processor 24" in offset
     of_before = WorkerInfo(1, 1, 24, 1, 101, 1, 1)
     assert is_unknown(clock_offset((near, of_before)))
 
 
 def test_workers_on_one_socket_have_no_offset() -> None:
     alone = clock_offset((worker(0, 4, 0), worker(1, 5, 0, 2000, -60, 70)))
-    assert alone == "the tester's workers are on one socket"
+    assert "one socket" in alone

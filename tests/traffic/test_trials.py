@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from vnetperf.model.deployment import make_deployment
+from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.errors import GeneratorError, TrialTimeoutError
 from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.nat import Nat
@@ -26,7 +26,7 @@ from vnetperf.model.trial import (
     Verdict,
 )
 from vnetperf.runner.verdict import judge
-from vnetperf.traffic.loadgen import trials
+from vnetperf.traffic.loadgen import driver, trials
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.traffic.loadgen.engine import Engine
 from vnetperf.traffic.loadgen.telemetry import (
@@ -43,6 +43,9 @@ GRAPH = make_deployment("phy2phy")
 STREAMS = make_streams(GRAPH, PROFILE)
 BURST = TrialSpec(frame_size=64, load_fps=1.0, duration_s=0.0, burst=10)
 PACED = TrialSpec(frame_size=64, load_fps=1e6, duration_s=1.0)
+ENDS = tuple(
+    WireEnd(wire=n, kind="memif", side="tester", socket=f"/run/w{n}", role="client") for n in (0, 1)
+)
 PREPARED = PreparedStreams(parts_of(STREAMS, PROFILE, 64, {}))
 
 
@@ -143,7 +146,7 @@ def test_a_ring_of_unknown_size_is_taken_for_what_is_sent_after_a_stall() -> Non
     for dut, assumed, hold_s in ((None, True, 0.001024), (2048, False, 0.002048)):
         rings = (trials.PortRings(4096, dut), trials.PortRings(4096, dut))
         prepared = replace(PREPARED, rings=rings)
-        gaps = trials._gaps(cast("Engine", StoodStill()), prepared, [counts], PACED)
+        gaps = trials.read_gaps(cast("Engine", StoodStill()), prepared, [counts], PACED)
         assert gaps.send.hold_s == pytest.approx(hold_s)
         assert (gaps.send.assumed, gaps.poll.assumed) == (assumed, False)
         assert [one.assumed for one in gaps.of_direction(0) if one.kind == "send"] == [assumed]
@@ -152,7 +155,7 @@ def test_a_ring_of_unknown_size_is_taken_for_what_is_sent_after_a_stall() -> Non
         assert verdict is Verdict.TESTER_STALLED
         assert ("is taken to hold 1.02 ms" in why) is assumed
         assert gaps.ring_frames == dut
-    burst = trials._gaps(cast("Engine", StoodStill()), prepared, [counts], BURST)
+    burst = trials.read_gaps(cast("Engine", StoodStill()), prepared, [counts], BURST)
     assert burst.ring_frames == 2048
     assert burst.send.over_s == 0  # it has no load to catch up with
     assert not any(one.kind == "send" for one in burst.queues)
@@ -190,7 +193,7 @@ def counted(prepared: PreparedStreams, fps: float, last_s: float) -> TrialResult
         cast("Engine", StoodStill()),
         PACED.model_copy(update={"load_fps": fps, "histogram_up_to_loss": 0.0}),
     )
-    return trials._counted(engine, prepared, trial, result, refusal_is_loss=True)
+    return trials.read_counts(engine, prepared, trial, result, refusal_is_loss=True)
 
 
 def test_groups_leave_at_the_rate_of_the_load_and_not_of_their_starts() -> None:
@@ -217,10 +220,10 @@ def test_a_port_on_another_host_is_neither_sent_from_nor_polled() -> None:
     none = {"refused": 0, "unsent": 0}
     sent = DirectionCounts(direction=0, intended=9, sent=9, received=0, tx_seconds=0.1, **none)
     came = DirectionCounts(direction=1, intended=0, sent=0, received=7, **none)
-    queues = trials._queues_of(prepared, [sent, came], PACED)
-    assert [(d, q.way, q.port, q.rate) for d, q in queues] == [
-        *((0, "tx", 0, 90.0), (1, "rx", 0, PACED.load_fps)),
-    ]
+    engine = StoodStill()
+    trials.read_gaps(cast("Engine", engine), prepared, [sent, came], PACED)
+    queues = [(queue.way, queue.port, queue.rate) for queue in engine.queues]
+    assert queues == [("tx", 0, 90.0), ("rx", 0, PACED.load_fps)]
 
 
 def test_sending_is_over_before_the_wait_for_frames_in_flight() -> None:
@@ -284,7 +287,8 @@ def test_bursts_and_trials_are_given_the_same_time(monkeypatch: pytest.MonkeyPat
     assert [told.max_lag_s for told in double.started] == [trials.MAX_LAG_S * 5] * 2
 
 
-def loadgen(directory: Path) -> tuple[Loadgen, Double]:
+@pytest.fixture
+def tester(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Loadgen, Double]:
     """A tester that is connected, and its engine."""
     plan = Plan(
         scenario=Scenario(deployment=GRAPH, vswitch="none", traffic=PROFILE),
@@ -293,15 +297,18 @@ def loadgen(directory: Path) -> tuple[Loadgen, Double]:
         placement=Placement(mode="dedicated", reason="", cores={"tester": (0,)}, housekeeping=(0,)),
         memory=(),
     )
-    generator = Loadgen(cast("Any", SimpleNamespace(subdir=lambda _: directory)), plan)
+    generator = Loadgen(cast("Any", SimpleNamespace(subdir=lambda _: tmp_path)), plan)
     double = Double()
-    generator._engine = cast("Engine", double)
+    monkeypatch.setattr(Engine, "open", lambda *_, **__: double)
+    monkeypatch.setattr(driver, "ENGINE", SimpleNamespace(executable=lambda: Path("loadgen")))
+    generator.connect(ENDS)
     return generator, double
 
 
-def test_sessions_are_set_up_at_full_pace_where_streams_are_prepared_anew(tmp_path: Path) -> None:
-    generator, double = loadgen(tmp_path)
-    generator._ends = dict.fromkeys((0, 1), cast("Any", None))
+def test_sessions_are_set_up_at_full_pace_where_streams_are_prepared_anew(
+    tester: tuple[Loadgen, Double],
+) -> None:
+    generator, double = tester
     streams = tuple(one.through(nat=Nat(), services=None) for one in STREAMS)
     for _ in range(2):
         generator.prepare(streams, PROFILE, 64)
@@ -322,10 +329,9 @@ def test_sessions_are_set_up_at_full_pace_where_streams_are_prepared_anew(tmp_pa
     ],
 )
 def test_every_flow_has_been_seen_before_a_trial(
-    takes_fps: float, rates: list[float], again: list[float], tmp_path: Path
+    takes_fps: float, rates: list[float], again: list[float], tester: tuple[Loadgen, Double]
 ) -> None:
-    generator, double = loadgen(tmp_path)
-    generator._ends = dict.fromkeys((0, 1), cast("Any", None))
+    generator, double = tester
     generator.prepare(STREAMS, PROFILE, 64)
     double.takes_fps = takes_fps
     generator.learn(1_000_000)
@@ -334,9 +340,8 @@ def test_every_flow_has_been_seen_before_a_trial(
     assert double.learnt[len(rates) :] == again
 
 
-def test_what_a_wire_took_of_few_frames_is_no_rate_for_many(tmp_path: Path) -> None:
-    generator, double = loadgen(tmp_path)
-    generator._ends = dict.fromkeys((0, 1), cast("Any", None))
+def test_what_a_wire_took_of_few_frames_is_no_rate_for_many(tester: tuple[Loadgen, Double]) -> None:
+    generator, double = tester
     generator.prepare(STREAMS, PROFILE, 64)
     double.takes_fps = 5e3  # a path check before the wire is there
     generator.learn(8)
@@ -351,21 +356,27 @@ def test_what_a_wire_took_of_few_frames_is_no_rate_for_many(tmp_path: Path) -> N
     assert double.learnt[4:] == [500e3, 320e3, 500e3, 320e3]
 
 
-def test_what_a_trial_kept_is_there_after_a_path_check(tmp_path: Path) -> None:
-    generator, double = loadgen(tmp_path)
+def test_what_a_trial_kept_is_there_after_a_path_check(tester: tuple[Loadgen, Double]) -> None:
+    generator, double = tester
     kept = CaptureSpec(frames=10)
-    generator._begin(PACED.model_copy(update={"capture": kept}))
-    double.frames = cast("Any", ("of the trial",))
-    generator._begin(PACED)
-    assert (double.frames, generator._kept) == ((), ("of the trial",))
-    generator._begin(PACED.model_copy(update={"capture": kept}))
-    double.frames = cast("Any", ("of the next",))
-    assert generator._kept is None
+
+    def begin(capture: CaptureSpec | None) -> None:
+        with pytest.raises(GeneratorError, match="far enough"):
+            generator.run(PACED.model_copy(update={"capture": capture}), lambda: None)
+
+    begin(kept)
+    double.frames = (CapturedFrame(0, 0, 0, "sent", b"\0" * 60, 60),)
+    begin(None)
+    assert double.frames == ()
+    assert list(generator.captured()) == ["port0-sent.pcap"]
+    begin(kept)
+    assert generator.captured() == {}
+    double.frames = (CapturedFrame(0, 1, 0, "received", b"\0" * 60, 60),)
+    assert list(generator.captured()) == ["port1-received.pcap"]
 
 
-def test_sessions_of_a_mix_are_each_set_up(tmp_path: Path) -> None:
-    generator, double = loadgen(tmp_path)
-    generator._ends = dict.fromkeys((0, 1), cast("Any", None))
+def test_sessions_of_a_mix_are_each_set_up(tester: tuple[Loadgen, Double]) -> None:
+    generator, double = tester
     streams = tuple(one.through(nat=Nat(), services=None) for one in STREAMS)
     generator.prepare(streams, PROFILE.model_copy(update={"imix": "aaaaaaabbbbc"}), 0)
     of_mix = double.streams
@@ -375,8 +386,8 @@ def test_sessions_of_a_mix_are_each_set_up(tmp_path: Path) -> None:
     assert double.streams == of_mix
 
 
-def test_neighbours_are_told_again_after_a_refusal(tmp_path: Path) -> None:
-    generator, double = loadgen(tmp_path)
+def test_neighbours_are_told_again_after_a_refusal(tester: tuple[Loadgen, Double]) -> None:
+    generator, double = tester
     generator.prepare(STREAMS, PROFILE, 64)
     generator.prepare(STREAMS, PROFILE, 128)
     assert double.neighbours == [2]  # once for all sizes

@@ -37,7 +37,7 @@ def test_what_is_not_wanted_is_left_out_unless_asked_for(
     assert [(each.name, each.version) for each in found] == [("dpdk-dev", "1:2-3"), ("zlib1g", "1")]
     asked = (tmp_path / "asked").read_text()
     assert "--print-uris" in asked
-    assert f"Dir::State::status={tmp_path}/status" in asked
+    assert f"::status={tmp_path}/status" in asked
     assert (tmp_path / "status").read_bytes() == b""
 
 

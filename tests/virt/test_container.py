@@ -87,7 +87,9 @@ def test_without_cpusets_they_have_an_affinity_and_the_result_says_why(tmp_path:
     assert (argv, options["cpus"]) == (["prog"], (1, 3))
     container.spawn("vnf0", ["prog"], env={}, keep_stdin_open=True, cpus=(3,))
     assert machine.spawn.call_args.kwargs["cpus"] == (3,)
-    assert container.facts()["processors"] == "1,3, by scheduler affinity (it is Tuesday)"
+    processors = container.facts()["processors"]
+    assert processors.startswith("1,3, ")
+    assert "(it is Tuesday)" in processors
 
 
 def test_nothing_can_be_run_in_a_container_that_is_not_there(tmp_path: Path) -> None:

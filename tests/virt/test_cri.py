@@ -135,8 +135,8 @@ def test_a_pod_is_asked_for_as_by_a_kubelet(
         *("ImageStatus", "ImageStatus"),
         *("RunPodSandbox", "CreateContainer", "StartContainer"),
     ]
-    assert containerd.asked[0][0] == "/runtime.v1.ImageService/ImageStatus"
-    assert containerd.asked[2][0] == "/runtime.v1.RuntimeService/RunPodSandbox"
+    services = [path.split("/")[1] for path, *_ in containerd.asked]
+    assert services == ["runtime.v1.ImageService"] * 2 + ["runtime.v1.RuntimeService"] * 3
     assert fields(containerd.request("StartContainer")) == {1: [CONTAINER.encode()]}
     pod.give_back()
     assert containerd.methods[5:] == ["StopPodSandbox", "RemovePodSandbox"]
@@ -151,7 +151,7 @@ def test_the_sandbox_has_the_network_and_the_cgroup_of_the_pod(
     """Numbers of fields are those of the interface's api.proto, read without our own table."""
     make()
     (config,) = fields(containerd.request("RunPodSandbox"))[1]
-    assert 2 not in fields(config), "a host name of its own is refused with its node's network"
+    assert 2 not in fields(config)  # a host name of its own is refused with its node's network
     (linux,) = fields(config)[8]
     assert fields(linux)[1] == [b"/vnetperf-20260101-000000-abcd-pod0"]
     (context,) = fields(linux)[2]
@@ -205,7 +205,7 @@ def test_containerd_keeps_all_in_the_run_s_directory(
         *("/usr/bin/containerd", "/usr/bin/ctr", str(tmp_path / "pod0/pid")),
     ]
     entry = " ".join(pod.entry("any"))
-    assert entry.endswith(f"--root {tmp_path}/runc/k8s.io exec {CONTAINER}")
+    assert entry.split()[-4:] == ["--root", f"{tmp_path}/runc/k8s.io", "exec", CONTAINER]
 
 
 def test_the_image_is_links_and_a_program_that_waits(

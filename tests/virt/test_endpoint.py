@@ -33,10 +33,14 @@ DEAF = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime
 
 
 def program(tmp_path: Path, script: str) -> ContainerProgram:
+    return start(tmp_path, script)[0]
+
+
+def start(tmp_path: Path, script: str) -> tuple[ContainerProgram, subprocess.Popen[bytes]]:
     log, argv = tmp_path / "log", (sys.executable, "-c", script)
     with log.open("wb") as out:
         popen = subprocess.Popen(argv, stdout=out, stderr=out)
-    return ContainerProgram(ManagedProcess("tool", argv, log, popen))
+    return ContainerProgram(ManagedProcess("tool", argv, log, popen)), popen
 
 
 def wait(one: ContainerProgram) -> int:
@@ -48,13 +52,13 @@ def wait(one: ContainerProgram) -> int:
 
 
 def test_processor_time_is_known_to_the_end(tmp_path: Path) -> None:
-    one = program(tmp_path, BUSY)
+    one, popen = start(tmp_path, BUSY)
     assert wait(one) == 0
     spent = one.cpu()
     assert spent is not None
     assert 0.25 <= spent.user_s + spent.system_s <= 2
     assert one.ended() == 0  # asked again, it is still known
-    one._process._popen.pid = os.getpid()  # its number is another process's now
+    popen.pid = os.getpid()  # its number is another process's now
     assert one.cpu() == spent
 
 

@@ -8,12 +8,12 @@ import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from vnetperf.host.linux import ProcessId
-from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.virt import guest as module
 from vnetperf.virt.domain import BootFiles, Domain
@@ -151,9 +151,8 @@ def test_a_guest_that_is_stopped_is_named_while_its_agent_is_waited_for(
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     server.bind(str(tmp_path / "session.sock"))
     server.listen()
-    session = object.__new__(LibvirtSession)  # without a process of its own
-    session._uri, session._socket = "test", tmp_path / "session.sock"
-    session.process = cast("ManagedProcess", Listening())
+    machine = SimpleNamespace(new_subdir=lambda _: tmp_path, spawn=lambda *_, **__: Listening())
+    session = LibvirtSession(cast("Any", machine), "test")
     guest = Stage(tmp_path / "stage").guest()
     guest.session = session
     looks: list[int] = []
@@ -163,7 +162,7 @@ def test_a_guest_that_is_stopped_is_named_while_its_agent_is_waited_for(
         if len(looks) > 1:
             raise DutError("QEMU is stopped", where="g")
 
-    guest._process = ProcessId.me()
+    guest.process = ProcessId.me()
     monkeypatch.setattr(guest, "check_alive", check)
     began = time.monotonic()
     with server, pytest.raises(DutError, match="QEMU is stopped"):
@@ -178,10 +177,10 @@ def test_what_qemu_put_in_the_place_of_its_console_is_not_read(tmp_path: Path) -
     link.symlink_to(secret)
     os.mkfifo(pipe)
     file.write_bytes(b"x" * 100 + b"\x1b[2Jup\n")
-    assert [module._text(path, 50) for path in (link, pipe, tmp_path, tmp_path / "none")] == [
+    assert [module.read_output(path, 50) for path in (link, pipe, tmp_path, tmp_path / "none")] == [
         ""
     ] * 4
-    assert module._text(file, 7) == "[2Jup\n"
+    assert module.read_output(file, 7) == "[2Jup\n"
 
 
 @pytest.mark.parametrize("mib", [1, 512, 513, 5 << 20])

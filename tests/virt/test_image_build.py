@@ -326,7 +326,7 @@ def test_verify_names_what_is_damaged(
     assert "root.squashfs" in said
     assert "cure: vnetperf image build vloop" in said
     assert main(["image", "gc"]) == 0
-    assert f"removed vloop {distribution.built[0]}" in capsys.readouterr().out
+    assert str(distribution.built[0]) in capsys.readouterr().out
     assert not folder.exists()
 
 
@@ -334,4 +334,4 @@ def test_an_unknown_name_is_refused(
     distribution: Distribution, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["image", "build", "vlop"]) == 1
-    assert "accepted: endpoint, mpi, vepc, vloop" in capsys.readouterr().err
+    assert "endpoint, mpi, vepc, vloop" in capsys.readouterr().err

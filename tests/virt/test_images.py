@@ -173,9 +173,6 @@ def test_a_look_tells_of_each_name_whether_it_can_be_booted(
         elsewhere.setattr("platform.machine", lambda: "riscv64")
         assert "for riscv64, which this machine is" in images.problems()["vloop"]
     spoil(made.kernel, b"not a kernel")
-    assert (
-        "the guest image is damaged: its content is not what was built"
-        in images.problems()["vloop"]
-    )
+    assert "the guest image is damaged" in images.problems()["vloop"]
     made.kernel.parent.parent.chmod(0o777)
     assert "may be written to by others" in images.problems()["vloop"]

@@ -96,10 +96,10 @@ def test_only_what_took_long_to_find_is_remembered(
 ) -> None:
     """QEMU ends at once where hugepages have the memory, or another hypervisor the processor."""
     first, again = attempt(script), kvm.KvmProof(True, "it was tried again")
-    monkeypatch.setattr(kvm, "_boot_with_kvm", lambda *_: again)
+    monkeypatch.setattr(kvm, "boot_with_kvm", lambda *_: again)
     qemu = str(tmp_path / "bin" / QEMU)
     assert kvm.kvm_proof(qemu, kernel.image) == (first if kept else again)
-    monkeypatch.setattr(kvm, "_boot_with_kvm", pytest.fail)
+    monkeypatch.setattr(kvm, "boot_with_kvm", pytest.fail)
     assert kvm.kvm_proof(qemu, kernel.image) == (first if kept else again)
 
 
@@ -109,7 +109,7 @@ def test_a_proof_is_of_this_boot_alone(
     assert attempt(BOOTS).works
     monkeypatch.setattr(kvm, "boot_id", lambda: "another")
     again = kvm.KvmProof(False, "it was tried again")
-    monkeypatch.setattr(kvm, "_boot_with_kvm", lambda *_: again)
+    monkeypatch.setattr(kvm, "boot_with_kvm", lambda *_: again)
     assert kvm.kvm_proof(str(tmp_path / "bin" / QEMU), kernel.image) == again
 
 

@@ -200,7 +200,8 @@ def test_doctor_names_what_is_missing_and_its_cure(
     monkeypatch.setattr("vnetperf.virt.tools.virtme_version", lambda: None)
     assert main(["lab", "doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert "qemu           NO: program 'qemu-system-x86_64' is not installed" in lines[2]
+    assert lines[2].split()[:2] == ["qemu", "NO:"]
+    assert "'qemu-system-x86_64'" in lines[2]
     assert "install-deps lab" in lines[3]
     assert any("pip install 'vnetperf[lab]'" in line for line in lines)
     assert any("busybox-static" in line for line in lines)

@@ -26,4 +26,4 @@ def test_memory_is_what_the_kernel_says_or_not_known(
     if meminfo is not None:
         file.write_text(meminfo)
     monkeypatch.setattr(lab_checks, "MEMINFO", file)
-    assert says in lab_checks._memory(1024).says
+    assert says in lab_checks.check_memory(1024).says

@@ -109,7 +109,7 @@ def test_a_qemu_that_crashes_at_its_start_is_started_again(start: Start, tmp_pat
     process = start("crash", str(tmp_path / "crashed"))
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert "crashed before the command started, once more: qemu: Assertion failed" in err
+    assert err.count("qemu: Assertion failed") == 1
     assert nothing_left(tmp_path)
 
 
@@ -117,7 +117,7 @@ def test_a_qemu_that_hangs_at_its_start_is_started_again(start: Start, tmp_path:
     process = start("hang", str(tmp_path / "hung"))
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert "hung before the command started, once more: nothing printed" in err
+    assert err.count("lab: QEMU hung") == 1
     assert nothing_left(tmp_path)
 
 

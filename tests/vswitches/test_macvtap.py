@@ -29,7 +29,7 @@ from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vswitches import macvtap
 from vnetperf.vswitches.kernelports import hop_counters
-from vnetperf.vswitches.macvtap import Macvtap, _interface_index
+from vnetperf.vswitches.macvtap import Macvtap, make_interface_index
 
 PLAIN = sorted(set(DEPLOYMENTS) - {"encap", "decap", "op2p"})
 GRAPHS = [
@@ -121,10 +121,13 @@ def test_addresses_that_macvtap_cannot_go_by_are_refused(asked: Scenario, says: 
 
 def test_a_kernel_without_the_modules_is_told() -> None:
     gone = "it is not loaded"
-    assert "module macvtap" in Macvtap.missing(facts(modules={"macvtap": gone}), scenario("pvp"))
+    without = facts(modules={"macvtap": gone})
+    problem = Macvtap.missing(without, scenario("pvp"))
+    assert "module macvtap" in problem
     for module in ("sch_ingress", "act_mirred"):
         machine = facts(modules={module: gone})
-        assert f"module {module}" in Macvtap.missing(machine, scenario("phy2phy"))
+        problem = Macvtap.missing(machine, scenario("phy2phy"))
+        assert f"module {module}" in problem
         assert Macvtap.missing(machine, scenario("pvp")) == ""
 
 
@@ -133,7 +136,8 @@ def test_the_filter_is_the_simplest_the_kernel_has() -> None:
     assert tc_redirect.available_matcher(facts(modules={"cls_matchall": "no"})) == "u32"
     neither = facts(modules={"cls_matchall": "no", "cls_u32": "no"})
     assert tc_redirect.available_matcher(neither) is None
-    assert "cls_u32" in Macvtap.missing(neither, scenario("phy2phy"))
+    problem = Macvtap.missing(neither, scenario("phy2phy"))
+    assert "cls_u32" in problem
 
 
 def test_what_a_vnf_sends_the_switch_receives() -> None:
@@ -147,7 +151,7 @@ def test_what_a_vnf_sends_the_switch_receives() -> None:
 def test_interface_indexes_are_large_and_told_apart() -> None:
     # A machine's own are small; /dev/tapN has one N for all namespaces.
     names = [f"vp1a2bm{vnf}{side}" for vnf in range(64) for side in "ab"]
-    found = {_interface_index(name) for name in names}
+    found = {make_interface_index(name) for name in names}
     assert len(found) == len(names)
     assert all(1 << 30 <= index < 1 << 31 for index in found)
 

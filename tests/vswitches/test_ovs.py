@@ -35,7 +35,7 @@ def without(module: str) -> MachineFacts:
 
 def test_a_kernel_without_the_datapath_is_told_with_the_cure() -> None:
     problem = OvsKernel.missing(without("openvswitch"), scenario())
-    assert "no module openvswitch, which the kernel's datapath needs" in problem
+    assert "no module openvswitch" in problem
     assert "vnetperf lab run" in problem
     assert OvsKernel.missing(facts(), scenario()) == ""
 

@@ -338,9 +338,10 @@ def test_where_filters_are_is_read_from_the_kernel() -> None:
 def test_settings_of_the_legacy_mode_are_refused_with_the_reason(option: dict[str, Any]) -> None:
     (name,) = option
     found = Sriov.missing(with_nics(facts()), switchdev("v2v", options=option))
-    assert found.startswith(f"{name} cannot be set in switchdev mode: ")
+    assert found.startswith(f"{name} ")
     assert "choose mode legacy" in found
-    assert Sriov.missing(with_nics(facts()), scenario("v2v", options=SwitchOptions(**option))) == ""
+    legacy = scenario("v2v", options=SwitchOptions(**option))
+    assert Sriov.missing(with_nics(facts()), legacy) == ""
 
 
 def test_a_rate_and_a_kernel_driver_are_for_both_modes() -> None:
@@ -355,7 +356,8 @@ def test_what_is_of_virtual_functions_needs_some(
 ) -> None:
     """Of physical ports that the NIC joins itself nobody receives, and no function sends."""
     found = Sriov.missing(with_nics(facts()), switchdev(deployment, options=option))
-    assert (f"{next(iter(option))}: that is of virtual functions" in found) is refused
+    (name,) = option
+    assert found.startswith(f"{name}: ") is refused
     for other in (switchdev(deployment), scenario("phy2phy", options=SwitchOptions(rx_queues=2))):
         assert "rx_queues" not in Sriov.missing(with_nics(facts()), other)
 
@@ -528,7 +530,8 @@ def test_every_port_is_joined_to_the_one_it_meets(
 ) -> None:
     _, nics = started(monkeypatch, switchdev(deployment))
     assert nics.joined() == expected
-    assert any("promiscuous" in done for done in nics.done) == (deployment == "phy2phy")
+    is_promiscuous = any("promiscuous" in done for done in nics.done)
+    assert is_promiscuous == (deployment == "phy2phy")
 
 
 def test_a_removed_port_has_neither_rules_nor_a_link(monkeypatch: pytest.MonkeyPatch) -> None:

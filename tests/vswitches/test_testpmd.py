@@ -147,13 +147,15 @@ def test_a_trial_has_polls_however_long_ago_the_last_one_was(
         watch = DutWatch(deployment)
         watch.start()
         clock[0] += 2
-        (work,), why = watch._work_since()
-        assert (work.packets, work.polls, work.empty_polls, why) == (320, 1005, 995, "")
+        counted = watch.counted()
+        (work,) = counted["datapath"]
+        assert (work.packets, work.polls, work.empty_polls) == (320, 1005, 995)
+        assert counted["uncollected"] == {}
         clock[0] += 60
     watch = DutWatch(deployment)
     watch.start()
     clock[0] += 60
-    (work,), _ = watch._work_since()
+    (work,) = watch.counted()["datapath"]
     assert work.polls is None  # the trial itself was too long
 
 
@@ -292,7 +294,7 @@ def test_the_switchs_main_thread_is_where_its_memory_is(
     assert f"@{main} " in made.commands["dpdk-testpmd"].partition(",")[0] + " "
     switch = TestpmdSwitch(MagicMock(facts=there), made)
     switch.numbers = dict(zip(PHY_PORTS, (0, 1), strict=True))
-    assert switch._command({}).main == main
+    assert switch.make_command({}).main == main
 
 
 @pytest.mark.parametrize(("others", "main"), [((0,), 1), ((0, 1), 4), ((1, 5), 0)])
@@ -357,7 +359,7 @@ def test_devices_of_wires() -> None:
     memif = WireEnd(wire=1, kind="memif", side="dut", socket="/run/w1.sock", role="server")
     device = phy_device(1, memif, 1500)
     assert device.name == "net_memif1"
-    assert "role=server,id=1,socket=/run/w1.sock" in device.argument
+    assert {"role=server", "id=1", "socket=/run/w1.sock"} <= {*device.argument.split(",")}
     veth = phy_device(0, WireEnd(wire=0, kind="veth", side="dut", netdev="vp1d0"), 1500)
     assert (veth.name, veth.netdev) == ("net_af_packet0", "vp1d0")
     nic = WireEnd(wire=0, kind="nic", side="dut", pci="0000:3b:00.0", driver="vfio-pci")
@@ -413,7 +415,7 @@ def test_a_veth_wire_has_the_rings_that_are_asked_for(
         said = switch.facts()["rx/tx descriptors of NICs"]
     devices = [one for one in switch.argv if "af_packet" in one]
     assert [f",framecnt={frames}," in device for device in devices] == [True, True]
-    assert f"rings of af_packet have {frames} frames" in said
+    assert f"{frames} frames" in said
 
 
 @pytest.mark.parametrize("wire", ["memif", "veth"])
@@ -484,4 +486,5 @@ def test_nothing_is_forwarded_before_memif_ports_are_connected(tmp_path: Path, l
 
 def test_a_missing_program_names_the_package() -> None:
     problem = TestpmdSwitch.missing(facts(programs={}), scenario("pvp"))
-    assert "dpdk-testpmd is not installed; install the package dpdk-dev" in problem
+    for words in ("dpdk-testpmd", "the package dpdk-dev"):
+        assert words in problem

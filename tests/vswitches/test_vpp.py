@@ -157,7 +157,8 @@ def test_workers_that_leave_the_main_thread_no_processor_are_refused(tmp_path: P
 def test_plugins_that_are_missing_are_told(tmp_path: Path) -> None:
     poor = machine(tmp_path, plugins=("memif",))
     assert Vpp.missing(poor, scenario(wire="memif")) == ""
-    assert "af_packet" in Vpp.missing(poor, scenario(wire="veth"))
+    by_veth = scenario(wire="veth")
+    assert "af_packet" in Vpp.missing(poor, by_veth)
     assert "vxlan" in Vpp.missing(poor, scenario("op2p"))
     nic = NicUse(wire=0, side="dut", pci="0000:01:00.0", driver="vfio-pci", kernel=False)
     assert "dpdk" in Vpp.nics_missing((nic,), poor, scenario())
@@ -241,7 +242,7 @@ def test_where_af_xdp_cannot_be_is_told_with_the_cure(
 def test_af_xdp_on_a_wire_that_was_chosen_is_refused_by_the_plan(tmp_path: Path) -> None:
     there = machine(tmp_path)
     of = scenario("phy2phy", options=XDP)
-    with pytest.raises(CapabilityError, match="a memif wire has none; add --wire veth"):
+    with pytest.raises(CapabilityError, match=r"memif.*; add --wire veth"):
         Vpp.launch_lines(plan(of), there)
     lines = Vpp.launch_lines(plan(of, wire="veth"), there)
     assert "af_xdp_plugin.so" in lines["startup.conf"]
@@ -280,9 +281,10 @@ def test_a_private_instance(tmp_path: Path) -> None:
     assert "api-segment { prefix vnetperf-x }" in text
     for socket in ("cli", "api", "stats"):
         assert f"/r/vpp/{socket}.sock" in text
-    assert "cpu { main-core 0 corelist-workers 2 }" in text
+    assert "main-core 0 corelist-workers 2" in text
     assert "default data-size 2048 page-size 4k" in text
-    assert f"path {tmp_path}/lib/vpp_plugins plugin default {{ disable }}" in text
+    assert f"path {tmp_path}/lib/vpp_plugins " in text
+    assert "plugin default { disable }" in text
     enabled = {w for w in text.split() if w.endswith("_plugin.so")}
     assert enabled == {"memif_plugin.so", "af_packet_plugin.so", "vhost_plugin.so"}
     assert "dpdk {" not in text
@@ -345,7 +347,8 @@ def test_nics_of_the_wires_are_named_when_it_starts(tmp_path: Path) -> None:
     ]
     asked = scenario(options=SwitchOptions(rx_queues=2, rx_descriptors=512))
     text = words(startup(plan(asked, wire="nic", nics=tuple(uses)), machine(tmp_path)))
-    assert "dev 0000:01:00.0 { name nic-phy0 num-rx-queues 2" in text
+    assert "dev 0000:01:00.0 { name nic-phy0" in text
+    assert "num-rx-queues 2" in text
     assert "num-rx-desc 512" in text
     assert "0000:02:00.0" not in text
     assert "0000:01:00.1" not in text
@@ -365,7 +368,7 @@ def test_the_plugin_of_a_wire_that_was_chosen_is_named_by_the_plan(
 ) -> None:
     there = machine(tmp_path, plugins=tuple(name for name in ALL if name != plugin))
     of = plan(scenario(wire="auto"), wire=wire)
-    with pytest.raises(CapabilityError, match=f"plugin {plugin}, which a {wire} wire needs"):
+    with pytest.raises(CapabilityError, match=f"plugin {plugin}, .* {wire} wire"):
         Vpp.launch_lines(of, there)
     other = plan(scenario(), wire="memif" if wire == "veth" else "veth")
     assert Vpp.launch_lines(other, there)
@@ -374,7 +377,8 @@ def test_the_plugin_of_a_wire_that_was_chosen_is_named_by_the_plan(
 def test_a_pin_of_a_port_that_is_not_there_is_refused(tmp_path: Path) -> None:
     pin = QueuePin(port="phy2", queue=0, worker=0)
     of = scenario(options=SwitchOptions(rxq_affinity=(pin,)))
-    assert "name one of phy0, phy1, vnf0.0, vnf0.1" in Vpp.missing(machine(tmp_path), of)
+    problem = Vpp.missing(machine(tmp_path), of)
+    assert "phy0, phy1, vnf0.0, vnf0.1" in problem
 
 
 # --- a start on starved processors ---

@@ -237,7 +237,12 @@ def test_one_route_per_flow() -> None:
     commands = forwarding.flow_route_commands(of, {port: f"if{n}" for port, n in index.items()})
     assert len(commands) == 2
     for stream, command in zip(of.streams, commands, strict=True):
-        assert command.startswith(f"ip route add count 1000 {stream.ipv4_dst}/32 table ")
+        words = command.split()
+        assert words[:7] == [
+            *["ip", "route", "add", "count", "1000"],
+            f"{stream.ipv4_dst}/32",
+            "table",
+        ]
 
 
 # --- queues ----------------------------------------------------------------------------------

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 
+from tests.vswitches.test_vpp import machine, plan, scenario
 from vnetperf.host.links import LinkStatistics
 from vnetperf.model.deployment import PhyPort, VnfPort
 from vnetperf.model.errors import DutError
@@ -164,7 +166,7 @@ class Messages:
 def api(tmp_path: Any) -> VppApi:
     installation = VppInstallation(tmp_path / "vpp", None, None, frozenset())
     made = VppApi(tmp_path / "api.sock", installation, (26, 6), timeout_s=0.5)
-    made._client = Answer(api=Messages())
+    made.client = Answer(api=Messages())
     return made
 
 
@@ -190,14 +192,14 @@ def test_what_goes_wrong_is_one_error_that_names_the_message(
 
 
 def test_links_that_come_and_go_are_noted(api: VppApi) -> None:
-    api._on_event("rx_thread_exit", None)
+    api.note_event("rx_thread_exit", None)
     assert not api.interfaces_changed.is_set()
-    api._on_event("sw_interface_event", None)
+    api.note_event("sw_interface_event", None)
     assert api.interfaces_changed.is_set()
 
 
 def test_no_vpp_is_an_error_that_names_the_socket(api: VppApi) -> None:
-    api._client = None
+    api.client = None
     with pytest.raises(DutError, match="no answer to connecting") as caught:
         api.connect()
     assert isinstance(caught.value.__cause__, OSError)
@@ -279,7 +281,7 @@ def test_text_that_is_no_table_is_an_error() -> None:
         switch.parse_runtime("show runtime: unknown input")
 
 
-def test_work_of_a_trial_is_what_the_workers_did_since_they_were_cleared() -> None:
+def test_work_of_a_trial_is_what_the_workers_did_since_they_were_cleared(tmp_path: Path) -> None:
     shown = [RUNTIME, RUNTIME.replace("2300000", "1000000")]
     commands: list[str] = []
 
@@ -287,8 +289,8 @@ def test_work_of_a_trial_is_what_the_workers_did_since_they_were_cleared() -> No
         commands.append(command)
         return shown.pop(0) if command == "show runtime" else ""
 
-    vpp = Vpp.__new__(Vpp)
-    vpp._workers, vpp._nodes = 2, {}
+    vpp = Vpp(MagicMock(facts=machine(tmp_path)), plan(scenario()))
+    vpp.worker_count = 2
     vpp.vpp = MagicMock(api=SimpleNamespace(cli=cli))
     before = {work.thread: work for work in vpp.datapath_work()}
     after = {work.thread: work for work in vpp.datapath_work()}

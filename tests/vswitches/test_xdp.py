@@ -133,6 +133,13 @@ def running(machine: Notes, **changes: Any) -> Xdp:
     return switch
 
 
+def gro_of(facts: dict[str, Any]) -> dict[str, str]:
+    """The ends with GRO, which native frames need there."""
+    (ends,) = (value for name, value in facts.items() if name.startswith("GRO is on"))
+    assert isinstance(ends, dict)
+    return ends
+
+
 def test_each_port_sends_to_the_other_and_is_read_back(machine: Notes) -> None:
     switch = running(machine)
     switch.connect(())
@@ -143,7 +150,7 @@ def test_each_port_sends_to_the_other_and_is_read_back(machine: Notes) -> None:
     found = switch.facts()
     assert found["program"] == "redirect"
     assert found["modes as the kernel has them"] == {"phy0": "native", "phy1": "native"}
-    assert set(found["GRO is on, so that native frames are taken, at"].values()) == {"t0", "t1"}
+    assert set(gro_of(found).values()) == {"t0", "t1"}
     switch.check_alive()
     switch.stop()
     switch.stop()
@@ -155,7 +162,7 @@ def test_generic_mode_leaves_the_other_end_as_it_is(machine: Notes) -> None:
     switch = running(machine, options=SwitchOptions(mode="generic"))
     found = switch.facts()
     assert found["modes as the kernel has them"] == {"phy0": "generic", "phy1": "generic"}
-    assert found["GRO is on, so that native frames are taken, at"] == {}
+    assert gro_of(found) == {}
 
 
 def test_what_was_redirected_is_counted_where_it_went(machine: Notes) -> None:
@@ -307,7 +314,8 @@ def test_what_it_cannot_do_is_refused_before_deployment(changes: dict[str, Any],
 
 def test_the_plan_shows_each_ports_program() -> None:
     lines = plan(options=SwitchOptions(mode="generic", mtu=2000)).commands
-    assert lines["XDP at phy0"] == "redirect, mode generic, to phy1, MTU 2000"
+    words = lines["XDP at phy0"].split(", ")
+    assert words == ["redirect", "mode generic", "to phy1", "MTU 2000"]
 
 
 def test_counts_have_the_places_that_the_programs_use() -> None:

@@ -53,7 +53,8 @@ def test_a_nic_may_be_named_as_tools_and_people_spell_it(spelled: str) -> None:
     assert machine.nic("0001:AB:00.0") == others[0]
     assert machine.nic("ab:00.2") is None
     same = (NicConfig(tester=spelled, dut="0000:ab:00.0"),)
-    assert "is the same device as nics[0].tester" in missing(machine, "p2v", nics=same)
+    problem = missing(machine, "p2v", nics=same)
+    assert "same device as nics[0].tester" in problem
 
 
 @pytest.mark.parametrize(
@@ -83,8 +84,8 @@ def test_what_is_missing_is_told(machine: MachineFacts, testbed: dict[str, Any],
 def test_a_nic_in_use_is_taken_only_from_an_isolated_environment() -> None:
     used = with_nics(facts(), dut1={"in_use": "it carries the address 192.0.2.1"})
     text = missing(used)
-    assert "nics[1].dut: 0000:42:00.0 is in use: it carries the address 192.0.2.1" in text
-    assert "isolated = true" in text
+    for words in ("nics[1].dut: 0000:42:00.0 ", "192.0.2.1", "isolated = true"):
+        assert words in text
     assert missing(used, isolated=True) == ""
 
 
@@ -212,6 +213,7 @@ def test_a_nic_with_a_session_is_never_taken() -> None:
 def test_the_isolation_statement_says_what_it_was_used_for() -> None:
     plain = Testbed(isolation="a lab")
     assert plain.isolation_statement == "a lab"
-    assert Testbed(isolation="a lab", isolated=True).isolation_statement == "a lab"
+    undeclared = Testbed(isolation="a lab", isolated=True)
+    assert undeclared.isolation_statement == plain.isolation_statement
     declared = Testbed(isolation="a lab", isolated=True, nics=CABLES)
-    assert declared.isolation_statement.startswith("a lab; NICs could be taken even with addresses")
+    assert declared.isolation_statement.startswith("a lab; NICs ")

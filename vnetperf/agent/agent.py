@@ -175,6 +175,11 @@ class Line:
             raise ControllerGoneError
         self._outgoing.put(item)
 
+    def send_record(self, record: Any) -> None:
+        """Send a log record, unless the controller has gone."""
+        with contextlib.suppress(ControllerGoneError):
+            self.send(json.dumps({"event": "log", "record": record}))
+
     def receive(self) -> str:
         """Wait for a call; EOFError when the controller has gone or is silent."""
         text = self._incoming.get()
@@ -254,13 +259,14 @@ class Agent:
                     message = parse_json(self.channel.receive())
                 except OSError:
                     break
-                self._send(self._answer(message))
+                self._send(self.answer(message))
         except (EOFError, ControllerGoneError, TerminatedError):
             pass  # nobody waits for an answer any more
         finally:
             self.call_teardown()
 
-    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Answer a call: {"ok": its result}, or {"error": class, what, where, accepted, cure}."""
         try:
             if message["call"] not in CALLS:
                 raise errors.HostError(
@@ -317,8 +323,8 @@ class Agent:
                 cure="choose another NIC for the test",
             )
 
-    def _callbacks(self, scenario: str) -> dict[str, Any]:
-        """What a deployment tells the controller of."""
+    def make_callbacks(self, scenario: str) -> dict[str, Any]:
+        """Callbacks of a deployment or a calibration, each of which tells the controller."""
 
         def restored(report: UndoReport) -> None:
             event = {"event": "restored", "scenario": scenario, "troubles": report.troubles}
@@ -422,7 +428,7 @@ class Agent:
         checked = self._checked(plan, make_plan)
         facts = self._facts(checked.testbed)
         self.deployment = begin(
-            checked, facts, roots=self.roots, **self._callbacks(checked.scenario.id)
+            checked, facts, roots=self.roots, **self.make_callbacks(checked.scenario.id)
         )
         return self.deployment
 
@@ -641,7 +647,7 @@ class Agent:
             brief=brief,
             roots=self.roots,
             watch=self._watch,
-            **self._callbacks(CALIBRATION),
+            **self.make_callbacks(CALIBRATION),
         )
         return result.model_dump(mode="json")
 
@@ -703,7 +709,7 @@ def serve(channel: Any, *, restricted: bool = False, host: str = "") -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _on_sigterm)
     line = Line(channel)
-    ROOT.addHandler(ForwardingHandler(_log_to(line)))
+    ROOT.addHandler(ForwardingHandler(line.send_record))
     ROOT.setLevel(logging.DEBUG)
     VARIABLES.keep()
     trust_programs()
@@ -716,14 +722,6 @@ def serve(channel: Any, *, restricted: bool = False, host: str = "") -> None:
         line.flush()
         os._exit(0)
     line.flush()
-
-
-def _log_to(line: Line) -> Callable[[Any], None]:
-    def send(record: Any) -> None:
-        with contextlib.suppress(ControllerGoneError):
-            line.send(json.dumps({"event": "log", "record": record}))
-
-    return send
 
 
 def _on_sigterm(number: int, frame: object) -> None:

@@ -91,7 +91,7 @@ class _AgentDiedError(Exception):
     """The agent's process has ended, or does not answer any more."""
 
 
-class _Heartbeat:
+class Heartbeat:
     """Tells the agent every few seconds that its controller lives, from a thread of its own.
 
     A controller that is stopped (Ctrl-Z, SIGSTOP), or whose machine is, falls silent by that.
@@ -110,6 +110,7 @@ class _Heartbeat:
                 return
 
     def end(self) -> None:
+        """Beat no more."""
         self._over.set()
 
 
@@ -133,7 +134,7 @@ def _last_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
-def _local_program(host: str = "") -> str:
+def local_program(host: str = "") -> str:
     """The agent's program on this machine, or for a host that is namespaces of it.
 
     Its isolated Python knows neither the user's own packages nor PYTHONPATH, where this package's
@@ -146,7 +147,8 @@ def _local_program(host: str = "") -> str:
     return f"import sys; {extend}; from vnetperf.agent.agent import serve; {serve}"
 
 
-def _sudo_starts(*argv: str) -> bool:
+def can_start_by_sudo(*argv: str) -> bool:
+    """Whether sudo starts a command line as root without a password."""
     try:
         done = subprocess.run(["sudo", "-n", *argv], capture_output=True, check=False)
     except OSError:
@@ -156,11 +158,14 @@ def _sudo_starts(*argv: str) -> bool:
 
 def _has_general_sudo() -> bool:
     # "-l", which starts nothing: what is not allowed at all is not tried, which would be reported.
-    return _sudo_starts("-l", sys.executable) and _sudo_starts(sys.executable, "-I", "-c", "")
+    return can_start_by_sudo("-l", sys.executable) and can_start_by_sudo(
+        sys.executable, "-I", "-c", ""
+    )
 
 
-def _can_sudo() -> bool:
-    return _has_general_sudo() or (LAUNCHER.exists() and _sudo_starts("-l", str(LAUNCHER)))
+def can_sudo() -> bool:
+    """Whether this user may start an agent as root: any Python, or the launcher."""
+    return _has_general_sudo() or (LAUNCHER.exists() and can_start_by_sudo("-l", str(LAUNCHER)))
 
 
 class AgentClient:
@@ -171,6 +176,7 @@ class AgentClient:
     Attributes:
         named: The testbed as a user names it: its name, or the path of its file.
         given_up: True while calls are ended from another thread: no new agent is started.
+        channel: To the agent; None while none runs for this client.
         process: Pid and start time of the agent, of the last one when it is gone.
         clock: The host's clock against this machine's when the agent was greeted; None on this
             machine, which has one clock.
@@ -197,9 +203,9 @@ class AgentClient:
         self.clock: ClockOffset | None = None
         self._greeted: dict[str, Any] = {}
         self._unfit: errors.HostError | None = None
-        self._heartbeat: _Heartbeat | None = None
+        self._heartbeat: Heartbeat | None = None
         self._group: Any = None
-        self._channel: Any = None
+        self.channel: Any = None
 
     @property
     def _is_here(self) -> bool:
@@ -211,8 +217,8 @@ class AgentClient:
         return restore_command([self.testbed.agent.transport], self.named)
 
     def _connect(self) -> Any:
-        if self._channel is not None:
-            return self._channel
+        if self.channel is not None:
+            return self.channel
         self._require_wanted()
         watch_starts()  # ssh, and this Python: a test run of root has PATH as its user left it
         import execnet  # noqa: PLC0415 - not needed to plan or to report
@@ -220,12 +226,12 @@ class AgentClient:
         group = self._group = execnet.Group()
         try:
             self._expect_quiet_login()
-            gateway = group.makegateway(self._specification())
-            program = _local_program(self.testbed.agent.netns_host)
+            gateway = group.makegateway(self.specification())
+            program = local_program(self.testbed.agent.netns_host)
             channel = gateway.remote_exec(program if self._is_here else _AGENT_PROGRAM)
-            self._group, self._channel = group, channel  # which an abort meanwhile has not seen
+            self._group, self.channel = group, channel  # which an abort meanwhile has not seen
             self._require_wanted()
-            self._heartbeat = _Heartbeat(self._channel)
+            self._heartbeat = Heartbeat(self.channel)
         except errors.VnetperfError:
             self._drop()
             raise
@@ -260,7 +266,7 @@ class AgentClient:
         self.last_restore = dict(answer["last"])
         if answer["restored"].get("restored"):
             self.restored.append(answer["restored"])
-        return self._channel
+        return self.channel
 
     def _expect_quiet_login(self) -> None:
         """Refuse a host whose shell prints where the agent is to answer.
@@ -273,7 +279,7 @@ class AgentClient:
         import execnet  # noqa: PLC0415 - not needed to plan or to report
 
         where = self.testbed.agent.transport
-        options = str(execnet.XSpec(self._specification()).ssh).split()
+        options = str(execnet.XSpec(self.specification()).ssh).split()
         try:
             done = subprocess.run(
                 ["ssh", *options, f"echo {_MARK}"],
@@ -344,7 +350,7 @@ class AgentClient:
 
     def _cannot_start(self, error: Exception) -> errors.HostError:
         where = self.testbed.agent.transport
-        if self._is_here and os.geteuid() and not _can_sudo():
+        if self._is_here and os.geteuid() and not can_sudo():
             return errors.HostError(
                 "the agent cannot be started: it changes this machine as root, you are not root, "
                 "and `sudo -n` does not start it",
@@ -382,7 +388,7 @@ class AgentClient:
         """
         import execnet  # noqa: PLC0415 - not needed to plan or to report
 
-        spec = execnet.XSpec(self._specification())
+        spec = execnet.XSpec(self.specification())
         python = spec.python or "python"
         argv = ["ssh", *str(spec.ssh).split(), f"{python} -c '{_PROBE}'"]
         try:
@@ -413,12 +419,17 @@ class AgentClient:
         if self._unfit is not None:
             raise self._unfit
 
-    def _specification(self) -> str:
+    def specification(self) -> str:
+        """How execnet starts the agent.
+
+        Raises:
+            HostError: Only root can start it, and this user cannot become root for it.
+        """
         transport = self.testbed.agent.transport
         if transport.startswith("ssh="):
             return f"ssh={SSH_OPTIONS} {transport.removeprefix('ssh=')}//execmodel=main_thread_only"
         # Only the agent needs root; the controller keeps the user's rights.
-        own = os.geteuid() == 0 or (self._read_only and not _can_sudo())
+        own = os.geteuid() == 0 or (self._read_only and not can_sudo())
         if self.testbed.agent.netns_host and not own and not _has_general_sudo():
             raise errors.HostError(
                 "hosts within this machine are made by root, and the launcher makes none",
@@ -446,7 +457,7 @@ class AgentClient:
 
     def _exchange(self, name: str, length_s: float, args: dict[str, Any]) -> Any:
         """Send a call and wait for its answer, without any care for a dead agent."""
-        channel = self._channel
+        channel = self.channel
         deadline = time.monotonic() + length_s + patient(PATIENCE_S)
         try:
             with _end_of_agent(channel):
@@ -532,7 +543,7 @@ class AgentClient:
 
     def clocks(self) -> dict[str, ClockOffset]:
         """The clock against this machine's as it is now; nothing where there is one clock."""
-        if self._is_here or self._channel is None:
+        if self._is_here or self.channel is None:
             return {}
         try:
             return {"": self._look_at_clock()}
@@ -614,7 +625,7 @@ class AgentClient:
 
     def teardown(self) -> list[str]:
         """Take the deployment away."""
-        if self._channel is None:
+        if self.channel is None:
             return []
         troubles: list[str] = self.call("teardown", length_s=30)
         return troubles
@@ -633,14 +644,14 @@ class AgentClient:
         if self._heartbeat is not None:
             self._heartbeat.end()
             self._heartbeat = None
-        group, self._group, self._channel = self._group, None, None
+        group, self._group, self.channel = self._group, None, None
         if group is not None:
             with contextlib.suppress(Exception):  # a dying gateway may raise anything
                 group.terminate(timeout=farewell_s)
 
     def close(self) -> None:
         """Take everything away and end the agent. Idempotent."""
-        if self._channel is not None:
+        if self.channel is not None:
             try:
                 self.teardown()
             finally:

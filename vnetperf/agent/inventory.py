@@ -124,8 +124,8 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         hugepages=tuple(
             HugepageFacts(node=p.node, size_kb=p.size_kb, total=p.total, free=p.free) for p in pools
         ),
-        memory_free_kb=parts.read("free memory", _free_memory) or {},
-        distances=parts.read("distances of nodes", _distances) or {},
+        memory_free_kb=parts.read("free memory", read_free_memory) or {},
+        distances=parts.read("distances of nodes", read_distances) or {},
         limits=parts.read("limits of control groups", limits.read_limits) or Limits(),
         is_root=is_root(),
         lacks=lacks,
@@ -147,7 +147,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         },
         nics=parts.read("NICs", lambda: nic.inventory(nic_troubles)) or (),
         noiommu=bool(parts.read("vfio without an IOMMU", kernel.has_noiommu)),
-        lockdown=_lockdown(),
+        lockdown=read_lockdown(),
         seen=seen,
         images=parts.read("guest images", images.problems) or {},
         record=collect()
@@ -164,7 +164,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
     return facts.model_copy(update={"record": record})
 
 
-def _lockdown(*, sys: Path = cpu.SYS) -> str:
+def read_lockdown(*, sys: Path = cpu.SYS) -> str:
     """What the kernel is locked down for; "" where it is not, or does not tell."""
     mode = lockdown_mode(sys / "kernel/security")
     return mode if mode in ("integrity", "confidentiality") else ""
@@ -251,7 +251,7 @@ def _python_packages() -> dict[str, str]:
     return found
 
 
-def _free_memory(*, sys: Path = cpu.SYS, proc: Path = PROC) -> dict[int, int]:
+def read_free_memory(*, sys: Path = cpu.SYS, proc: Path = PROC) -> dict[int, int]:
     """Memory that could become hugepages, by node: free pages and files' cache, in KiB.
 
     Nodes that tell nothing are left out: the planner then does not check.
@@ -276,7 +276,7 @@ def _meminfo(file: Path) -> dict[str, int]:
     return {name: int(number) for name, number in found}
 
 
-def _distances(*, sys: Path = cpu.SYS) -> dict[int, dict[int, int]]:
+def read_distances(*, sys: Path = cpu.SYS) -> dict[int, dict[int, int]]:
     """Distances of NUMA nodes; rows that are no numbers, one for each node, are left out."""
     nodes, found = numbered_entries(sys / "devices/system/node", "node"), {}
     for node, folder in nodes.items():

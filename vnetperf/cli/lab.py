@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     qemu = tools.need_qemu()
     tools.need_virtme()
     found = kernel.cached() or kernel.fetch(_print_progress)
-    _build_generators()
+    build_generators()
     machine = lab_guest.choose_accelerator(machine, arguments.accel, qemu, found)
     if count == 1:
         return lab_guest.run(task, found, machine, _print_progress)
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     return lab_machines.run(command, found, machine, count, _print_progress)
 
 
-def _build_generators() -> None:
+def build_generators() -> None:
     """Build here what would take minutes in there; one that cannot be built says so in there."""
     from vnetperf import registry
 

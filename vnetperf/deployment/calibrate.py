@@ -113,7 +113,7 @@ def _point(
         )
         return generator.run(spec, watch)
 
-    _wait_for_links(generator)
+    wait_for_links(generator)
     generator.learn(64)
     run(1000.0, 0.05)  # the first frames also wake the wire's two ends
     found = find_clean_maximum(run, frame_size, brief=brief)
@@ -132,14 +132,20 @@ def _point(
         brief=brief,
         latency_ns=max(one.percentiles.get("50", one.mean_ns) for one in latencies),
         latency_min_ns=min(latency.min_ns for latency in latencies),
-        pacing_error=max(map(_pacing_error, paced, loads)),
+        pacing_error=max(map(compute_pacing_error, paced, loads)),
         max_burst=paced[1].max_burst,
-        smallest_burst_gap_ns=_burst_gap(generator, frame_size, watch, 1 if brief else REPEATS),
+        smallest_burst_gap_ns=measure_burst_gap(
+            generator, frame_size, watch, 1 if brief else REPEATS
+        ),
     )
 
 
-def _wait_for_links(generator: TrafficGenerator) -> None:
-    """What a port without a link takes is what its ring holds: no rate of anything."""
+def wait_for_links(generator: TrafficGenerator) -> None:
+    """Wait for the links of both ports, since a port without one takes what its ring holds.
+
+    Raises:
+        GeneratorError: A port has none within `LINKS_S` seconds.
+    """
 
     def down() -> GeneratorError:
         return GeneratorError(
@@ -187,7 +193,7 @@ def find_clean_maximum(
     while not (rates if brief else _is_settled(rates)):
         # The first time it may be far from what short trials showed, afterwards not.
         halvings = STEPS if not rates else 1
-        found, why = _edge(long_run, rates[-1] if rates else rate, halvings, floor=LEAST * rate)
+        found, why = find_edge(long_run, rates[-1] if rates else rate, halvings, floor=LEAST * rate)
         if not found:
             raise GeneratorError(
                 f"frames of {frame_size} octets do not come back whole in trials of {trial_s:g} s "
@@ -228,7 +234,7 @@ def _scout(run: Callable[..., TrialResult], frame_size: int) -> float:
     )
 
 
-def _edge(
+def find_edge(
     run: Callable[..., TrialResult], start: float, halvings: int, floor: float
 ) -> tuple[float, EndedBy]:
     """The highest clean rate around another one, and what ended it; 0 where there is none."""
@@ -286,7 +292,7 @@ def _sent_rate(result: TrialResult) -> float:
     return min((d.sent / d.tx_seconds for d in result.directions if d.tx_seconds), default=0.0)
 
 
-def _pacing_error(result: TrialResult, load_fps: float) -> float:
+def compute_pacing_error(result: TrialResult, load_fps: float) -> float:
     """Relative difference of the rate frames left at to the intended rate."""
     rates = [_offered(d) / d.tx_seconds for d in result.directions if d.tx_seconds]
     return round(max((abs(rate - load_fps) / load_fps for rate in rates), default=1.0), 6)
@@ -297,7 +303,7 @@ def _offered(counts: DirectionCounts) -> int:
     return counts.sent + counts.refused
 
 
-def _burst_gap(
+def measure_burst_gap(
     generator: TrafficGenerator, frame_size: int, watch: Callable[[], None], bursts: int
 ) -> float | None:
     """Mean time between the frames of an exact burst, both ports sending, nanoseconds.

@@ -235,7 +235,7 @@ class LiveDeployment:
         #: Flows of the sessions of a mobile core in each stream; 0 without them.
         self.session_flows = 0
         self._prepared_size = 0
-        self._dut_ends: list[WireEnd] = []
+        self.dut_ends: list[WireEnd] = []
         #: Where the tester's ports are plugged in.
         self.tester_ends: tuple[WireEnd, ...] = ()
         self._nic_ends: dict[int, WireEnd] = {}
@@ -302,7 +302,7 @@ class LiveDeployment:
             end for end in of_tester.values() if isinstance(end, PhyPort) and end not in ports
         ]
         ends = {port: self._ends_at(port, cables or {}, rings or {}) for port in ports}
-        self._dut_ends = [dut_end for _, dut_end in ends.values() if dut_end is not None]
+        self.dut_ends = [dut_end for _, dut_end in ends.values() if dut_end is not None]
         places: dict[VnfPort, Attachment] = {}
         listening: list[bool] = []
         if self.plan.has_dut:
@@ -333,7 +333,7 @@ class LiveDeployment:
                 else _required(ends[end][0], end)
                 for number, end in of_tester.items()
             )
-            self._connect_tester()
+            self.connect_tester()
         for number in self.plan.ends if not self.plan.has_tester else ():
             end = graph.ends[number]
             at = places[end].as_tester_end(number) if isinstance(end, VnfPort) else ends[end][0]
@@ -345,9 +345,15 @@ class LiveDeployment:
             self._launch(self._offers, [n for n, listens in enumerate(listening) if not listens])
             self._connect()
         elif self.plan.has_tester:
-            self.slices = self._prefer_pollers()
+            self.slices = self.prefer_pollers()
 
-    def _connect_tester(self) -> None:
+    def connect_tester(self) -> None:
+        """Connect the generator to the tester's ends.
+
+        Raises:
+            DutError: The vSwitch at the other ends has died.
+            GeneratorError: It does not connect.
+        """
         if self.plan.sends_frames:
             log.info("connecting %s", self.plan.scenario.generator)
             try:
@@ -385,7 +391,7 @@ class LiveDeployment:
     def _start_vswitch(self, attachments: Iterable[Attachment]) -> None:
         log.info("starting %s", self.plan.scenario.vswitch)
         self.vswitch.start()
-        for end in self._dut_ends:
+        for end in self.dut_ends:
             log.info("adding port phy%d: %s", end.wire, _place_of(end))
             self.vswitch.add_phy_port(end)
         self._add_vnf_ports(attachments)
@@ -400,7 +406,7 @@ class LiveDeployment:
         log.info("connecting the ports of %s", self.plan.scenario.vswitch)
         self.vswitch.connect(self.plan.scenario.streams)
         self._wait_vnfs()
-        self.slices = self._prefer_pollers()
+        self.slices = self.prefer_pollers()
 
     def _mobile_cores(self) -> list[UserPlane]:
         return [vnf for vnf in self.vnfs if isinstance(vnf, UserPlane)]
@@ -487,16 +493,16 @@ class LiveDeployment:
         self.vnfs[place].stop()
         self._launch(self._offers, [place])
         self.vnfs[place].wait_ready(VNF_READY_S)
-        self.slices = self._prefer_pollers()
+        self.slices = self.prefer_pollers()
 
     def dut_netdev(self, port: str) -> str:
         """The kernel's interface at a physical port."""
-        for end in self._dut_ends:
+        for end in self.dut_ends:
             if f"phy{end.wire}" == port and end.netdev:
                 return end.netdev
         raise CapabilityError("no interface of the kernel is there", where=port)
 
-    def _prefer_pollers(self) -> dict[str, str]:
+    def prefer_pollers(self) -> dict[str, str]:
         """Let pollers go before others, as the tester does when it is calibrated.
 
         On shared cores they have short slices besides. What they took is read back.
@@ -573,7 +579,7 @@ class LiveDeployment:
         """Times that links of the DUT here have come or gone: by port, or by the link's name."""
         if not self.plan.has_dut:
             return {}
-        ports = {end.netdev: f"phy{end.wire}" for end in self._dut_ends}
+        ports = {end.netdev: f"phy{end.wire}" for end in self.dut_ends}
         ports |= {one.netdev: str(one.port) for one in self._attachments}
         of_tester = {end.netdev for end in self.tester_ends}  # which counts by itself
         return {
@@ -611,8 +617,8 @@ class LiveDeployment:
         except (DutError, HostError, GeneratorError) as error:
             raise self.cause(error) from None
         finally:
-            self._connect_tester()
-            self.slices = self._prefer_pollers()
+            self.connect_tester()
+            self.slices = self.prefer_pollers()
 
     def cause(self, error: VnetperfError) -> VnetperfError:
         """The error of a part that has died, rather than of the call that found it gone.

@@ -226,7 +226,7 @@ def _together(
         f"vnf{seat.number}": last - max(first, watched)
         for seat, (first, last) in zip(seats, ran, strict=True)
     }
-    misses = _misses(sampled, worked_s)
+    misses = compute_misses(sampled, worked_s)
     flows = []
     for (seat, program), version, before in zip(pairs, versions, stolen, strict=True):
         try:
@@ -271,7 +271,7 @@ def _wait_for_threads(programs: Sequence[EndpointProgram], count: int) -> None:
     wait_at_most(all_there, THREADS_S, "threads of a tool", poll_s=0.005)
 
 
-def _misses(sampled: dict[str, Any], worked_s: Mapping[str, float]) -> dict[str, float]:
+def compute_misses(sampled: dict[str, Any], worked_s: Mapping[str, float]) -> dict[str, float]:
     """Misses of the TLB by role, each second in which its program was watched and ran.
 
     Not of a role one of whose threads has no count.

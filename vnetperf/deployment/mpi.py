@@ -182,8 +182,8 @@ class GuestDaemon:
             self._answer(1)
 
 
-def _end_daemon(daemon: GuestDaemon) -> str:
-    """A guest that does not answer hides neither why the run failed, nor the other guests."""
+def end_daemon(daemon: GuestDaemon) -> str:
+    """End a daemon; return what it has written, "" when its guest does not answer."""
     try:
         return daemon.end()
     except VnetperfError as error:
@@ -281,9 +281,9 @@ class MpiRun:
         refuse_untrusted(command)  # the launcher starts it, and only the launcher is looked at
         number = next(_NUMBERS)
         own = self.machine.new_subdir(f"mpi-{number}")
-        directory = self._give_files(program.files(spec), own, str(number), where)
-        line, options = self._launch_line(spec, own, directory)
-        argv = [*line, *self._ranks(spec, options, command)]
+        directory = self.give_files(program.files(spec), own, str(number), where)
+        line, options = self.make_launch_line(spec, own, directory)
+        argv = [*line, *self.make_rank_words(spec, options, command)]
         daemons = [pod.daemon for pod in self.pods[: spec.pods] if pod.daemon is not None]
         places = [pod.place for pod in self.pods[: spec.pods]]
         machine = MachineWatch(self.pollers, processors_of(places))
@@ -296,10 +296,10 @@ class MpiRun:
             elapsed_s = time.monotonic() - began
             spent = machine.stop()
             launcher.end(signal.SIGTERM)
-            told = "".join(map(_end_daemon, daemons))
+            told = "".join(map(end_daemon, daemons))
         output = launcher.output() + told
         if code := launcher.ended():
-            raise GeneratorError(_why_failed(output, code), where=where, cure=_end_of(output))
+            raise GeneratorError(describe_failure(output, code), where=where, cure=_end_of(output))
         if program.result_file:
             output = read_end(directory / program.result_file, MOST_OUTPUT) or output
         try:
@@ -329,8 +329,8 @@ class MpiRun:
     def _launcher(self) -> Launcher:
         return PrrteLauncher() if is_prrte(self.machine.facts) else Launcher()
 
-    def _give_files(self, files: Mapping[str, str], own: Path, name: str, where: str) -> Path:
-        """The directory that ranks begin in: it is complete before pods, which write to it, see it.
+    def give_files(self, files: Mapping[str, str], own: Path, name: str, where: str) -> Path:
+        """Make the directory that ranks begin in: complete before pods, which write to it, see it.
 
         What a program that ran before has put in its place is replaced or an error, never followed.
         """
@@ -346,10 +346,10 @@ class MpiRun:
             raise GeneratorError(text, where=where) from error
         return directory
 
-    def _ranks(
+    def make_rank_words(
         self, spec: TransferSpec, options: Sequence[str], command: Sequence[str]
     ) -> list[str]:
-        """What is run in all pods; guests have a copy of the executable."""
+        """Make the words that start the ranks in all pods; guests get a copy of the executable."""
         if all(pod.daemon is None for pod in self.pods[: spec.pods]):
             by = self._launcher.map_by("node" if spec.kind in MPI_PAIRS else "slot")
             return ["-np", str(spec.pods * spec.ranks), *by, *options, *command]
@@ -365,10 +365,10 @@ class MpiRun:
             found += [*options, program, *command[1:]]
         return found
 
-    def _launch_line(
+    def make_launch_line(
         self, spec: TransferSpec, own: Path, directory: Path
     ) -> tuple[list[str], list[str]]:
-        """Of the launcher, which has files of its own that no pod can replace; and of ranks.
+        """Make the words of the launcher, and of its ranks; no pod can replace the files in them.
 
         Its session's too: at its end it removes what it finds there, through links as well. Daemons
         in pods of runc have theirs in their pod's own /tmp.
@@ -428,8 +428,8 @@ class MpiRun:
         )
 
 
-def _why_failed(output: str, code: int) -> str:
-    """Which rank was lost, and how; else how the launcher has ended."""
+def describe_failure(output: str, code: int) -> str:
+    """Describe which rank was lost and how, or else how the launcher has ended."""
     if lost := _LOST.search(output):
         rank, pod, number = lost.groups()
         return f"rank {rank} in {pod} was lost: it ended by {signal_name(int(number))}"

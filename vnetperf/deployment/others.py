@@ -90,19 +90,34 @@ class MachineWatch:
         return {
             "machine_busy_s": round(busy * wall_s, 3),
             "machine_interrupts_s": round(interrupts * wall_s, 3),
-            **self._taken(load, own_s / wall_s),
+            **self._compute_shares(load, own_s / wall_s),
         }
 
-    def _taken(self, load: MachineLoad, own: float) -> dict[str, float]:
-        """Shares of the processors that others, and a hypervisor, took; `own` is in processors."""
+    def _compute_shares(self, load: MachineLoad, own_processors: float) -> dict[str, float]:
         if self._cpus is None:
             return {}
-        wanted = self._cpus | self._used if self._cpus else frozenset()
-        there = [one for one in load.by_processor if one.cpu in wanted or not wanted]
-        if not there:
-            return {}
-        interrupts = sum(one.irq + one.softirq for one in there)
-        # Else what came upon a process is in its time, too.
-        known = own + interrupts if load.interrupts_apart else max(own, interrupts)
-        others = max(0.0, sum(one.busy for one in there) - known) / len(there)
-        return {"others": round(others, 4), "stolen": max(one.steal for one in there)}
+        cpus = self._cpus | self._used if self._cpus else frozenset[int]()
+        return compute_shares(load, cpus, own_processors)
+
+
+def compute_shares(
+    load: MachineLoad, cpus: frozenset[int], own_processors: float
+) -> dict[str, float]:
+    """Compute the shares of processors that others ("others") and a hypervisor ("stolen") took.
+
+    Args:
+        load: What all processors did.
+        cpus: The processors that count; empty for all.
+        own_processors: Processors that our own processes were busy on, in the mean.
+    """
+    loads = [processor for processor in load.by_processor if processor.cpu in cpus or not cpus]
+    if not loads:
+        return {}
+    interrupts = sum(processor.irq + processor.softirq for processor in loads)
+    # Where interrupts are not counted apart, they are in the time of the process that they hit.
+    if load.interrupts_apart:
+        explained = own_processors + interrupts
+    else:
+        explained = max(own_processors, interrupts)
+    others = max(0.0, sum(processor.busy for processor in loads) - explained) / len(loads)
+    return {"others": round(others, 4), "stolen": max(processor.steal for processor in loads)}

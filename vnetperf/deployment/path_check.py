@@ -56,7 +56,7 @@ def check_path(
         deployment.plan.scenario,
         attempt,
         timeout_s or max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.guests))),
-        lambda result: _path_error(deployment, result, before),
+        lambda result: make_path_error(deployment, result, before),
         least,
     )
 
@@ -144,9 +144,16 @@ def check_way_through(deployment: LiveDeployment, silent: Sequence[str]) -> None
         ) from None
 
 
-def _path_error(
+def make_path_error(
     deployment: LiveDeployment, result: TrialResult, before: dict[str, Any]
 ) -> DutError:
+    """Make the error of a path check whose frames did not all come back.
+
+    Args:
+        deployment: What was checked.
+        result: Counts of the last try.
+        before: Counters of hops before it, by hop.
+    """
     counts = f"frames that came back: {counts_text(result)}"
     if deployment.vswitch.elsewhere:
         return _external_path_error(deployment, counts, result)

@@ -181,7 +181,7 @@ class PodNetwork(VSwitch):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self._network = self.network(machine, plan)
-        self._hosts = [
+        self.hosts = [
             FarHost(machine, number, "")
             if self.network.capabilities.elsewhere
             else PodHost(machine, number)
@@ -204,7 +204,7 @@ class PodNetwork(VSwitch):
         (far,) = (port for port in cable if port != near)
         other = port_of(1 - own.vnf)
         mac = vnf_mac(other) if self.network.capabilities.shares_mac else dut_mac(far)
-        self._hosts[other.vnf] = FarHost(self.machine, other.vnf, mac)
+        self.hosts[other.vnf] = FarHost(self.machine, other.vnf, mac)
         pod = self._pod(other, "")
         self._far = PodPort(pod=pod, host=other.vnf, kind="", mtu=self._network.mtu)
 
@@ -362,16 +362,16 @@ class PodNetwork(VSwitch):
             self._made = True
             if self.plan.scenario.deployment.guests:  # filters go with the pods' interfaces
                 tc_redirect.load_modules(self.machine)
-            for host in self._hosts:
+            for host in self.hosts:
                 host.create()
             if self._far is None:
-                self._network.lay_link(self._hosts)
+                self._network.lay_link(self.hosts)
         scenario = self.plan.scenario
         if self._far is not None and not self._plugged:
             return  # until the cable is there
         ends = scenario.deployment.tester_vnf_ports
         for number in sorted({host_of(scenario, port.vnf) for port in ends}):
-            self._network.prepare(self._hosts[number])
+            self._network.prepare(self.hosts[number])
 
     def add_phy_port(self, end: WireEnd) -> None:
         """The cable to another host of the testbed is the link; else pods are all there is."""
@@ -379,8 +379,8 @@ class PodNetwork(VSwitch):
             raise self.cannot_plug(end)
         if self._plugged:
             return
-        far = self._hosts[self._far.host]
-        host = self._hosts[1 - far.number]
+        far = self.hosts[self._far.host]
+        host = self.hosts[1 - far.number]
         mac, mtu = dut_mac(PhyPort(index=end.wire)), self.plan.scenario.mtu
         host.take_cable(end.netdev, mtu, mac, offloads=self._network.offloads)
         host.give_address()
@@ -408,7 +408,7 @@ class PodNetwork(VSwitch):
         return Attachment(port=port, kind="loopback", netdev=LOOPBACK, netns=netns)
 
     def _host_of(self, port: VnfPort) -> PodHost:
-        return self._hosts[host_of(self.plan.scenario, port.vnf)]
+        return self.hosts[host_of(self.plan.scenario, port.vnf)]
 
     def _pod(self, port: VnfPort, netdev: str, socket: str = "") -> Pod:
         return Pod(
@@ -442,11 +442,11 @@ class PodNetwork(VSwitch):
             self._times[port][POD_REMOVED] = removed_s
         began = time.monotonic()
         elsewhere = () if self._far is None else (self._far,)
-        self._network.join(self._hosts, (*self._ports.values(), *elsewhere))
+        self._network.join(self.hosts, (*self._ports.values(), *elsewhere))
         # At sockets nobody is yet: the tester is a pod's application, and connects later.
         seen = self._network.has_ports and self._network.passes_interfaces
         if new and seen and not elsewhere:
-            self._see_packets_pass(port, began)
+            self.require_packets_pass(port, began)
 
     def _attach(self, host: PodHost, pod: Pod) -> None:
         began, new = time.monotonic(), not self._network.is_there(pod)
@@ -471,7 +471,7 @@ class PodNetwork(VSwitch):
             )
         tc_redirect.redirect(self.machine, {netdev: name, name: netdev})
 
-    def _see_packets_pass(self, to: VnfPort, began: float) -> None:
+    def require_packets_pass(self, to: VnfPort, began: float) -> None:
         """Wait for the first packet to a pod, and see that one of the pods' MTU passes."""
         (sender,) = (port for port in self._ports if port != to)
         ends = self.plan.scenario.deployment.ends
@@ -480,7 +480,9 @@ class PodNetwork(VSwitch):
 
         def passes(packet: int, limit_s: float) -> bool:
             frame = probe_frame(forth, packet)
-            return self.machine.in_netns(lambda: _arrives(frame, link[0], link[1], limit_s))
+            return self.machine.in_netns(
+                lambda: send_until_arrival(frame, link[0], link[1], limit_s)
+            )
 
         if not passes(LEAST_PACKET, patient(FIRST_S)):
             raise DutError(
@@ -515,7 +517,7 @@ class PodNetwork(VSwitch):
         for port in map(port_of, range(first, pod_count(self.plan.scenario))):
             self._attach(self._host_of(port), self._pod(port, self._network.netdev(port.vnf)))
         if len(self._ports) > first:
-            self._network.join(self._hosts, tuple(self._ports.values()))
+            self._network.join(self.hosts, tuple(self._ports.values()))
 
     @property
     def pods(self) -> tuple[PodPort, ...]:
@@ -526,7 +528,7 @@ class PodNetwork(VSwitch):
 
     def netns_of(self, pod: PodPort) -> Path:
         """Network namespace of a pod's host."""
-        return self._hosts[pod.host].netns
+        return self.hosts[pod.host].netns
 
     def next_hop(self, pod: PodPort, far: PodPort) -> str:
         """MAC address that a pod's frames to another carry: its gateway's, or the other's own."""
@@ -539,7 +541,7 @@ class PodNetwork(VSwitch):
         if not isinstance(port, VnfPort) or port not in self._ports:
             raise self.no_port(port, self._ports)
         given = self._ports.pop(port)
-        self._network.detach(self._hosts[given.host], given)
+        self._network.detach(self.hosts[given.host], given)
 
     def links_down(self) -> tuple[str, ...]:
         """Pods whose interface has no carrier, or whose socket nobody is connected to."""
@@ -562,7 +564,7 @@ class PodNetwork(VSwitch):
         found = self._network.counters(self._ports)
         if self._far is None:
             return found
-        host = self._hosts[1 - self._far.host]
+        host = self.hosts[1 - self._far.host]
         table = links.statistics(host.netns) | self.machine.link_statistics()
         if (seen := table.get(host.uplink)) is None:
             return found
@@ -587,7 +589,7 @@ class PodNetwork(VSwitch):
         if self.network.capabilities.elsewhere:
             return None
         snmp = Path("/proc/thread-self/net/snmp")
-        here = (host for host in self._hosts if not isinstance(host, FarHost))
+        here = (host for host in self.hosts if not isinstance(host, FarHost))
         return links.sum_known(
             links.fragments_made(run_in(host.netns, partial(read_file, snmp))) for host in here
         )
@@ -633,7 +635,7 @@ class PodNetwork(VSwitch):
         """Take the network away; hosts and pods' interfaces stay until the run ends."""
         self._ports = {}
         if self._made:
-            self._network.stop(self._hosts)
+            self._network.stop(self.hosts)
 
 
 def largest_packet(passes: Callable[[int], bool], most: int) -> int:
@@ -663,8 +665,8 @@ def probe_frame(stream: Stream, packet: int) -> bytes:
     return macs + b"\x08\x00" + head + udp + PROBE_MARK.ljust(datagram - UDP_HEADER, b"\0")
 
 
-def _arrives(frame: bytes, sender: str, receiver: str, limit_s: float) -> bool:
-    """Send a frame from an interface until it arrives at another, both in the caller's namespace.
+def send_until_arrival(frame: bytes, sender: str, receiver: str, limit_s: float) -> bool:
+    """Send a frame until it arrives at another interface; return whether it has in time.
 
     Its packet is compared from the mark on: routers change what is before.
     """

@@ -223,7 +223,7 @@ class Exchange:
             ends = (self.ends.client, self.ends.server)
             sender, receiver = ends if way == "forth" else reversed(ends)
             for _ in range(spec.instances):
-                yield _Instance(way, sender, receiver, _take_ports(tool.ports))
+                yield _Instance(way, sender, receiver, take_ports(tool.ports))
 
     def _version(self, tool: EndpointTool, end: Endpoint) -> str:
         """Version of a tool's client at an end; that it is there at all is seen so."""
@@ -402,8 +402,8 @@ def offered_rate(spec: TransferSpec, before: Sequence[Transfer]) -> TransferSpec
 _used = count()
 
 
-def _take_ports(number: int) -> int:
-    """The first of ports that follow each other."""
+def take_ports(number: int) -> int:
+    """Take ports that follow each other; return the first one."""
     while True:
         first = PORTS[next(_used) % len(PORTS)]
         for _ in range(number - 1):
@@ -493,7 +493,7 @@ def transfer_users(
     vepc = next((vnf for vnf in deployment.vnfs if isinstance(vnf, UserPlane)), None)
     if vepc is None:
         raise CapabilityError("nothing here has users", where=deployment.plan.scenario.id)
-    return _in_place_of_tester(deployment, vepc.users, specs, watch)
+    return run_in_place_of_tester(deployment, vepc.users, specs, watch)
 
 
 def transfer_endpoints(
@@ -516,10 +516,10 @@ def transfer_endpoints(
         plan, guests = deployment.plan.for_tester, deployment.end_guests
         return in_place_of_tester(deployment.machine, plan, ends, inside, guests)
 
-    return _in_place_of_tester(deployment, plug_in, specs, watch)
+    return run_in_place_of_tester(deployment, plug_in, specs, watch)
 
 
-def _in_place_of_tester(
+def run_in_place_of_tester(
     deployment: LiveDeployment,
     plug_in: PlugIn,
     specs: Sequence[TransferSpec],

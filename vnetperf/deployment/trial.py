@@ -236,7 +236,7 @@ def run_trial(
             on_live(counts)
 
     def send() -> TrialResult:
-        found = _send_and_count(deployment, spec, watch_all, happening)
+        found = send_and_count(deployment, spec, watch_all, happening)
         if spec.event is not None:
             return found
         links.look(now=True)
@@ -446,12 +446,13 @@ def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:
     )
 
 
-def _send_and_count(
+def send_and_count(
     deployment: LiveDeployment,
     spec: TrialSpec,
     watch: Callable[[], None],
     happening: EventInjector | None,
 ) -> TrialResult:
+    """Send a trial's frames, with its event; return what all parts counted meanwhile."""
     generator = deployment.generator
 
     def watch_parts() -> None:
@@ -461,7 +462,7 @@ def _send_and_count(
     generator.check_alive()
     dut = DutWatch(deployment, profile=spec.profile)
     dut.collectors.gather()
-    ended = _end_sessions(deployment) if spec.new_sessions else None
+    ended = end_sessions(deployment) if spec.new_sessions else None
     learn(deployment, spec)
     learned = time.monotonic()
     sleep_watching(learned + spec.learning_wait_s * LEARNED_SHARE, watch_parts)
@@ -499,7 +500,7 @@ def _send_and_count(
 SESSIONS_END_S = 2.0
 
 
-def _end_sessions(deployment: LiveDeployment) -> SessionCounts:
+def end_sessions(deployment: LiveDeployment) -> SessionCounts:
     """Make a NAT forget all its sessions, and time that."""
     if not deployment.plan.has_dut:
         raise DutError(

@@ -409,7 +409,7 @@ def move_interrupts(
         )
     default = proc / "irq/default_smp_affinity"
     usual = cpus_of_mask(read_text(default)) - avoided or others
-    write_value(journal, default, _mask_of_cpus(usual), kind="irq-default")
+    write_value(journal, default, mask_of_cpus(usual), kind="irq-default")
     for number in interrupts_on(avoided, proc=proc):
         file = proc / f"irq/{number}/smp_affinity_list"
         served = set(read_cpus(file))
@@ -447,7 +447,7 @@ def cpus_of_mask(mask: str) -> set[int]:
     return {number for number in range(bits.bit_length()) if bits >> number & 1}
 
 
-def _mask_of_cpus(cpus: Iterable[int]) -> str:
+def mask_of_cpus(cpus: Iterable[int]) -> str:
     """A mask as /proc/irq has it: groups of eight hexadecimal digits."""
     digits = f"{sum(1 << cpu for cpu in cpus):x}"
     digits = digits.zfill(-(-len(digits) // 8) * 8) if len(digits) > 8 else digits

@@ -160,7 +160,7 @@ def _start(
                 *(word for name, path in paths.items() for word in (name, str(path))),
                 *(word for name, fd in fds.items() for word in (name, str(fd))),
             ],
-            env=_guardian_environment(),
+            env=make_environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -196,7 +196,7 @@ def _start(
     return popen, pipe_write, identity
 
 
-def _guardian_environment() -> dict[str, str]:
+def make_environment() -> dict[str, str]:
     """The agent's environment, without marks by which processes are ended."""
     marks = (RUN_ID_VARIABLE, *CI_MARKS)
     return {key: value for key, value in os.environ.items() if key not in marks}
@@ -228,7 +228,7 @@ def main(argv: list[str] | None = None) -> int:
     with contextlib.suppress(OSError):
         # Memory running out is one way for an agent to die: the guardian must not go with it.
         Path("/proc/self/oom_score_adj").write_text("-900")
-    _leave_groups()
+    leave_groups()
     raise_limits()
     with contextlib.suppress(OSError):  # the agent may be dead already: all the more to do
         os.write(arguments.ready_fd, b"r")
@@ -240,7 +240,7 @@ def main(argv: list[str] | None = None) -> int:
         # An agent in its last moments must be gone before others change things. One that lives on
         # has closed its run and left a journal that it could not undo.
         _wait_readable(arguments.agent_fd, timeout_s=AGENT_EXIT_S)
-        clean = _undo_journal(arguments.journal)
+        clean = undo_journal(arguments.journal)
     journal_dir: Path = arguments.journal.parent
     if clean:
         guardian_log(arguments.journal).unlink(missing_ok=True)
@@ -252,7 +252,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0 if clean else 1
 
 
-def _leave_groups(*, mounts: Path = PROC_MOUNTS) -> None:
+def leave_groups(*, mounts: Path = PROC_MOUNTS) -> None:
     """Move to the top of the hierarchies by which services are stopped: cgroup v2 and systemd's.
 
     Who stops the agent's unit, session or job with all that is in it must not stop this process,
@@ -264,7 +264,8 @@ def _leave_groups(*, mounts: Path = PROC_MOUNTS) -> None:
                 Path(where, "cgroup.procs").write_text("0")
 
 
-def _undo_journal(path: Path) -> bool:
+def undo_journal(path: Path) -> bool:
+    """Undo all that a journal lists; return whether nothing is left, whatever fails."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(UtcFormatter("%(asctime)s %(message)s"))
     logging.raiseExceptions = False  # a full disk must not stop the undo

@@ -179,7 +179,7 @@ def reserve(
                     # Memory is there but in pieces: moving pages together changes nothing lasting.
                     with contextlib.suppress(OSError):
                         (proc / "sys/vm/compact_memory").write_text("1\n")
-                _write_total(directory, wanted)
+                write_total(directory, wanted)
                 after = _read_pool(directory, node, size_kb, sys)
                 # Promises that other nodes have to keep are not kept by pages made here.
                 free = after.free + after.promised - before.promised
@@ -211,7 +211,7 @@ def undo_hugepages(data: UndoData) -> str:
     now = _persistent(directory)
     target = min(now, max(lowest, now - pages_claimed(data)))
     if now > target:
-        _write_total(directory, target)
+        write_total(directory, target)
     after = _persistent(directory)
     # What somebody uses of the pages that are taken away becomes surplus.
     in_use = _read_number(directory / "surplus_hugepages") - surplus
@@ -284,7 +284,12 @@ def _read_number(path: Path) -> int:
     )
 
 
-def _write_total(directory: Path, pages: int) -> None:
+def write_total(directory: Path, pages: int) -> None:
+    """Set how many pages a pool is to have; the kernel may make fewer.
+
+    Raises:
+        HostError: The kernel refuses the number.
+    """
     path = directory / "nr_hugepages"
     try:
         path.write_text(f"{pages}\n")

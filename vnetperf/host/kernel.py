@@ -89,10 +89,10 @@ def write_value(
     data = {"path": str(path), "previous": previous, "wanted": value, "zero_first": zero_first}
     with journal.changing(kind, f"{path}: {previous} -> {value}", data) as change:
         if not _same_value(previous, value):
-            _write_file(path, value, zero_first=zero_first and previous != "0")
+            write_file(path, value, zero_first=zero_first and previous != "0")
         now = read_value(path)
         if not _same_value(now, value):
-            _write_file(path, previous, zero_first=zero_first and previous != "0")  # our doing
+            write_file(path, previous, zero_first=zero_first and previous != "0")  # our doing
             raise HostError(
                 f"{value!r} was written and {now!r} reads back",
                 where=str(path),
@@ -114,14 +114,19 @@ def undo_value(data: UndoData) -> str:
     wanted = str(data.get("wanted", now))  # journals of earlier versions do not have it
     if not _same_value(now, wanted) and not (zero_first and now == "0"):  # 0: between two writes
         return f"left at {now}: somebody else has set it since"
-    _write_file(path, previous, zero_first=zero_first and now != "0" and previous != "0")
+    write_file(path, previous, zero_first=zero_first and now != "0" and previous != "0")
     after = read_value(path)
     if not _same_value(after, previous):
         raise HostError(f"was {previous!r}, is still {after!r} after writing it", where=str(path))
     return f"{now} -> {previous}"
 
 
-def _write_file(path: Path, value: str, *, zero_first: bool) -> None:
+def write_file(path: Path, value: str, *, zero_first: bool) -> None:
+    """Write a value to a file of the kernel, after a 0 where it takes no other value at once.
+
+    Raises:
+        HostError: The kernel refuses it.
+    """
     for text in ("0", value) if zero_first else (value,):
         try:
             # No O_CREAT: a misspelt name must not become a regular file.
@@ -268,17 +273,17 @@ def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
             accepted="a kernel with the module built in or loadable",
             cure="boot a distribution's kernel, install kmod",
         )
-    order = _modprobe([modprobe, "--show-depends", "--", name], name, journal.run_id)
+    order = run_modprobe([modprobe, "--show-depends", "--", name], name, journal.run_id)
     lines = [line.split() for line in order.splitlines()]
     needed = [_module_name(Path(line[1]).name.split(".ko")[0]) for line in lines if len(line) > 1]
     missing = [one for one in needed if not module_loaded(one)]
     what = f"load modules {' '.join(missing)}"
     with journal.changing("modules", what, {"modules": missing}) as change:
-        _modprobe([modprobe, "--", name], name, journal.run_id)
+        run_modprobe([modprobe, "--", name], name, journal.run_id)
         if missing and not module_loaded(name):
             raise HostError("modprobe succeeded, but it is not loaded", where=f"module {name}")
         for setting in known.turns_on:
-            _write_file(PROC_SYS / setting, "0", zero_first=False)
+            write_file(PROC_SYS / setting, "0", zero_first=False)
         _turn_off_elsewhere(known.turns_on)
     if known.turns_on:
         data = {"modules": missing, "off": list(known.turns_on)}
@@ -295,7 +300,7 @@ def _turn_off_elsewhere(settings: Sequence[str]) -> None:
         if name == own:
             continue
         for setting in settings:
-            write = partial(_write_file, PROC_SYS / setting, "0", zero_first=False)
+            write = partial(write_file, PROC_SYS / setting, "0", zero_first=False)
             try:
                 linux.run_in(namespace, write)
             except (OSError, HostError) as error:  # it ended meanwhile, or all share one setting
@@ -384,8 +389,14 @@ def _unload_module(module: str) -> str:
 MODPROBE_S = 60.0
 
 
-def _modprobe(command: list[str], name: str, run_id: str) -> str:
-    """What modprobe prints; it carries the run's id, so that undoing ends one that still loads."""
+def run_modprobe(command: list[str], name: str, run_id: str) -> str:
+    """Run modprobe for a module and return its output.
+
+    It carries the run's id, so that undoing ends one that still loads.
+
+    Raises:
+        HostError: It fails, or does not end within `MODPROBE_S` seconds.
+    """
     environment = {**os.environ, linux.RUN_ID_VARIABLE: run_id}
     try:
         result = subprocess.run(

@@ -220,7 +220,7 @@ def _restore_host(roots: HostRoots, on_run: Callable[[str], None] | None) -> Res
         except FileNotFoundError:
             continue  # its owner has just ended in order
         except JournalHeldError:
-            live += _owner_of(path)
+            live += find_owner(path)
         except ForeignJournalError as error:
             foreign.append(str(error))
         except (HostError, OSError) as error:
@@ -235,7 +235,7 @@ def _restore_host(roots: HostRoots, on_run: Callable[[str], None] | None) -> Res
     return RestoreReport(tuple(restored), tuple(live), tuple(unreadable), damaged, tuple(foreign))
 
 
-def _owner_of(path: Path) -> list[LiveRun]:
+def find_owner(path: Path) -> list[LiveRun]:
     """Who holds a journal, of whatever version, as its header has it; none when it is gone."""
     try:
         content = journal_file.read_journal(path)
@@ -309,7 +309,7 @@ class HostRun:
         self.restored = restored
         self._lock = lock
         self._machine_lock = machine_lock
-        self._guard = guard
+        self.guard = guard
         self._report: UndoReport | None = None
         self._on_restored: OnRestored | None = None
 
@@ -391,7 +391,7 @@ class HostRun:
         if self._report is None:
             with contextlib.ExitStack() as ends:  # whatever fails: nobody else could end these
                 ends.callback(self._release_locks)
-                ends.callback(self._guard.dismiss)
+                ends.callback(self.guard.dismiss)
                 ends.callback(self.journal.close)
                 self.processes.stop_all()  # what does not stop is in the journal too
                 self._report = snapshot.undo_and_compare(self.journal)
@@ -402,9 +402,9 @@ class HostRun:
 
     def require_guard(self) -> None:
         """Raise where nobody would restore the machine if this process died."""
-        if self._guard.trouble:
+        if self.guard.trouble:
             raise HostError(
-                f"{self._guard.trouble}; the run ends, since nobody would restore this machine "
+                f"{self.guard.trouble}; the run ends, since nobody would restore this machine "
                 "if the agent died too",
                 where=f"run {self.run_id}",
                 cure="find what kills it (the kernel's log names processes that memory ran out "
@@ -424,7 +424,7 @@ class HostRun:
 
     def _release_locks(self) -> None:
         for lock in filter(None, (self._lock, self._machine_lock)):
-            if self._guard.identity.alive():  # it still undoes, and releases them at its end
+            if self.guard.identity.alive():  # it still undoes, and releases them at its end
                 lock.leave()
             else:
                 lock.release()

@@ -208,7 +208,7 @@ def _set_each(pid: int, set_one: Callable[[int], str | None]) -> tuple[int, str]
 def _try_slice(tid: int, before: SchedAttributes, slice_ns: int) -> str:
     """Why a thread did not take a slice, empty when it did."""
     try:
-        _sched_setattr(tid, before, slice_ns)
+        set_sched_attributes(tid, before, slice_ns)
     except ProcessLookupError:
         raise
     except OSError as error:
@@ -234,7 +234,8 @@ def why_no_slices() -> str:
     return call_in_thread(probe)
 
 
-def _sched_setattr(tid: int, before: SchedAttributes, slice_ns: int) -> None:
+def set_sched_attributes(tid: int, before: SchedAttributes, slice_ns: int) -> None:
+    """Give a thread a time slice, in nanoseconds; what else it has stays."""
     attributes = _SCHED_ATTR.pack(
         _SCHED_ATTR.size, before.policy, 0, before.nice, 0, slice_ns, 0, 0
     )

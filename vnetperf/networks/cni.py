@@ -431,7 +431,7 @@ class CniRuntime:
         record = {"conflist": dict(conflist), "capabilities": dict(given)}
         try:
             for plugin in conflist["plugins"]:
-                config = _request(conflist, plugin, given, result)
+                config = make_request(conflist, plugin, given, result)
                 result = self._call("ADD", plugin["type"], config, at)
             if result is None or not isinstance(result.get("interfaces") or [], list):
                 raise DutError("ADD has no result", where=f"CNI network {conflist['name']}")
@@ -449,7 +449,7 @@ class CniRuntime:
         if "CHECK" not in Conflist.model_validate(conflist).commands:
             return
         for plugin in conflist["plugins"]:
-            config = _request(conflist, plugin, kept["capabilities"], kept["result"])
+            config = make_request(conflist, plugin, kept["capabilities"], kept["result"])
             self._call("CHECK", plugin["type"], config, at)
 
     def delete(self, at: CniAttachment, *, forgiving: bool = False) -> None:
@@ -459,7 +459,7 @@ class CniRuntime:
         kept = self._cached(at)
         failed: list[DutError] = []
         for plugin in reversed(kept["conflist"]["plugins"]):
-            config = _request(kept["conflist"], plugin, kept["capabilities"], kept["result"])
+            config = make_request(kept["conflist"], plugin, kept["capabilities"], kept["result"])
             try:
                 self._call("DEL", plugin["type"], config, at)
             except DutError as error:
@@ -519,7 +519,7 @@ class CniRuntime:
         except (OSError, UnicodeDecodeError) as error:
             raise DutError(f"cannot be run: {error}", where=where) from error
         log.info("CNI %s of %s for %s: status %d", command, plugin, at.container, done.returncode)
-        return _answer(done, command, where)
+        return read_answer(done, command, where)
 
 
 class CniAttachment(NamedTuple):
@@ -531,13 +531,20 @@ class CniAttachment(NamedTuple):
     host: Path
 
 
-def _request(
+def make_request(
     conflist: Mapping[str, Any],
     plugin: Mapping[str, Any],
     given: Mapping[str, Any],
     result: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """What a plugin reads (section 3: the derived configuration)."""
+    """Make what a plugin reads (section 3: the derived configuration).
+
+    Args:
+        conflist: The whole list.
+        plugin: Its own entry in it.
+        given: Values of capabilities: "mac", "ips".
+        result: The result of the plugin before it; None for the first one.
+    """
     own = {key: value for key, value in plugin.items() if key != "capabilities"}
     wanted = [name for name, on in plugin.get("capabilities", {}).items() if on and name in given]
     request = {**own, "cniVersion": conflist["cniVersion"], "name": conflist["name"]}
@@ -548,9 +555,14 @@ def _request(
     return request
 
 
-def _answer(
+def read_answer(
     done: subprocess.CompletedProcess[str], command: str, where: str
 ) -> dict[str, Any] | None:
+    """Read what a plugin has answered to a command; None when it has written nothing.
+
+    Raises:
+        DutError: It has failed, or ADD has no result.
+    """
     try:
         answer = parse_json(done.stdout) if done.stdout.strip() else None
     except ValueError:
@@ -689,7 +701,7 @@ class CniNetwork(Network):
     def _plug_in(self, host: PodHost, pod: Pod, result: dict[str, Any]) -> PodPort:
         """Route packets to a pod, where they are routed: its interface is there."""
         made = self.machine.link(pod.netdev)
-        gateway, far = "", next(_host_side(result), "")
+        gateway, far = "", next(find_host_interfaces(result), "")
         if self.routes:
             if not far:
                 raise DutError(
@@ -796,7 +808,7 @@ def _on_link(plugin: Mapping[str, Any], uplink: str) -> dict[str, Any]:
     return {**plugin, parent: uplink} if parent else dict(plugin)
 
 
-def _host_side(result: Mapping[str, Any]) -> Iterator[str]:
-    """Names of the interfaces that a result has on the host."""
+def find_host_interfaces(result: Mapping[str, Any]) -> Iterator[str]:
+    """Find the names of the interfaces that a result has on the host."""
     found = (one for one in result.get("interfaces") or () if isinstance(one, Mapping))
     return (str(one["name"]) for one in found if not one.get("sandbox") and one.get("name"))

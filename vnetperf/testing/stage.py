@@ -276,7 +276,7 @@ class Stage:
             The deployment.
         """
         self.clear()
-        self._before, self._held = _machine(), Holders()
+        self._before, self._held = snapshot_machine(), Holders()
         self._deployment = deploy_plan(plan, self.facts.model_copy(update=facts))
         return self._deployment
 
@@ -317,7 +317,7 @@ class Stage:
 
         def judged() -> bool:
             nonlocal found
-            now = snapshot.without_loaded(_machine(), before, self._loaded)
+            now = snapshot.without_loaded(snapshot_machine(), before, self._loaded)
             left = snapshot.compare_snapshots(before, now)
             found = told_apart(left, run_id, changes, held, Holders() if left else None)
             own, _, unclear = found
@@ -375,7 +375,7 @@ def configuration(wishes: Mapping[str, Any]) -> config.Configuration:
         pytest.fail(str(error), pytrace=False)
 
 
-def _machine() -> snapshot.Snapshot:
+def snapshot_machine() -> snapshot.Snapshot:
     """The machine as far as a deployment may change it, while nobody else has one."""
     roots = HostRoots()
     lock = TestbedLock.acquire(roots, MACHINE_LOCK, "contract-kit", timeout_s=TURN_S)

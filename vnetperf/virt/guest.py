@@ -203,7 +203,7 @@ class Guest:
         self.domain = domain
         self.agent = GuestAgent(domain.name, self._send)
         self.boot_s = 0.0
-        self._process: ProcessId | None = None
+        self.process: ProcessId | None = None
         self._stopped = False
 
     def _send(self, command: str, seconds: int) -> str:
@@ -234,7 +234,7 @@ class Guest:
         if self._stopped:
             self.stop()  # nobody else knows of it
             raise self.error("was stopped while it started")
-        self._process = ProcessId.of(self._find_process())
+        self.process = ProcessId.of(self._find_process())
         log.info("guest %s started, accelerator %s", self.domain.name, self.domain.accelerator)
 
     def wait_ready(self, timeout_s: float) -> None:
@@ -291,14 +291,14 @@ class Guest:
         wait_at_most(lambda: not self.session.call("known", domain=name), FORGET_S, f"{name}'s end")
 
     def _alive(self) -> bool:
-        if self._process is not None:
-            return self._process.alive()
+        if self.process is not None:
+            return self.process.alive()
         return bool(self.session.call("running", domain=self.domain.name))
 
     @property
     def pid(self) -> int:
         """Process id of its QEMU on this machine; 0 when it is not a process of this run."""
-        return self._process.pid if self._process is not None else 0
+        return self.process.pid if self.process is not None else 0
 
     def check_alive(self) -> None:
         """Raise when it has ended, or is stopped. Cheap for a guest of this run."""
@@ -310,7 +310,7 @@ class Guest:
 
     def _check_process(self) -> None:
         """Raise when its QEMU, where that is a process of this run, has ended or is stopped."""
-        if self._process is not None:
+        if self.process is not None:
             self.check_alive()
 
     def error(self, what: str, *, cure: str = "") -> DutError:
@@ -329,10 +329,10 @@ class Guest:
     def _log(self) -> str:
         """All that QEMU wrote, of earlier starts too."""
         file = self.session.directory / "log/qemu" / f"{self.domain.name}.log"
-        return _text(file, LOG_BYTES)
+        return read_output(file, LOG_BYTES)
 
     def _console(self) -> str:
-        return _text(self.domain.console, CONSOLE_BYTES)
+        return read_output(self.domain.console, CONSOLE_BYTES)
 
     def _find_process(self) -> int:
         """Its QEMU among the processes of the session's namespace; 0 for a daemon's guest."""
@@ -408,8 +408,8 @@ class Guest:
                 raise
 
 
-def _text(file: Path, most: int) -> str:
-    """The end of what QEMU wrote, without what a terminal would take for commands."""
+def read_output(file: Path, most: int) -> str:
+    """Read the end of what QEMU wrote, without what a terminal would take for commands."""
     return UNPRINTABLE.sub("", read_end(file, most))
 
 

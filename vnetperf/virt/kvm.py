@@ -80,7 +80,7 @@ def kvm_proof(qemu: str, kernel: Path | None) -> KvmProof:
     with contextlib.suppress(OSError, ValueError, TypeError):
         return KvmProof(**parse_json(read_file(file)))
     log.info("booting %s with KVM, to see whether it works", kernel)
-    proof = _boot_with_kvm(qemu, kernel)
+    proof = boot_with_kvm(qemu, kernel)
     log.info("KVM %s: %s", "works" if proof.works else "does not work", proof.why)
     if proof.passing:
         return proof
@@ -98,7 +98,8 @@ def _proof_file(qemu: str, kernel: Path) -> Path:
     return cache_directory() / FOLDER / f"kvm-{key[:16]}.json"
 
 
-def _boot_with_kvm(qemu: str, kernel: Path) -> KvmProof:
+def boot_with_kvm(qemu: str, kernel: Path) -> KvmProof:
+    """Boot a kernel with KVM, and return how far it came."""
     with tempfile.TemporaryDirectory(prefix="vnetperf-kvm-") as directory:
         console, output = Path(directory, "console"), Path(directory, "output")
         console.touch()

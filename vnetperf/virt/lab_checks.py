@@ -61,7 +61,7 @@ def checks(accel: str, memory_mib: int) -> Iterator[Check]:
     yield _tools("--machines", SSH_TOOLS, fatal=False)
     yield _kernel()
     yield _accelerator(accel)
-    yield _memory(memory_mib)
+    yield check_memory(memory_mib)
     yield _disk()
 
 
@@ -121,7 +121,8 @@ def _accelerator(accel: str) -> Check:
     return Check(name, says, cure, fatal=accel == "kvm")
 
 
-def _memory(wanted_mib: int) -> Check:
+def check_memory(wanted_mib: int) -> Check:
+    """Check whether the machine has the memory that a lab wants, in MiB."""
     try:
         found = re.search(r"^MemAvailable:\s+(\d{1,18})\b", read_file(MEMINFO), re.MULTILINE)
     except OSError:

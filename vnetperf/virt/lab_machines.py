@@ -165,8 +165,8 @@ def run(
         stack.enter_context(lab_guest.signals(interrupts.come))
         directory = stack.enter_context(lab_guest.run_dir())
         lab = machines(count, machine, directory)
-        _require_place(directory, lab)
-        ssh_config = _write_keys(directory, lab)
+        require_place(directory, lab)
+        ssh_config = write_keys(directory, lab)
         every = [_Machine(name, of, kernel, directory, tell) for name, of in lab.items()]
         for one in every:
             stack.callback(one.close)
@@ -182,7 +182,8 @@ def run(
         return _run_here(replace(command, environment=environment), every, interrupts, tell)
 
 
-def _require_place(directory: Path, lab: Mapping[str, LabMachine]) -> None:
+def require_place(directory: Path, lab: Mapping[str, LabMachine]) -> None:
+    """Refuse a directory whose name is too long for sockets, or has characters that end words."""
     longest = len(str(directory / f"{max(lab)}.ctl")) + SSH_ADDS
     if longest > LONGEST_SOCKET or any(c.isspace() or c in '"%' for c in str(directory)):
         raise HostError(
@@ -194,8 +195,8 @@ def _require_place(directory: Path, lab: Mapping[str, LabMachine]) -> None:
         )
 
 
-def _write_keys(directory: Path, lab: Mapping[str, LabMachine]) -> Path:
-    """Make keys for this run, of which each side knows the other's; the file that names them."""
+def write_keys(directory: Path, lab: Mapping[str, LabMachine]) -> Path:
+    """Make keys for this run, of which each side knows the other's; return the file of ssh."""
     keygen = need_program("ssh-keygen", "openssh-client")
     sshd = need_program("sshd", "openssh-server")
     cache = directory.parents[3]  # where what was built here is found, whoever the guest's user is

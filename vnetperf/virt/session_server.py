@@ -119,7 +119,7 @@ class PrivateDevices:
 
     def __init__(self) -> None:
         self._machine = os.open(DEV, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        _mount("-t", "tmpfs", "-o", "mode=755,size=64k", "none", str(DEV))
+        mount("-t", "tmpfs", "-o", "mode=755,size=64k", "none", str(DEV))
 
     def give(self, names: Iterable[str]) -> None:
         """Show devices of the machine, as far as it has them."""
@@ -143,18 +143,18 @@ def confine(directory: Path) -> PrivateDevices:
     """
     run = directory.parent
     kept = os.open(run, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    _mount("-t", "tmpfs", "-o", "mode=755,size=16M", "none", str(RUN))  # libvirt has files there
+    mount("-t", "tmpfs", "-o", "mode=755,size=16M", "none", str(RUN))  # libvirt has files there
     run.mkdir(parents=True, exist_ok=True)
     # Not by mount(8), which would resolve the link to the directory that is hidden now.
     bind_mount(Path(f"/proc/self/fd/{kept}"), run)
     os.close(kept)
     bind_mount(directory, directory)
-    hugepages = _hugepage_mounts()
+    hugepages = find_hugepage_mounts()
     devices = PrivateDevices()
     for place, size in hugepages.items():
         if place.is_relative_to(DEV) or place.is_relative_to(RUN):
             place.mkdir(parents=True, exist_ok=True)
-        _mount("-t", "hugetlbfs", "-o", size, "none", str(place))
+        mount("-t", "hugetlbfs", "-o", size, "none", str(place))
     # A device file may be anywhere: in the file system of a container, in a user's directory.
     change_mount(Path("/"), add=READ_ONLY | NO_DEVICES, recursive=True)
     for place in (RUN, directory, DEV, *hugepages):
@@ -173,7 +173,7 @@ def open_directory(place: Path) -> None:
     change_mount(place, clear=READ_ONLY)
 
 
-def _hugepage_mounts() -> dict[Path, str]:
+def find_hugepage_mounts() -> dict[Path, str]:
     """Where the machine's files of hugepages are, and the option with their size.
 
     Others' memory is in them, and libvirt wants to see, and write to, each that /proc/mounts lists.
@@ -186,7 +186,12 @@ def _hugepage_mounts() -> dict[Path, str]:
     return found
 
 
-def _mount(*arguments: str) -> None:
+def mount(*arguments: str) -> None:
+    """Mount a file system.
+
+    Raises:
+        HostError: It fails.
+    """
     try:
         subprocess.run(["mount", *arguments], check=True, timeout=10, stderr=subprocess.PIPE)
     except (OSError, subprocess.SubprocessError) as error:
@@ -213,7 +218,7 @@ class Libvirt:
         libvirt.registerErrorHandler(lambda *_: None, None)
         libvirt.virEventRegisterDefaultImpl()
         threading.Thread(target=self._loop, name="libvirt-events", daemon=True).start()
-        with _on_one_processor():
+        with stay_on_one_processor():
             self._connection = libvirt.open(uri)
 
     def _loop(self) -> None:
@@ -292,7 +297,7 @@ class Libvirt:
 
 
 @contextlib.contextmanager
-def _on_one_processor() -> Iterator[None]:
+def stay_on_one_processor() -> Iterator[None]:
     """Keep the calling thread to the first of its processors, and what it starts meanwhile.
 
     What libvirt has kept about QEMU it throws away when CPUID differs from that time's, and CPUID
@@ -333,7 +338,7 @@ def _prepare(directory: Path) -> None:
             mine = directory / name
             mine.write_text(read_file(Path("/etc", name)) + line)
             mine.chmod(0o644)
-            _mount("--bind", str(mine), f"/etc/{name}")
+            mount("--bind", str(mine), f"/etc/{name}")
 
 
 def _reap() -> None:

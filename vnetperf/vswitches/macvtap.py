@@ -211,7 +211,7 @@ class Macvtap(KernelSwitch):
                 kind,
                 mtu=mtu,
                 offloads=bool(self.plan.scenario.options.offloads),
-                index=_interface_index(name),
+                index=make_interface_index(name),
                 link=self.machine.link(lower).index,
                 **{f"{kind}_mode": self.mode},
                 address=mac,
@@ -302,6 +302,6 @@ class Macvtap(KernelSwitch):
         self.netdevs, self.joined, self.inner, self.made, self.matcher = {}, {}, {}, {}, ""
 
 
-def _interface_index(name: str) -> int:
+def make_interface_index(name: str) -> int:
     """An interface index of its own: /dev/tapN has one N for all namespaces of the machine."""
     return 0x40000000 | zlib.crc32(name.encode()) & 0x3FFFFFFF

@@ -208,8 +208,8 @@ class TestpmdSwitch(VSwitch):
         self.numbers: dict[Port, int] = {}
         self._work: list[DatapathWork] = []
         self._counted_from = 0.0
-        self._telemetry = DpdkPorts(self.directory, FILE_PREFIX)
-        self._telemetry.check = self.check_alive
+        self.telemetry = DpdkPorts(self.directory, FILE_PREFIX)
+        self.telemetry.check = self.check_alive
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
@@ -269,7 +269,7 @@ class TestpmdSwitch(VSwitch):
         devices = self._devices()
         self.numbers = port_numbers({port: device.name for port, device in devices.items()})
         self.memif = {str(port) for port, device in devices.items() if device.memif}
-        self.argv = self._command(devices).argv()
+        self.argv = self.make_command(devices).argv()
         for device in devices.values():
             if device.listens:
                 Path(device.listens).unlink(missing_ok=True)
@@ -281,7 +281,7 @@ class TestpmdSwitch(VSwitch):
         )
         self.process.wait_for(self._ports_started, timeout_s=START_S, what="its ports to start")
         for port, device in devices.items():
-            name = self._telemetry.info(self.numbers[port]).get("name")
+            name = self.telemetry.info(self.numbers[port]).get("name")
             if name != device.name:
                 raise DutError(
                     f"testpmd took {name} for {port}, not {device.name}", where="testpmd"
@@ -305,7 +305,8 @@ class TestpmdSwitch(VSwitch):
         options = self.plan.scenario.options
         return options.rx_descriptors or options.tx_descriptors or dpdk.AF_PACKET_FRAMES
 
-    def _command(self, devices: dict[Port, TestpmdDevice]) -> dpdk.TestpmdCommand:
+    def make_command(self, devices: dict[Port, TestpmdDevice]) -> dpdk.TestpmdCommand:
+        """Make the command that starts testpmd with devices."""
         scenario, placement = self.plan.scenario, self.plan.placement
         options = scenario.options
         peers = {self.numbers[port]: port_mac(self.deployment, port, 0) for port in devices}
@@ -335,7 +336,7 @@ class TestpmdSwitch(VSwitch):
 
     def _ports_started(self) -> bool:
         try:
-            infos = [self._telemetry.info(number) for number in self.numbers.values()]
+            infos = [self.telemetry.info(number) for number in self.numbers.values()]
         except VnetperfError:
             return False  # not there yet
         return all(info.get("dev_started") for info in infos)
@@ -347,7 +348,7 @@ class TestpmdSwitch(VSwitch):
 
     def _running(self) -> DpdkPorts:
         self._started()
-        return self._telemetry
+        return self.telemetry
 
     def _check_port(self, port: Port) -> None:
         if port not in self.numbers:
@@ -481,7 +482,7 @@ class TestpmdSwitch(VSwitch):
         self.ends = {}
 
     def _end(self) -> None:
-        self._telemetry.close()
+        self.telemetry.close()
         if self.process is not None:
             self.process.stop(timeout_s=3.0)
             self.process = None

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from tests.fakes import odd
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.pktgen.trials import ProbeCounts, _port_counters
+from vnetperf.traffic.pktgen.trials import ProbeCounts, read_port_counters
 
 PROBES = {"num_pkts": 5, "num_skipped": 1, "min_cycles": 3, "avg_cycles": 4, "max_cycles": 9}
 ANSWER: dict[str, Any] = {
@@ -20,7 +20,7 @@ ANSWER: dict[str, Any] = {
 
 
 def test_counters_are_read_by_their_names() -> None:
-    found = _port_counters(ANSWER, 0)
+    found = read_port_counters(ANSWER, 0)
     assert (found.sent, found.sent_octets, found.received, found.arp, found.ipv6) == (
         *(7, 420, 6),
         *(1, 2),
@@ -31,7 +31,7 @@ def test_counters_are_read_by_their_names() -> None:
 @given(odd.changed(ANSWER))
 def test_whatever_it_answers_is_counters_or_an_error(told: Any) -> None:
     with contextlib.suppress(GeneratorError):
-        found = _port_counters(told, 0)
+        found = read_port_counters(told, 0)
         assert found.sent >= 0
         assert found.received >= 0
         assert isinstance(found.sent, int)
@@ -41,4 +41,4 @@ def test_whatever_it_answers_is_counters_or_an_error(told: Any) -> None:
 def test_a_count_that_is_none_names_its_port(counts: object) -> None:
     told = {**ANSWER, "stats": {"0": {**ANSWER["stats"]["0"], "ipackets": counts}}}
     with pytest.raises(GeneratorError, match="port 0"):
-        _port_counters(told, 0)
+        read_port_counters(told, 0)

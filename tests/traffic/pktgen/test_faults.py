@@ -20,10 +20,8 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult
 from vnetperf.testing.generator import Loop, prepare, trial_spec
-from vnetperf.traffic.frames import compile_traffic
 from vnetperf.traffic.pktgen import driver, trials
 from vnetperf.traffic.pktgen.driver import Pktgen
-from vnetperf.traffic.pktgen.streams import compile_cycles
 
 pytestmark = pytest.mark.slow
 
@@ -123,11 +121,11 @@ def test_a_fault_is_an_error(fault: str, says: str, looped: Looped) -> None:
 def test_a_rate_that_someone_changes_is_an_error(looped: Looped) -> None:
     with looped() as loop:
         prepare(loop.generator)
-        loop.generator._lua(
+        loop.generator.lua_client.call(
             "local set=pktgen.set pktgen.set=function(p,w,v) "
             "if w=='rate' then v=v/3 end set(p,w,v) end"
         )
-        with pytest.raises(GeneratorError, match="was set to 2000 frames/s and paces for 66"):
+        with pytest.raises(GeneratorError, match="2000 frames/s and paces for 66"):
             loop.generator.run(trial_spec(), lambda: None)
 
 
@@ -146,24 +144,27 @@ def test_its_death_is_told_with_its_last_words(looped: Looped) -> None:
 def test_what_would_end_it_is_never_sent(call: str, looped: Looped) -> None:
     with looped() as loop:
         with pytest.raises(GeneratorError, match=r"end Pktgen"):
-            loop.generator._lua(call)
+            loop.generator.lua_client.call(call)
         assert loop.generator.links_down() == ()
 
 
 def test_a_long_line_is_refused_here(looped: Looped) -> None:
     with looped() as loop:
         with pytest.raises(GeneratorError, match="at most 8191 octets"):
-            loop.generator._lua(f"return '{'x' * 8200}'")
-        assert loop.generator._lua(f"return #'{'x' * 8000}'") == 8000
+            loop.generator.lua_client.call(f"return '{'x' * 8200}'")
+        assert loop.generator.lua_client.call(f"return #'{'x' * 8000}'") == 8000
 
 
 def test_an_error_of_lua_is_told(looped: Looped) -> None:
     with looped() as loop:
         with pytest.raises(GeneratorError, match=r"Pktgen reports: .*attempt to"):
-            loop.generator._lua("return nothing.at_all")
+            loop.generator.lua_client.call("return nothing.at_all")
         with pytest.raises(GeneratorError, match=r"Pktgen reports: .*set does not support"):
-            loop.generator._lua("pktgen.set('0','colour',1)")
-        assert loop.generator._lua("return 'a \"quoted\" \\\\ thing'") == 'a "quoted" \\ thing'
+            loop.generator.lua_client.call("pktgen.set('0','colour',1)")
+        assert (
+            loop.generator.lua_client.call("return 'a \"quoted\" \\\\ thing'")
+            == 'a "quoted" \\ thing'
+        )
 
 
 def test_a_program_that_ends_at_once_is_told(
@@ -183,21 +184,20 @@ def test_frames_of_one_port_are_not_taken_for_those_of_the_other(looped: Looped)
     """Equal files, but for another port, are other files."""
     with looped() as loop:
         generator = loop.generator
-        (cycle, _) = compile_cycles(
-            compile_traffic(generator.plan.scenario.streams, TrafficProfile(), 64)
-        ).values()
-        generator._load({0: cycle})
-        generator._load({0: cycle})
+        (stream, _) = generator.plan.scenario.streams
+        for _ in range(2):
+            generator.prepare((stream,), TrafficProfile(), 64)
         started = len(generator.machine.started)
-        generator._load({1: cycle})
+        turned = stream.model_copy(update={"direction": 1})
+        generator.prepare((turned,), TrafficProfile(), 64)
         assert len(generator.machine.started) == started + 1
-        assert "-s1:" in " ".join(generator._launch.argv)
+        assert "-s1:" in generator.facts()["launch line"]
 
 
 def test_a_server_that_is_there_is_used_and_left_without_traffic(looped: Looped) -> None:
     with looped() as loop:
         port = conftest.launch.PORT
-        loop.generator._lua_client.close()  # one client at a time
+        loop.generator.lua_client.close()  # one client at a time
         machine = loop.generator.machine
         other = Pktgen(machine, plan_of(f"127.0.0.1:{port}"))
         other.connect(loop.ends)
@@ -209,8 +209,7 @@ def test_a_server_that_is_there_is_used_and_left_without_traffic(looped: Looped)
         with pytest.raises(GeneratorError, match="cannot send several flows"):
             prepare(other, 64, TrafficProfile(flows=10, vary=("udp_src",)))
         other.close()
-        assert loop.generator._started is not None
-        assert loop.generator._started.failure() == ""
+        assert machine.started[-1].alive()
 
 
 def test_a_busy_server_is_told(looped: Looped, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,8 +232,8 @@ def test_nobody_there_is_told(tmp_path: Path, looped: Looped) -> None:
 
 def test_a_server_with_other_ports_is_refused(looped: Looped) -> None:
     with looped() as loop:
-        loop.generator._lua("pktgen.portCount = function() return 4 end")
-        loop.generator._lua_client.close()
+        loop.generator.lua_client.call("pktgen.portCount = function() return 4 end")
+        loop.generator.lua_client.close()
         other = Pktgen(loop.generator.machine, plan_of(f"127.0.0.1:{conftest.launch.PORT}"))
         with pytest.raises(GeneratorError, match="has 4 ports"):
             other.connect(loop.ends)
@@ -243,8 +242,8 @@ def test_a_server_with_other_ports_is_refused(looped: Looped) -> None:
 def test_a_version_without_a_function_is_refused_before_any_trial(looped: Looped) -> None:
     """Pktgen 26.01 took pktStats away."""
     with looped() as loop:
-        loop.generator._lua("pktgen.pktStats = nil")
-        loop.generator._lua_client.close()
+        loop.generator.lua_client.call("pktgen.pktStats = nil")
+        loop.generator.lua_client.close()
         other = Pktgen(loop.generator.machine, plan_of(f"127.0.0.1:{conftest.launch.PORT}"))
         with pytest.raises(GeneratorError, match=r"Pktgen 23.06.1 has no pktStats") as error:
             other.connect(loop.ends)
@@ -272,7 +271,7 @@ def test_the_double_ends_as_the_program_does_when_it_is_told_to_quit(looped: Loo
     """The double must be as strict as the program, or the tests above prove nothing."""
     with looped() as loop:
         address = ("127.0.0.1", conftest.launch.PORT)
-        loop.generator._lua_client.close()
+        loop.generator.lua_client.close()
         with socket.create_connection(address) as client:
             client.sendall(b"1 + 1\nprint('x')\nnonsense(\n)\n")
             client.settimeout(0.3)

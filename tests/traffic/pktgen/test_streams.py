@@ -140,12 +140,11 @@ def test_learning_frames_of_a_port_are_those_of_all_its_streams() -> None:
 
 def test_as_many_learning_frames_are_sent_as_a_mix_takes() -> None:
     generator = Pktgen(MagicMock(), plan_of())
-    generator._trials = MagicMock()
-    generator._kinds = compiled(TrafficProfile(imix="ag", flows=64, vary=("ipv4_src",)))
     generator.learn(0)
-    generator._trials.learn.assert_not_called()
-    generator.learn(64)
-    assert generator._trials.learn.call_args.args[0] == 128
+    with pytest.raises(GeneratorError, match="no traffic is prepared"):
+        generator.learn(64)
+    kinds = compiled(TrafficProfile(imix="ag", flows=64, vary=("ipv4_src",)))
+    assert [learning_frames(mine, 64) for mine in ports_of(kinds).values()] == [128, 128]
 
 
 def test_what_cannot_be_sent_is_refused() -> None:

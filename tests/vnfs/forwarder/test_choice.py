@@ -145,8 +145,8 @@ def test_facts_name_the_program_its_turn_and_its_priority() -> None:
     vnf = launched(plan_of(SHARED))
     info = {"turn_us": 100, "priority": "refused: EPERM"}
     with (
-        patch.object(vnf._telemetry, "ask", return_value=info),
-        patch.object(vnf._telemetry, "version", return_value="DPDK 22.11.7"),
+        patch.object(vnf.telemetry, "ask", return_value=info),
+        patch.object(vnf.telemetry, "version", return_value="DPDK 22.11.7"),
     ):
         found = vnf.facts()
     assert found["application"] == "vnetperf forwarder"
@@ -178,7 +178,7 @@ def test_frames_that_did_not_go_out_are_the_ports_that_did_not_take_them() -> No
         "/ethdev/stats,0": {"ipackets": 100, "opackets": 50, **stats},
         "/ethdev/stats,1": {"ipackets": 50, "opackets": 93, **stats},
     }
-    with patch.object(vnf._telemetry, "ask", side_effect=answers.get):
+    with patch.object(vnf.telemetry, "ask", side_effect=answers.get):
         first, second = vnf.counters()
     assert (first.port, first.rx, first.tx, first.tx_dropped) == ("vnf0.0 (inside)", 100, 50, 0)
     assert (second.rx_dropped, second.tx_dropped) == (5, 7)

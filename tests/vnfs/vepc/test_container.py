@@ -96,7 +96,7 @@ def test_an_endpoint_that_is_none_is_told_of_the_attach_command(tmp_path: Path, 
         patch.object(vepc, "check_alive"),
         pytest.raises(DutError, match="attach command failed"),
     ):
-        vepc._attach_by_command(1)
+        vepc.wait_ready(1.0)
 
 
 @pytest.mark.parametrize(("driver", "refused"), [("vfio-pci", True), ("kernel", False)])

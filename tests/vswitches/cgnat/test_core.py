@@ -448,7 +448,8 @@ def test_a_record_that_cannot_be_written(unit: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert full.returncode == 1
-    assert "/dev/full: No space left on device; accepted: a file that can be wr" in full.stderr
+    assert "/dev/full: No space left on device" in full.stderr
+    assert "accepted: " in full.stderr
     log = tmp_path / "blocks"
     with Core(unit, FIRST_BLOCKS, f"--log={log}", "--log-form=ipfix") as core:
         core.burst(1, [])

@@ -21,6 +21,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import HopCounters
+from vnetperf.vswitches.cgnat import dpdk
 from vnetperf.vswitches.cgnat.dpdk import STAGES, DpdkNat, nat_arguments
 from vnetperf.vswitches.cgnat.switch import Cgnat
 
@@ -156,6 +157,8 @@ class Told:
             return {"no_mapping": 3, "fragment": 0, "transmit_ring_full": 2}
         return {"rx": 10, "tx": 5} if "port" in command else {}
 
+    def close(self) -> None: ...
+
     def link_up(self, _: int) -> bool:
         self.asked.append("link")
         self.down -= 1
@@ -166,10 +169,11 @@ class Told:
 
 
 def running(told: Told) -> DpdkNat:
-    machine = SimpleNamespace(subdir=Path)
+    process = SimpleNamespace(stop=lambda **_: 0, wait_for=lambda *_, **__: None)
+    machine = SimpleNamespace(subdir=Path, spawn=lambda *_, **__: process, facts=facts(6))
     switch = DpdkNat(cast("Any", machine), planned(mode="rtc"))
-    switch._telemetry = cast("Any", told)
-    switch.process = cast("Any", SimpleNamespace(running=True))
+    switch.telemetry = cast("Any", told)
+    switch.process = cast("Any", process)
     cast("Any", switch).check_alive = lambda: None
     return switch
 
@@ -199,16 +203,18 @@ def test_turns_without_packets_are_empty_polls() -> None:
     assert {node.calls for node in work.nodes.values()} == {100}
 
 
-def test_frames_are_forwarded_when_the_peers_are_there_also_after_a_port_went() -> None:
+def test_frames_are_forwarded_when_the_peers_are_there_also_after_a_port_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = Told(down=3)
     switch = running(told)
-    switch.ends = dict.fromkeys(PHY_PORTS, WireEnd(kind="memif", wire=0, side="dut"))
-    cast("Any", switch)._end = lambda: None
-    cast("Any", switch)._launch = lambda: None
+    end = WireEnd(kind="memif", wire=0, side="dut", role="server", socket=str(tmp_path / "w0"))
+    switch.ends = dict.fromkeys(PHY_PORTS, end)
+    monkeypatch.setattr(dpdk, "ENGINE", SimpleNamespace(executable=lambda _: "cgnat"))
     switch.remove_port(PHY_PORTS[1])
     assert told.asked[-2:] == ["link", "/cgnat/forward"]
     assert told.asked.count("link") == 4
-    assert switch._device(1, PHY_PORTS[1]) == "--vdev=net_null1,no-rx=1"
+    assert "--vdev=net_null1,no-rx=1" in switch.argv
 
 
 def test_a_host_without_dpdks_headers_is_refused_by_its_own_inventory(

@@ -384,7 +384,7 @@ def _pci_entry(nic: pci.PciNic, slots: dict[str, str], sys: Path, proc: Path) ->
         "slot": _slot_of(device, slots),
         "model": _model(nic),
         "driver": nic.driver or "none",
-        "driver_version": _driver_version(device, sys, nic.driver),
+        "driver_version": read_driver_version(device, sys, nic.driver),
         "interfaces": list(nic.interfaces),
         "node": nic.node if nic.node >= 0 else unknown("the firmware does not state it"),
         "link_width": _lanes(device / "current_link_width"),
@@ -445,7 +445,8 @@ def _slot_of(device: Path, slots: dict[str, str]) -> str:
     return unknown("neither kernel nor firmware names the slot")
 
 
-def _driver_version(device: Path, sys: Path, driver: str) -> str:
+def read_driver_version(device: Path, sys: Path, driver: str) -> str:
+    """Read the version of a PCI device's driver, or that it is the kernel's own."""
     if not driver:
         return unknown("it has no driver")
     # A module may have another name than its driver; a driver without one is the kernel's.

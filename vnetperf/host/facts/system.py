@@ -253,7 +253,7 @@ def kernel_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
     return {
         "release": file_text(proc / "sys/kernel/osrelease"),
         "version": file_text(proc / "sys/kernel/version"),
-        "compiler": _compiler(file_text(proc / "version")),
+        "compiler": find_compiler(file_text(proc / "version")),
         "cmdline": file_text(proc / "cmdline"),
         "boot_options": kernel.boot_options(file_text(proc / "cmdline")),
         "vulnerabilities": attempt(lambda: _vulnerabilities(sys)),
@@ -420,7 +420,7 @@ def _vulnerabilities(sys: Path) -> Any:
     return found or unknown(f"{directory} is empty")
 
 
-def _compiler(version: str) -> str:
+def find_compiler(version: str) -> str:
     """What built the kernel; who did, and on which machine, is nobody's business."""
     if is_unknown(version):
         return version

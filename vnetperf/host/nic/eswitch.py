@@ -30,7 +30,7 @@ def read_mode(address: str) -> str:
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415 - takes 0.2 s to import
 
     try:
-        found = _eswitch(address)
+        found = request_eswitch(address)
     except (NetlinkError, OSError) as error:
         if _error_number(error) in NO_ESWITCH:
             return ""
@@ -124,7 +124,7 @@ def _set_mode(address: str, wanted: str) -> None:
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415 - takes 0.2 s to import
 
     try:
-        _eswitch(address, ESWITCH_MODES[wanted])
+        request_eswitch(address, ESWITCH_MODES[wanted])
     except (NetlinkError, OSError) as error:
         raise _driver_refuses(address, f"change its eswitch mode to {wanted}", error) from error
     if (now := read_mode(address)) != wanted:
@@ -135,7 +135,7 @@ def _set_mode(address: str, wanted: str) -> None:
         )
 
 
-def _eswitch(address: str, number: int | None = None) -> int | None:
+def request_eswitch(address: str, number: int | None = None) -> int | None:
     """Ask for a switch's mode, or set it; pyroute2 knows the messages and has no call for them."""
     from pyroute2 import DL  # noqa: PLC0415 - takes 0.2 s to import
     from pyroute2.netlink.devlink import devlinkcmd  # noqa: PLC0415
@@ -215,7 +215,7 @@ def undo_uplink(data: UndoData) -> str:
         return "gone with its device"
     done = []
     if has_ingress(index):
-        _ingress_qdisc("del", index)
+        change_ingress_qdisc("del", index)
         done.append("rules gone")
     if data["tc"] is not None and hw_tc_offload(name) != data["tc"]:
         hw_tc_offload(name, bool(data["tc"]))
@@ -257,7 +257,7 @@ def _prepare(name: str, index: int, mtu: int, flags: int) -> None:
         request_link("set", index=index, mtu=mtu)
     _disable_ipv6(name, "1")
     hw_tc_offload(name, True)
-    _ingress_qdisc("add", index)
+    change_ingress_qdisc("add", index)
     request_link(
         "set", index=index, flags=NOARP | flags | UP, change=QUIET_FLAGS | PROMISCUOUS | UP
     )
@@ -273,7 +273,8 @@ def _disable_ipv6(name: str, wanted: str = "") -> str | None:
     return read_file(path).strip()
 
 
-def _ingress_qdisc(command: str, index: int) -> None:
+def change_ingress_qdisc(command: str, index: int) -> None:
+    """Make ("add") or delete ("del") the ingress queueing discipline of an interface."""
     cure = "the kernel may lack sch_ingress"
     with netlink(f"{command} its ingress queue", f"link {index}", cure) as route:
         route.tc(command, "ingress", index)

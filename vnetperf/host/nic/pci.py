@@ -88,7 +88,7 @@ def bind_driver(
             accepted="a loaded driver, such as vfio-pci",
             cure=f"load it first (modprobe {driver})",
         )
-    in_use = sorted(set(before.interfaces) & _routed_interfaces())
+    in_use = sorted(set(before.interfaces) & find_routed_interfaces())
     if in_use and not isolated:
         raise HostError(
             f"interface {in_use[0]} of this device carries a route of this machine",
@@ -249,7 +249,7 @@ def _driver_override(device: Path) -> str:
     return "" if text == "(null)" else text
 
 
-def _routed_interfaces() -> set[str]:
+def find_routed_interfaces() -> set[str]:
     """Interfaces with a route: unbinding one may cut this machine off."""
     network = usage.read_network()
     return {i.name for i in network.interfaces if network.routes.get(i.index)}

@@ -281,7 +281,7 @@ def links_elsewhere() -> list[tuple[int, str]]:
     except OSError:
         return found
     try:
-        for place, who in _other_namespaces(os.fstat(mine).st_ino).items():
+        for place, who in find_other_namespaces(os.fstat(mine).st_ino).items():
             with contextlib.suppress(HostError):  # it has gone, or we are not root
                 found += run_in(place, partial(_links_over, mine, who))
     finally:
@@ -302,8 +302,8 @@ def _links_over(namespace: int, who: str) -> list[tuple[int, str]]:
         ]
 
 
-def _other_namespaces(mine: int) -> dict[Path, str]:
-    """Network namespaces but one, by inode: those of processes and those that are mounted."""
+def find_other_namespaces(inode: int) -> dict[Path, str]:
+    """Find network namespaces of processes and mounted ones, without the one of an inode."""
     found: dict[int, tuple[Path, str]] = {}
     for process in PROC.glob("[0-9]*"):
         place = process / "ns/net"
@@ -317,7 +317,7 @@ def _other_namespaces(mine: int) -> dict[Path, str]:
                 with contextlib.suppress(OSError):
                     who = f"the network namespace {place.name}"
                     found.setdefault(place.stat().st_ino, (place, who))
-    return {place: who for inode, (place, who) in found.items() if inode != mine}
+    return {place: who for space, (place, who) in found.items() if space != inode}
 
 
 def _destination(message: Any) -> str:
@@ -366,7 +366,7 @@ def ssh_addresses() -> set[str]:
             with contextlib.suppress(ValueError):  # a variable can hold anything
                 found.add(_plain_address(words[2]))
                 ports.add(int(words[3]))
-    sockets = _sockets_of(_LOGIN_SERVERS)
+    sockets = find_sockets(_LOGIN_SERVERS)
     for table in ("tcp", "tcp6"):
         try:
             text = read_file(PROC / "net" / table)
@@ -390,8 +390,8 @@ def _ancestors_connections() -> Iterator[str]:
             return
 
 
-def _sockets_of(programs: Iterable[str]) -> set[str]:
-    """Inodes of the sockets of programs, by name."""
+def find_sockets(programs: Iterable[str]) -> set[str]:
+    """Find the inodes of the sockets that programs of these names have."""
     found = set()
     for process in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is not ours to look at

@@ -66,7 +66,7 @@ def other_uses(route: Any, links: Iterable[Any]) -> dict[int, tuple[OtherUse, ..
     """Index of a link -> what else uses it in the calling thread's namespace."""
     links = list(links)
     indices = {link.get_attr("IFLA_IFNAME"): link["index"] for link in links}
-    named = [*_rules(route), *_from_proc(PROC / "thread-self/net")]
+    named = [*_rules(route), *read_listed_uses(PROC / "thread-self/net")]
     filtered = [*_packet_filters()]
     found = [
         *_multicast_routers(),
@@ -154,8 +154,8 @@ def _neighbours_answered_for() -> Iterator[tuple[int, OtherUse]]:
                 yield index, OtherUse(f"answers for the neighbour {whose}")
 
 
-def _from_proc(net: Path) -> Iterator[tuple[str, OtherUse]]:
-    """What is listed in a namespace's /proc/net by the interface's name."""
+def read_listed_uses(net: Path) -> Iterator[tuple[str, OtherUse]]:
+    """Read who uses interfaces that a namespace's /proc/net lists by name."""
     for words in _rows(net / "dev_mcast", 5):
         _, name, _, static, address = words[:5]
         if static != "0" or not address.startswith(_MULTICAST_OF_IP):

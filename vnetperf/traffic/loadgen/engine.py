@@ -398,7 +398,7 @@ class Engine:
     """
 
     def __init__(self, process: ManagedProcess, socket: EngineSocket) -> None:
-        self._process = process
+        self.process = process
         self._socket = socket
         self._epoch = 0
         self._ids: tuple[int, ...] = ()  # of the streams that are set
@@ -444,7 +444,7 @@ class Engine:
     @property
     def pid(self) -> int:
         """Process id."""
-        return self._process.pid
+        return self.process.pid
 
     def _ask(self, command: str, **parameters: object) -> Any:
         return self._ask_all(command, (parameters,))[0]
@@ -453,7 +453,7 @@ class Engine:
         """Run a command with each row of parameters, without waiting for each reply."""
         if not rows:
             return []
-        if self._process.stopped:  # no need to wait for an answer
+        if self.process.stopped:  # no need to wait for an answer
             self.expect_running()
         try:
             return self._socket.ask_all(f"/loadgen/{command}", rows)
@@ -464,22 +464,22 @@ class Engine:
 
     def _expect_alive(self, cause: Exception) -> None:
         # The socket closes a moment before the process can be waited for.
-        wait_at_most(lambda: not self._process.alive(), 1.0, "the engine's exit", poll_s=POLL_S)
+        wait_at_most(lambda: not self.process.alive(), 1.0, "the engine's exit", poll_s=POLL_S)
         try:
-            self._process.expect_alive()
+            self.process.expect_alive()
         except HostError as error:
             raise GeneratorError(error.what, where=error.where, cure=error.cure) from cause
 
     def expect_running(self) -> None:
         """Raise `GeneratorError` when the engine has ended, or is stopped by a signal."""
         with host_failures():
-            self._process.expect_alive()
-        if self._process.stopped:
+            self.process.expect_alive()
+        if self.process.stopped:
             raise GeneratorError(f"the engine (pid {self.pid}) {IS_STOPPED}", where="loadgen")
 
     def _wait_for(self, predicate: Callable[[], bool], timeout_s: float, what: str) -> None:
         with host_failures():
-            self._process.wait_for(predicate, timeout_s, what, POLL_S)
+            self.process.wait_for(predicate, timeout_s, what, POLL_S)
 
     def info(self) -> EngineInfo:
         """Describe the engine, its ports and workers, as they are now."""
@@ -549,7 +549,7 @@ class Engine:
             self._add_fields("stream/field", [(s.id, s.fields) for s in streams])
             self._add_fields("stream/expect", [(s.id, s.expected) for s in streams])
         except GeneratorError:
-            if self._process.alive():
+            if self.process.alive():
                 self._ask("stream/clear")
             raise
         self._ids = tuple(stream.id for stream in streams)
@@ -789,4 +789,4 @@ class Engine:
     def close(self, timeout_s: float = 10.0) -> None:
         """End the engine; may be called again.  One that does not end by itself is killed."""
         self._socket.close()
-        self._process.stop(timeout_s)
+        self.process.stop(timeout_s)

@@ -410,7 +410,7 @@ def run_trial(
     result = _run_to_end(engine, spec, trial.duration_s, watch, on_sent=on_sent)
     if trial.full_drain and not result.aborted:
         sleep_watching(began + _sent_s(trial, result) + trial.drain_s, watch)
-    return _counted(engine, prepared, trial, result, refusal_is_loss=refusal_is_loss)
+    return read_counts(engine, prepared, trial, result, refusal_is_loss=refusal_is_loss)
 
 
 def run_part(
@@ -426,7 +426,7 @@ def run_part(
     """A trial of the port that is here."""
     spec = engine_trial(prepared, trial, refusal_is_loss=refusal_is_loss, window=window)
     result = _run_to_end(engine, spec, trial.duration_s, watch, receives)
-    counts = _counted(engine, prepared, trial, result, refusal_is_loss=refusal_is_loss)
+    counts = read_counts(engine, prepared, trial, result, refusal_is_loss=refusal_is_loss)
     echoes = engine.echoes() if spec.echo != "none" else Echoes(0, ())
     return PartResult(
         result=counts,
@@ -443,7 +443,7 @@ def _sent_s(trial: TrialSpec, result: EngineResult) -> float:
     return result.tx_end_ns / 1e9 if trial.burst and result.tx_end_ns else trial.duration_s
 
 
-def _counted(
+def read_counts(
     engine: Engine,
     prepared: PreparedStreams,
     trial: TrialSpec,
@@ -451,6 +451,7 @@ def _counted(
     *,
     refusal_is_loss: bool,
 ) -> TrialResult:
+    """Make a trial's result of what the engine counted in it, and of what it is asked after it."""
     if result.aborted:
         raise GeneratorError("the engine ended the trial before its time", where="loadgen")
     drained = max(0.0, result.elapsed_ns / 1e9 - _sent_s(trial, result))
@@ -459,7 +460,7 @@ def _counted(
     directions = tally(prepared.parts, result, grouped_s=grouped_s)
     counts = TrialResult(
         directions=directions,
-        gaps=_gaps(engine, prepared, directions, trial),
+        gaps=read_gaps(engine, prepared, directions, trial),
         turns=_turns(engine, prepared, trial, result),
         tester_work=engine.work(prepared.workers),
         foreign={str(p.port): p.foreign for p in result.ports},
@@ -511,7 +512,7 @@ def _turns(
     )
 
 
-def _gaps(
+def read_gaps(
     engine: Engine,
     prepared: PreparedStreams,
     directions: Sequence[DirectionCounts],

@@ -112,7 +112,11 @@ class PktgenConfig(Frozen):
 
 
 class Pktgen(ExternalGenerator):
-    """DPDK's packet generator, started by the run or elsewhere, controlled by Lua."""
+    """DPDK's packet generator, started by the run or elsewhere, controlled by Lua.
+
+    Attributes:
+        lua_client: The connection to Pktgen; None while there is none.
+    """
 
     name: ClassVar[str] = "pktgen"
     programs: ClassVar[tuple[Program, ...]] = (Program(name="pktgen", records_build=True),)
@@ -138,7 +142,7 @@ class Pktgen(ExternalGenerator):
         self._ends: tuple[WireEnd, ...] = ()
         self._started: PktgenProcess | None = None
         self._launch: PktgenCommand | None = None
-        self._lua_client: LuaClient | None = None
+        self.lua_client: LuaClient | None = None
         self._loaded = ""
         self._files: dict[int, tuple[Path, PortTraffic]] = {}
         self._trials: PktgenTrials | None = None
@@ -192,7 +196,7 @@ class Pktgen(ExternalGenerator):
         """Start Pktgen, or connect to the one that the testbed names."""
         self._ends = ends
         if self._server:
-            self._lua_client = connect_server(self._server)
+            self.lua_client = connect_server(self._server)
             self._check_functions()
             self._check_server()
             return
@@ -215,7 +219,7 @@ class Pktgen(ExternalGenerator):
         prefix = f"vnp{self.machine.run_id}{self._starts}"[:40]
         self._launch = pktgen_command(program, self.plan, self._ends, files, prefix)
         self._started = PktgenProcess(self.machine, self._launch)
-        self._lua_client = self._started.connect()
+        self.lua_client = self._started.connect()
         self._check_functions()
         self._lua("pktgen.screen('off')")
         placement = self.plan.placement  # who deployed it does this once, and it starts often
@@ -252,7 +256,7 @@ class Pktgen(ExternalGenerator):
         self._lua(f"pktgen.stop('{port_list(len(self._ends))}')")
 
     def _lua(self, source: str) -> Any:
-        return self.started(self._lua_client).call(source)
+        return self.started(self.lua_client).call(source)
 
     def unplug(self) -> None:
         """End it: DPDK's memif connects but once."""
@@ -261,7 +265,7 @@ class Pktgen(ExternalGenerator):
 
     def reconnect(self) -> None:
         """Start it again."""
-        if self._lua_client is None:
+        if self.lua_client is None:
             self.connect(self._ends)
 
     def links_down(self) -> tuple[str, ...]:
@@ -293,7 +297,7 @@ class Pktgen(ExternalGenerator):
         self._kinds = kinds
         self._probe_addresses(kinds, senders)
         links = tuple(self._link(port) for port in range(len(self._ends)))
-        trials = PktgenTrials(self.started(self._lua_client), links, senders)
+        trials = PktgenTrials(self.started(self.lua_client), links, senders)
         trials.wake(patient(WAKE_S), lambda: None)
         self._trials = trials
 
@@ -458,16 +462,16 @@ class Pktgen(ExternalGenerator):
 
     def close(self) -> None:
         """Stop traffic and Pktgen; someone else's goes on without traffic."""
-        if self._server and self._lua_client is not None:
+        if self._server and self.lua_client is not None:
             with contextlib.suppress(GeneratorError):
-                self._lua_client.call(f"pktgen.stop('{port_list(len(self._ends))}')")
+                self.lua_client.call(f"pktgen.stop('{port_list(len(self._ends))}')")
         self._end()
 
     def _end(self) -> None:
         self._trials, self._loaded = None, ""
-        if self._lua_client is not None:
-            self._lua_client.close()
-            self._lua_client = None
+        if self.lua_client is not None:
+            self.lua_client.close()
+            self.lua_client = None
         if self._started is not None:
             self._started.stop()
             self._started = None

@@ -66,10 +66,11 @@ class PortCounters:
 def read_counters(client: LuaClient, ports: int) -> tuple[PortCounters, ...]:
     """Read the counters of all ports, as fresh as they are."""
     found = client.call(READ_COUNTERS.format(port_list(ports)))
-    return tuple(_port_counters(found, port) for port in range(ports))
+    return tuple(read_port_counters(found, port) for port in range(ports))
 
 
-def _port_counters(found: Mapping[str, Any], port: int) -> PortCounters:
+def read_port_counters(found: Mapping[str, Any], port: int) -> PortCounters:
+    """Read the counters of a port from what Pktgen has answered for all of them."""
     try:
         stats, packets = found["stats"][str(port)], found["packets"][str(port)]
         latency = packets.get("latency", {})

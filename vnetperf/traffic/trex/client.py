@@ -148,13 +148,18 @@ WHERE = "trex"
 
 
 class TrexClient:
-    """A client process that answers; made by `TrexClient.start`."""
+    """A client process that answers; made by `TrexClient.start`.
+
+    Attributes:
+        process: The process.
+        connection: This end of the socket on which orders go out and replies come in.
+    """
 
     def __init__(
         self, process: ManagedProcess, connection: Connection, alive: Callable[[], None]
     ) -> None:
-        self._process = process
-        self._connection = connection
+        self.process = process
+        self.connection = connection
         self._alive = alive
         self._number = 0
 
@@ -208,7 +213,7 @@ class TrexClient:
     @property
     def pid(self) -> int:
         """Process id."""
-        return self._process.pid
+        return self.process.pid
 
     def call(
         self,
@@ -223,7 +228,7 @@ class TrexClient:
         number = self._number
         log.debug("order %d: %s", number, do)
         with self._connection_errors():
-            worker.send_message(self._connection, {"do": do, "number": number, **values})
+            worker.send_message(self.connection, {"do": do, "number": number, **values})
         # An order whose reply was too late may have been answered since.
         while (answer := self._wait(within_s, watch)).get("number") != number:
             continue
@@ -241,7 +246,7 @@ class TrexClient:
             raise
         except BaseException:
             with contextlib.suppress(OSError, EOFError, ValueError, GeneratorError):
-                worker.send_message(self._connection, {"do": "give-up"})
+                worker.send_message(self.connection, {"do": "give-up"})
                 self._receive(ANSWER_S)
             raise
 
@@ -250,14 +255,14 @@ class TrexClient:
             self._alive()
             watch()
             with self._connection_errors():
-                if not self._connection.poll(WATCH_S):
+                if not self.connection.poll(WATCH_S):
                     return None
-                if (reply := worker.receive_message(self._connection)) is not None:
+                if (reply := worker.receive_message(self.connection)) is not None:
                     return reply
                 raise EOFError("it closed its connection")
 
         def check() -> None:
-            if not self._process.alive():
+            if not self.process.alive():
                 raise self._failure("it exited")
 
         def late() -> TrialTimeoutError:
@@ -277,13 +282,13 @@ class TrexClient:
     def _failure(self, how: str) -> GeneratorError:
         return GeneratorError(
             f"the process of TRex's client failed ({how}); log ends with:\n"
-            + self._process.log_tail(),
+            + self.process.log_tail(),
             where=WHERE,
         )
 
     def close(self) -> None:
         """End the process; idempotent."""
         with contextlib.suppress(OSError):
-            worker.send_message(self._connection, {"do": "end", "number": 0})
-        self._connection.close()
-        self._process.stop(timeout_s=1.0)
+            worker.send_message(self.connection, {"do": "end", "number": 0})
+        self.connection.close()
+        self.process.stop(timeout_s=1.0)

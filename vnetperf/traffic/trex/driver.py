@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any, ClassVar
@@ -91,7 +91,11 @@ class TrexConfig(Frozen):
 
 
 class Trex(ExternalGenerator):
-    """Cisco's TRex, driven by its own Python client in a process of its own."""
+    """Cisco's TRex, driven by its own Python client in a process of its own.
+
+    Attributes:
+        client: The process of the Python client; None while it is not started.
+    """
 
     name: ClassVar[str] = "trex"
     #: Never its wrapper t-rex-64, which changes the machine.
@@ -121,7 +125,7 @@ class Trex(ExternalGenerator):
         self.config: TrexConfig = self.section
         self._ends: tuple[WireEnd, ...] = ()
         self._server: TrexServer | None = None
-        self._client: TrexClient | None = None
+        self.client: TrexClient | None = None
         self._frames: tuple[CompiledFrame, ...] = ()
         self._short: dict[int, CompiledFrame] = {}
         self._sending = False
@@ -194,12 +198,12 @@ class Trex(ExternalGenerator):
         ours = self._theirs is None
         if ours:
             self._start_server(program, ends)
-        self._client = TrexClient.start(
+        self.client = TrexClient.start(
             self.machine, self.directory, place, isolated=ours, alive=self._check_alive
         )
         address = self._theirs.address if self._theirs else trex_server.OWN_ADDRESS
         host, sync, publisher = address
-        self._known = self._client.call(
+        self._known = self.client.call(
             "open",
             within_s=START_S + GRACE_S,
             server=host,
@@ -216,7 +220,7 @@ class Trex(ExternalGenerator):
                 where=self.name,
                 accepted=f"{len(ends)} or more",
             )
-        self._client.call("acquire", ports=list(range(len(ends))), force=ours or self.config.force)
+        self.client.call("acquire", ports=list(range(len(ends))), force=ours or self.config.force)
 
     def _start_server(self, program: str, ends: tuple[WireEnd, ...]) -> None:
         scenario, placement = self.plan.scenario, self.plan.placement
@@ -248,7 +252,7 @@ class Trex(ExternalGenerator):
         if self._server is not None:
             with host_failures():
                 self._server.process.expect_alive()
-        elif self._theirs is not None and self._client is not None:
+        elif self._theirs is not None and self.client is not None:
             self._theirs.check_alive()
 
     def unplug(self) -> None:
@@ -258,21 +262,21 @@ class Trex(ExternalGenerator):
 
     def reconnect(self) -> None:
         """Start the server anew if `unplug` ended it."""
-        if self._client is None:
+        if self.client is None:
             self.connect(self._ends)
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down; in a trial, which reports its own, none."""
         if self._sending:
             return ()
-        down = self.started(self._client).call("links")["down"]
+        down = self.started(self.client).call("links")["down"]
         return _port_names(down)
 
     def prepare(
         self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
     ) -> None:
         """Compile the traffic; a trial hands it over, with its counts."""
-        self.started(self._client)
+        self.started(self.client)
         self._frames = ()
         frames = compile_traffic(streams, profile, frame_size)
         self.check_frames(frames, self.plan.testbed)
@@ -310,24 +314,17 @@ class Trex(ExternalGenerator):
             trial.duration_s,
             refusal_is_loss=self.refusal_is_loss(trial),
             histogram_up_to_loss=trial.histogram_up_to_loss,
-            no_probe=self._why_no_probe(),
+            no_probe=why_no_probe({end.kind for end in self._ends}, self._workers),
         )
         drained = trial.drain_s if trial.full_drain else round(counted["drained"], 4)
         return result.model_copy(
             update={"drain_s": drained, "links_down": _port_names(counted["down"])}
         )
 
-    def _why_no_probe(self) -> str:
-        """Why no probe might come back, although frames do."""
-        several = self._server is not None and len(self._server.threads.workers) > 1
-        if several and any(end.kind == "memif" for end in self._ends):
-            return "TRex with several workers on memif sees none"
-        if self._server is None or any(end.kind in NICS for end in self._ends):
-            return (
-                "the NIC's rules, by which TRex has probes picked out of the load, did not; with "
-                "some NICs and versions they do not (Intel E810, NVIDIA ConnectX)"
-            )
-        return ""
+    @property
+    def _workers(self) -> int | None:
+        """Workers of the server; None of a server that somebody else has started."""
+        return None if self._server is None else len(self._server.threads.workers)
 
     def _send(
         self,
@@ -345,10 +342,10 @@ class Trex(ExternalGenerator):
         """
         if not self._frames:
             raise GeneratorError("no traffic is prepared", where=self.name)
-        several = self._server is not None and len(self._server.threads.workers) > 1
+        several = (self._workers or 1) > 1
         self._sending = True
         try:
-            return self.started(self._client).call(
+            return self.started(self.client).call(
                 "run",
                 within_s=duration + slack + drain + GRACE_S,
                 watch=watch,
@@ -396,7 +393,7 @@ class Trex(ExternalGenerator):
 
     def close(self) -> None:
         """Let go of the ports, end the client, end the server if it is ours."""
-        client, self._client = self._client, None
+        client, self.client = self.client, None
         server, self._server = self._server, None
         try:
             if client is not None:
@@ -407,6 +404,23 @@ class Trex(ExternalGenerator):
         finally:
             if server is not None:
                 server.process.stop(timeout_s=3.0)
+
+
+def why_no_probe(kinds: Collection[str], workers: int | None) -> str:
+    """Reason why no probe may come back although frames do; "" where probes are to come back.
+
+    Args:
+        kinds: Kinds of the tester's ends.
+        workers: Workers of the server; None of a server that somebody else has started.
+    """
+    if (workers or 1) > 1 and "memif" in kinds:
+        return "TRex with several workers on memif sees none"
+    if workers is None or set(NICS).intersection(kinds):
+        return (
+            "the NIC's rules, by which TRex has probes picked out of the load, did not; with "
+            "some NICs and versions they do not (Intel E810, NVIDIA ConnectX)"
+        )
+    return ""
 
 
 def _port_names(numbers: Iterable[int]) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ def _key(number: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pace:
+class StreamPace:
     """What `send` has done for a stream."""
 
     made: int
@@ -321,9 +321,9 @@ class Xdpgen(TrafficGenerator):
         with host_failures():
             self._await(f"{ENDED} {self._trial}", ENDS_S)
 
-    def _pace(self, number: int) -> _Pace:
+    def _pace(self, number: int) -> StreamPace:
         values = PACE.unpack(self.started(self._code).map("paces").read(_key(number), PACE.size))
-        return _Pace(*values[-4:])
+        return StreamPace(*values[-4:])
 
     def _latency(self, number: int) -> Latency | None:
         """Time from making a frame until it was taken: shortest, mean, longest."""

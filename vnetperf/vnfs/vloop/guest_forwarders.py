@@ -129,7 +129,7 @@ class GuestTestpmd:
     def start(self, command: TestpmdCommand) -> None:
         """Start it, and wait until it forwards."""
         agent = self.guest.agent
-        self._reserve(command.memory_mib)
+        self.reserve(command.memory_mib)
         self.argv = command.argv()
         separator = self.argv.index("--")
         argv = [*self.argv[: separator + 1], "-i", *self.argv[separator + 1 :]]
@@ -138,8 +138,12 @@ class GuestTestpmd:
         self._wait(lambda: PROMPT in self._new_output(), START_S, "come up")
         self._input = agent.open(INPUT_FIFO, "w")
 
-    def _reserve(self, mib: int) -> None:
-        """Make hugepages; tried again where the guest's memory is in pieces."""
+    def reserve(self, mib: int) -> None:
+        """Make MiB of hugepages in the guest; again where its memory is in pieces.
+
+        Raises:
+            DutError: Its kernel has none, or not enough of them.
+        """
         agent = self.guest.agent
         size = HUGEPAGE_SIZE.search(agent.read("/proc/meminfo"))
         if size is None:

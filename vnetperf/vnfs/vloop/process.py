@@ -234,8 +234,8 @@ class Vloop(Vnf):
         self.devices: tuple[VnfDevice, ...] = ()
         self._attachments: tuple[Attachment, ...] = ()
         self._found: dict[str, Link] = {}
-        self._telemetry = DpdkPorts(self.directory, self.role)
-        self._telemetry.check = self.check_alive
+        self.telemetry = DpdkPorts(self.directory, self.role)
+        self.telemetry.check = self.check_alive
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -358,7 +358,7 @@ class Vloop(Vnf):
         self._running().wait_for(self._links_up, timeout_s=timeout_s, what="both its links")
         self._let_loose()
         if isinstance(self.command, VloopCommand):
-            self._telemetry.ask("/forwarder/forward")
+            self.telemetry.ask("/forwarder/forward")
         for netdev, link in self._found.items():
             # The tap is a port of the switch: a bridge would keep frames for the port's address.
             self.machine.set_link(netdev, mac=link.mac, mtu=self.plan.scenario.mtu)
@@ -373,7 +373,7 @@ class Vloop(Vnf):
 
     def _links_up(self) -> bool:
         try:
-            links = [self._telemetry.link_up(port) for port in range(PORTS)]
+            links = [self.telemetry.link_up(port) for port in range(PORTS)]
         except VnetperfError:
             return False  # not there yet
         return all(links)
@@ -385,8 +385,8 @@ class Vloop(Vnf):
         counters = []
         for port in range(PORTS):
             # virtio-user accepts the connection of a restarted switch when its link is queried.
-            self._telemetry.link_up(port)
-            counters.append(self._telemetry.counters(port, f"{self.role}.{port} (inside)"))
+            self.telemetry.link_up(port)
+            counters.append(self.telemetry.counters(port, f"{self.role}.{port} (inside)"))
         first, second = counters
         return dpdk.with_lost(first, second), dpdk.with_lost(second, first)
 
@@ -394,7 +394,7 @@ class Vloop(Vnf):
         """What our forwarder has counted; testpmd shows it in shares only."""
         if not isinstance(self.command, VloopCommand):
             return ()
-        told = self._telemetry.ask("/forwarder/turns")
+        told = self.telemetry.ask("/forwarder/turns")
         return (
             DatapathWork(
                 thread=self.role,
@@ -416,7 +416,7 @@ class Vloop(Vnf):
         return {
             "application": command.application,
             **({"why not our forwarder": self.why_testpmd} if self.why_testpmd else {}),
-            "version": self._telemetry.version(),
+            "version": self.telemetry.version(),
             "launcher": self.launcher,
             "mode": command.mode,
             "launch line": " ".join(self.argv),
@@ -424,7 +424,7 @@ class Vloop(Vnf):
             "memory": "hugepages" if command.hugepages else "ordinary pages",
             **self._turn_facts(),
             "ports": [
-                f"{attachment.port}: {attachment.kind}, {port.how}; {self._telemetry.describe(n)}"
+                f"{attachment.port}: {attachment.kind}, {port.how}; {self.telemetry.describe(n)}"
                 for n, (attachment, port) in enumerate(
                     zip(self._attachments, self.devices, strict=True)
                 )
@@ -436,7 +436,7 @@ class Vloop(Vnf):
         if not isinstance(self.command, VloopCommand):
             return {}
         try:
-            info = self._telemetry.ask("/forwarder/info")
+            info = self.telemetry.ask("/forwarder/info")
         except VnetperfError as error:
             return {"turn, us": self.command.turns.turn_us, "priority": f"unknown: {error}"}
         return {"turn, us": info["turn_us"], "priority": info["priority"]}
@@ -452,7 +452,7 @@ class Vloop(Vnf):
 
     def stop(self) -> None:
         """End the program."""
-        self._telemetry.close()
+        self.telemetry.close()
         if self.process is not None:
             self.process.stop(timeout_s=3.0)
             self.process = None

@@ -117,8 +117,8 @@ class DpdkNat(NatSwitch):
         self.argv: list[str] = []
         self.ends: dict[Port, WireEnd] = {}
         self.removed: set[Port] = set()
-        self._telemetry = DpdkPorts(self.directory, FILE_PREFIX)
-        self._telemetry.check = self.check_alive
+        self.telemetry = DpdkPorts(self.directory, FILE_PREFIX)
+        self.telemetry.check = self.check_alive
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -230,7 +230,7 @@ class DpdkNat(NatSwitch):
 
     def _replies(self) -> bool:
         try:
-            info = self._telemetry.ask("/cgnat/info")
+            info = self.telemetry.ask("/cgnat/info")
         except HostError:
             return False  # not there yet
         if info is None:
@@ -251,7 +251,7 @@ class DpdkNat(NatSwitch):
     def _ask(self, command: str) -> dict[str, Any]:
         if self.process is None:
             raise DutError("it is not running", where=self.name)
-        answer = self._telemetry.ask(f"/cgnat/{command}")
+        answer = self.telemetry.ask(f"/cgnat/{command}")
         if not isinstance(answer, dict):
             return {}
         if "error" in answer:
@@ -270,7 +270,7 @@ class DpdkNat(NatSwitch):
     def links_down(self) -> tuple[str, ...]:
         """Ports whose other side has not connected."""
         numbers = [(n, p) for n, p in enumerate((INSIDE, OUTSIDE)) if p not in self.removed]
-        return tuple(str(port) for n, port in numbers if not self._telemetry.link_up(n))
+        return tuple(str(port) for n, port in numbers if not self.telemetry.link_up(n))
 
     def sessions(self) -> int | None:
         """Sessions in its table."""
@@ -293,7 +293,7 @@ class DpdkNat(NatSwitch):
         for number, port in enumerate((INSIDE, OUTSIDE)):
             if port in self.removed:
                 continue
-            driver = self._telemetry.counters(number, str(port))
+            driver = self.telemetry.counters(number, str(port))
             drops = self._drops(number)
             refused = drops.pop(TX_FULL, 0)
             found.append(
@@ -414,7 +414,7 @@ class DpdkNat(NatSwitch):
         self.ends = {}
 
     def _end(self) -> None:
-        self._telemetry.close()
+        self.telemetry.close()
         if self.process is not None:
             self.process.stop(timeout_s=3.0)
             self.process = None

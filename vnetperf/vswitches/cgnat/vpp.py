@@ -105,7 +105,7 @@ class VppNat(NatSwitch, Vpp):
         self._send([self.enabling(), *self._routes()])
         self._send([self.port_message(port, on=True) for port in self.interfaces])
         self._send(list(self.nat_messages()))
-        self._arrange_queues()
+        self.arrange_queues()
 
     def _routes(self) -> Iterator[ApiMessage]:
         networks: dict[Port, IPv4Network] = {INSIDE: self.nat.inside, OUTSIDE: SERVERS}

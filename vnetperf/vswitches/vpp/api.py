@@ -116,7 +116,7 @@ class VppApi:
         self.interfaces_changed = threading.Event()
         self._installation = installation
         self._version = version
-        self._client: Any = None
+        self.client: Any = None
 
     def connect(self) -> None:
         """Connect, and read the definitions of messages."""
@@ -139,9 +139,9 @@ class VppApi:
                 async_thread=False,  # the transport's own thread hands events over
                 **settings,
             )
-            client.register_event_callback(self._on_event)
+            client.register_event_callback(self.note_event)
             client.connect("vnetperf")
-        self._client = client
+        self.client = client
 
     def _definitions(self) -> list[str]:
         """Files of message definitions beside VPP, as far as they are used here.
@@ -153,7 +153,8 @@ class VppApi:
         there = self._installation.api_dir.rglob("*.api.json")
         return sorted(str(path) for path in there if path.name.partition(".")[0] in API_DEFINITIONS)
 
-    def _on_event(self, name: str, message: Any) -> None:
+    def note_event(self, name: str, message: Any) -> None:
+        """Note a message that VPP sends by itself."""
         if name == "sw_interface_event":
             self.interfaces_changed.set()
 
@@ -164,7 +165,7 @@ class VppApi:
 
     def knows(self, message: str) -> bool:
         """Whether this VPP has a message."""
-        return self._client is not None and hasattr(self._client.api, message)
+        return self.client is not None and hasattr(self.client.api, message)
 
     def call(
         self,
@@ -175,9 +176,9 @@ class VppApi:
         **fields: Any,
     ) -> Any:
         """Send a message and wait for its answer."""
-        if self._client is None:
+        if self.client is None:
             raise DutError("VPP has not been started", where=message)
-        function = getattr(self._client.api, message, None)
+        function = getattr(self.client.api, message, None)
         if function is None:
             raise DutError(
                 f"this VPP ({self._version[0]}.{self._version[1]:02}) has no message {message}",
@@ -207,7 +208,7 @@ class VppApi:
 
     def close(self) -> None:
         """Disconnect; VPP is notified unless it has ended."""
-        client, self._client = self._client, None
+        client, self.client = self.client, None
         if client is not None:
             with contextlib.suppress(Exception):  # an error of a dead VPP does not matter
                 client.disconnect()

@@ -157,7 +157,7 @@ class Vpp(VSwitch):
         self.commands: list[str] = []
         self._offered: set[str] = set()
         self._startup = ""
-        self._workers = 0
+        self.worker_count = 0
         self._nodes: dict[str, dict[str, NodeWork]] = {}
 
     @classmethod
@@ -241,7 +241,7 @@ class Vpp(VSwitch):
         )
         self.interfaces, self.tunnels, self.sent, self.commands = {}, {}, [], []
         self._startup = startup.text()
-        self._workers = len(startup.workers)
+        self.worker_count = len(startup.workers)
         self.vpp.start(startup)
         self.vpp.api.watch_interfaces()
 
@@ -295,7 +295,7 @@ class Vpp(VSwitch):
                 )
                 self.sent += sent
             self._send(forwarding.switch_messages(scenario, index | self.tunnels))
-        self._arrange_queues()
+        self.arrange_queues()
 
     def _send(self, operations: list[ApiMessage]) -> None:
         for message, fields in operations:
@@ -309,7 +309,7 @@ class Vpp(VSwitch):
             if error := self.vpp.api.cli(command, timeout_s=ROUTES_S).strip():
                 raise DutError(f"VPP refuses routes: {error[:300]}", where=command)
 
-    def _arrange_queues(self) -> None:
+    def arrange_queues(self) -> None:
         """Set worker and mode of receive queues anew when a link has come or gone."""
         changed = self.vpp.api.interfaces_changed
         if not changed.is_set():
@@ -328,7 +328,7 @@ class Vpp(VSwitch):
         interfaces.arrange_queues(
             self.vpp.api,
             [self.interfaces[port] for port in ports if port in self.interfaces],
-            workers=self._workers,
+            workers=self.worker_count,
             pins=pins,
             mode="interrupt" if self.plan.placement.takes_turns("worker") else "polling",
         )
@@ -347,7 +347,7 @@ class Vpp(VSwitch):
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""
-        self._arrange_queues()
+        self.arrange_queues()
         there = self.vpp.api.interfaces()
         return tuple(
             str(port)
@@ -371,7 +371,7 @@ class Vpp(VSwitch):
     @property
     def _threads(self) -> str:
         """What the names of the threads that forward begin with."""
-        return "vpp_wk" if self._workers else MAIN_THREAD
+        return "vpp_wk" if self.worker_count else MAIN_THREAD
 
     def datapath_work(self) -> tuple[DatapathWork, ...]:
         """Packets and clocks of each node of each thread that forwards.
@@ -429,7 +429,7 @@ class Vpp(VSwitch):
         """Raise when VPP has ended; see to queues whose peer has connected anew."""
         self.vpp.check_alive()
         if self.interfaces:
-            self._arrange_queues()
+            self.arrange_queues()
 
     def stop(self) -> None:
         """Stop VPP."""
