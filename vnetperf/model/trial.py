@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf, isclose
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.machine_load import (
@@ -104,10 +104,9 @@ NUMBER_SHORTFALL = 0.01
 
 
 #: What a trial of a search is for: "" finds bounds, "sweep" looks for loss below them, "warm-up"
-#: brings the DUT to its usual state and classifies nothing. "confirm", of older logs, tried bounds
-#: again; it counts like any other. "throughput", of another test, tries the load first that the
-#: test takes its loads of, and is in none of its numbers.
-SearchPhase = Literal["", "confirm", "sweep", "warm-up", "throughput"]
+#: brings the DUT to its usual state and classifies nothing. "throughput", of another test, tries
+#: the load first that the test takes its loads of, and is in none of its numbers.
+SearchPhase = Literal["", "sweep", "warm-up", "throughput"]
 
 
 class TrialRequest(Frozen):
@@ -156,14 +155,6 @@ class TrialRequest(Frozen):
     classifies: tuple[float, ...] = Field(default=(), exclude=True)
     loss_limits: tuple[float, ...] = Field(default=(), exclude=True)
     overload: bool = Field(default=False, exclude=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_older_logs(cls, data: Any) -> Any:
-        """Trials that confirmed a bound named the visit they belonged to."""
-        if isinstance(data, dict) and "visit" in data:
-            return {key: value for key, value in data.items() if key != "visit"}
-        return data
 
     def matches(self, other: TrialRequest) -> bool:
         """Whether another request is for the same trial, loads and durations to `SAME_RTOL`."""
