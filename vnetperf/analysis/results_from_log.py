@@ -216,7 +216,7 @@ def _as_named_before(cases: Iterable[str], known: Iterable[str]) -> dict[str, st
     """Cases by what an earlier session knows them by.
 
     That had other rounds perhaps, and began in another folder: of the paths of one file one ends
-    with the other, and older logs have none.
+    with the other.
     """
     plain = {case: _FIRST_ROUND.sub("", case) for case in cases}
     own: set[str] = set(plain.values())
@@ -277,8 +277,8 @@ def result_of(logged: LoggedTest, media: LinkSpeed | None, *, by_trials: bool = 
 def faults_of(trials: Sequence[TrialResult]) -> FrameFaults:
     """Frames of trials that came back otherwise than they were sent."""
     directions = [counts for result in trials for counts in result.directions]
-    # An older log has the corrupted among the foreign; a generator that tells none of its own
-    # frames to be corrupted has them there by what it is.
+    # A log without a count of the corrupted has them among the foreign; a generator that tells none
+    # of its own frames to be corrupted has them there by what it is.
     apart = [
         sum(r.foreign.values())
         if "foreign" not in r.uncollected

@@ -33,7 +33,7 @@ class RunRecord(Frozen):
     fingerprint: str  # What must be equal for a run to be continued
     resumed: bool = False  # True when this run continues the log
     #: Test cases that the session selected: "test_rfc2544.py::test_throughput[pvp_dpdk-64]".
-    cases: tuple[str, ...] = ()
+    cases: tuple[str, ...]
 
 
 class EnvironmentRecord(Frozen):
@@ -92,7 +92,7 @@ class BeginRecord(Frozen):
     limit_reason: str = ""  # What the maximum load is limited by
     imix: str = ""  # The mix of frame sizes, a genome or "7x64 4x594 1x1518"; "" for a single size
     mean_size: float | None = None  # Mean of a mix, octets including FCS; None for a single size
-    overhead: int = 0  # Octets that a frame is longer in the scenario's tunnel
+    overhead: int  # Octets that a frame is longer in the scenario's tunnel
     #: Load of each interface that sends, as a share of a trial's; empty for 1 each.
     loads: tuple[float, ...] = ()
 
