@@ -245,6 +245,28 @@ def unread_octets(modules: dict[str, Module]) -> Iterator[str]:
                     yield f"{module.name}:{node.lineno} decodes a program's output without errors="
 
 
+def unknown_fields(modules: dict[str, Module]) -> Iterator[str]:
+    """Keys that `model_copy` is given for a field that no class of the package has.
+
+    Which class it is called on shows at run time alone, where `Frozen.model_copy` checks the names.
+    """
+    nodes = [(module, node) for module in modules.values() for node in ast.walk(module.tree)]
+    fields = {
+        statement.target.id
+        for _, node in nodes
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+    }
+    for module, node in nodes:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        for word in node.keywords if node.func.attr == "model_copy" else ():
+            for key in word.value.keys if isinstance(word.value, ast.Dict) else ():
+                if isinstance(key, ast.Constant) and key.value not in fields:
+                    yield f"{module.name}:{node.lineno} copies a model with no field {key.value!r}"
+
+
 def _encoded(tree: ast.Module) -> frozenset[int]:
     """Methods that are called with an encoding."""
     return frozenset(
@@ -279,6 +301,7 @@ def main() -> int:
         *cycles(modules),
         *named_backends(modules, backends - OTHER_MEANINGS - DEFAULTS),
         *unread_octets(modules),
+        *unknown_fields(modules),
     ]
     for line in broken:
         print(line)

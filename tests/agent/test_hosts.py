@@ -1003,7 +1003,7 @@ def test_hosts_on_one_machine_are_none_of_each_others_others() -> None:
     assert {host: taken.others() for host, taken in together.taken.items()} == {"": 0.0}
     apart = merge_counts(of("tester", "one"), {"west": of("pmd", "other")})
     assert {host: taken.others() for host, taken in apart.taken.items()} == {"": 0.4, "west": 0.5}
-    # An older log does not tell which of the two it was.
+    # Without its boot it is not known which of the two a machine is.
     unknown = merge_counts(of("tester", ""), {"west": of("pmd", "")})
     assert {taken.others() for taken in unknown.taken.values()} == {None}
 

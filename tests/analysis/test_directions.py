@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.runner.support import PDR, Bench
-from vnetperf.analysis.goals import _offered_whole, per_direction
+from vnetperf.analysis.goals import per_direction
 from vnetperf.analysis.logged_tests import outcome_of
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.parameters import SearchLimits
@@ -28,6 +28,7 @@ BEGIN = SearchRecord(
     goals=(GOAL,),
     limits=SearchLimits(min_load_fps=1.0, max_load_fps=2 * LOAD),
     directions=2,
+    overhead=0,
 )
 
 
@@ -53,13 +54,6 @@ def trial(number: int, duration_s: float, *losses: int) -> TrialRecord:
         verdict=Verdict.VALID,
         started="2026-01-01T00:00:00.000+00:00",
     )
-
-
-def test_a_trial_that_an_older_log_calls_limited_did_not_offer_its_load() -> None:
-    """Such a log does not state how accurate a load is: its counts alone do not show it."""
-    limited = trial(1, 1.0, 0).model_copy(update={"verdict": Verdict.GENERATOR_LIMITED})
-    whole = trial(2, 1.0, 0)
-    assert _offered_whole([limited, whole]) == [whole]
 
 
 def test_directions_and_aggregate_are_the_same_statistic_of_the_same_trials() -> None:

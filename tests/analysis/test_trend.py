@@ -165,6 +165,7 @@ def test_what_fails_before_it_is_planned_is_of_its_machine() -> None:
         name="ndr",
         loss_ratio=0.0,
         exceed_ratio=0.5,
+        initial_trial_s=1.0,
         final_trial_s=1.0,
         duration_sum_s=1.0,
         width=0.05,

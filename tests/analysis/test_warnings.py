@@ -60,6 +60,7 @@ def warnings(
         testbed=Testbed(media=MediaConfig(nominal=False)),
         settings={},
         fingerprint="",
+        cases=(),
     )
     scenario = make_scenario(scenario_id, loaded).model_copy(update={"sockets": sockets})
     found = ScenarioFacts(scenario=scenario.id, facts=facts or {}, plan=plan or {})
@@ -129,7 +130,7 @@ HERE, THERE = (tuple(f"{folder}/{case}" for case in ALL) for folder in ("a", "b"
         (ROUNDS, ROUNDS[:3], ROUNDS[3:]),
         ((*HERE, *THERE), HERE, THERE),
         ((*HERE, *THERE), THERE[1:], (*HERE, THERE[0])),
-        (ALL, HERE, ()),  # an older log, or pytest began in another folder
+        (ALL, HERE, ()),  # pytest began in another folder
         (HERE, ALL, ()),
         (("a/b/" + ALL[0],), ("b/" + ALL[0],), ()),
         (HERE, THERE, HERE),
@@ -162,6 +163,7 @@ def test_what_one_round_deployed_is_not_called_undeployed() -> None:
         testbed=Testbed(),
         settings={},
         fingerprint="",
+        cases=(),
     )
     there = ScenarioFacts(scenario=scenario.id, facts={"vswitch": {"baseline": True}}, deploy_s=2.0)
     failed = ScenarioFacts(scenario=scenario.id, error="the machine is held")

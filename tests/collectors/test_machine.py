@@ -262,7 +262,7 @@ def test_a_thread_that_the_kernel_moved_makes_nobody_an_other() -> None:
     assert load.taken(moved, 1.0).others() == pytest.approx(0.0, abs=1e-9)
 
 
-def test_what_an_older_log_does_not_tell_is_not_known() -> None:
+def test_what_cannot_be_read_is_not_known() -> None:
     whole = MachineLoad(by_processor=TWO, steal=0.3)
     assert whole.taken((thread("pmd", 0, None),), 1.0).others() is None
     assert whole.taken(OURS, 1.0, is_whole=False).others() is None

@@ -78,15 +78,6 @@ def test_a_feature_is_asked_for_by_itself(monkeypatch: pytest.MonkeyPatch) -> No
     assert (Driver.written, Driver.groups) == ([asked], [])
 
 
-def test_groups_of_an_older_journal_are_put_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Driver, "groups", [])
-    monkeypatch.setattr(Driver, "written", [])
-    ethtool.set_features("dev0", {"tso": 1, "tx-checksum": 0})
-    assert Driver.groups == [("tx-checksumming", 0), ("tcp-segmentation-offload", 1)]
-    # Nothing else is asked for.
-    assert Driver.written == [Driver.asked]
-
-
 @pytest.mark.parametrize(("frames", "told"), [(512, 512), (0, None)])
 def test_a_ring_is_as_long_as_the_driver_says(
     monkeypatch: pytest.MonkeyPatch, frames: int, told: int | None

@@ -310,7 +310,7 @@ def test_a_change_that_fails_is_undone_at_once(journal: Journal, tmp_path: Path)
     value.write_text("1\n")
 
     def change_and_fail() -> None:
-        data = {"path": str(value), "previous": "1", "zero_first": False}
+        data = {"path": str(value), "previous": "1", "wanted": "5", "zero_first": False}
         with journal.changing("value", "x", data):
             value.write_text("5\n")
             raise RuntimeError("boom")

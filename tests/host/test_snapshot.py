@@ -91,7 +91,7 @@ def test_what_a_run_left_is_in_its_report_and_kept(roots: HostRoots, journal: Jo
         ({"machine": "another", "boot": "another", "host": "lab7"}, "is of lab7"),
         ({"machine": "another"}, ""),  # a container of this machine
         ({"boot": "another"}, ""),  # before a reboot
-        ({"machine": None, "boot": None, "host": None}, "is of an older version"),
+        ({"machine": None, "boot": None, "host": None}, "is of another machine"),
         (None, "not as it was written"),
     ],
 )

@@ -35,13 +35,17 @@ def test_the_chosen_word_is_the_value(tmp_path: Path) -> None:
 def test_a_mask_padded_by_the_kernel_is_the_same(tmp_path: Path) -> None:
     path = tmp_path / "mask"
     path.write_text("00000000,00000003\n")
-    assert undo_value({"path": str(path), "previous": "3", "zero_first": False}) == "already 3"
+    assert (
+        undo_value({"path": str(path), "previous": "3", "wanted": "1", "zero_first": False})
+        == "already 3"
+    )
 
 
 def test_a_cpu_list_is_not_a_mask(tmp_path: Path) -> None:
     path = tmp_path / "list"
     path.write_text("0,2\n")
-    undo_value({"path": str(path), "previous": "2", "zero_first": False})
+    data = {"path": str(path), "previous": "2", "wanted": "0,2", "zero_first": False}
+    undo_value(data)
     assert path.read_text() == "2\n"
 
 

@@ -169,7 +169,7 @@ WHOLE = {"type": "run", "version": 1, "identity": {"command": "pytest -k pvp_dpd
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (WHOLE | {"version": 999}, "written by a newer vnetperf"),
+        (WHOLE | {"version": 999}, "another version of vnetperf wrote this log"),
         (WHOLE | {"identity": {}}, "trials.jsonl:1"),
         (WHOLE | {"settings": ["a"]}, "trials.jsonl:1"),
         (WHOLE | {"settings": {"preset": "smoke"}}, "trials.jsonl:1"),

@@ -116,7 +116,6 @@ SELECTED = {
     (f"{FOLDER}/comparisons", "-k", "pvp_dpdk-rx_queues"): 4,
     (f"{FOLDER}/comparisons", "-k", "pvp_dpdk and rx_queues:2"): 2,
     (f"{FOLDER}/comparisons", "-k", "numa"): 0,
-    (f"{FOLDER}/test_multiqueue.py",): 4,  # where the file was before
 }
 
 

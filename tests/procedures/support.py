@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from vnetperf.model.machine_load import MachineLoad, ProcessorLoad, ThreadLoad
@@ -128,8 +128,19 @@ def drive(procedure: Procedure[Any], dut: Answers) -> tuple[Any, list[TrialOutco
 
 
 def limited(seen: TrialOutcome) -> TrialOutcome:
-    """The same trial, had the generator fallen behind."""
-    return replace(seen, verdict=Verdict.GENERATOR_LIMITED)
+    """The same trial, had the generator fallen behind by 2 % of its load."""
+    directions = []
+    for counts in seen.result.directions:
+        sent = counts.sent - counts.intended // 50
+        fewer = {
+            "sent": sent,
+            "unsent": counts.unsent + counts.intended // 50,
+            "received": min(sent, counts.received),
+        }
+        directions.append(counts.model_copy(update=fewer))
+    spec = {"frame_size": 64, **seen.request.model_dump(), "offered_tolerance": 0.001}
+    result = seen.result.model_copy(update={"directions": tuple(directions)})
+    return TrialOutcome.of(TrialSpec(**spec), result, Verdict.GENERATOR_LIMITED, number=seen.number)
 
 
 def asks(seen: Iterable[TrialOutcome]) -> list[float]:

@@ -183,15 +183,11 @@ def test_what_is_left_for_others_is_never_below_nothing(user: float, others: flo
     assert busy["machine"] == pytest.approx(user)
 
 
-def test_what_an_older_log_has_not_is_not_recorded() -> None:
+def test_threads_without_a_run_time_are_not_recorded() -> None:
     thread = ThreadLoad(role="pmd", thread="pmd", cpu=0, user=0.9, system=0.0)
     old = TrialResult(directions=(), threads=(thread,), machine=MachineLoad(), collected_s=1.0)
     (pmd,) = cpu_by_role(old)
     assert (pmd.busy, pmd.waiting, pmd.backlog_dropped) == (None, None, None)
-    before = _processor(0, softirq=0.6).model_copy(update={"idle": None})
-    no_threads = MachineLoad(by_processor=(before,))
-    (whole,) = cpu_by_role(TrialResult(directions=(), machine=no_threads, collected_s=1.0))
-    assert (whole.role, whole.busy) == ("machine", None)
 
 
 @given(st.floats(0.0, 2000.0), st.floats(0.0, 0.9))

@@ -227,7 +227,9 @@ def test_a_direction_that_was_not_offered_is_not_hidden_by_the_other() -> None:
             fewer = dict.fromkeys(("sent", "received"), second.sent - lacking)
             second = second.model_copy(update={**fewer, "unsent": lacking})
             result = seen.result.model_copy(update={"directions": (first, second)})
-            return limited(TrialOutcome.of(seen.request, result, number=seen.number))
+            return TrialOutcome.of(
+                seen.request, result, Verdict.GENERATOR_LIMITED, number=seen.number
+            )
 
     found, _ = soaked(Short())
     assert found.intended is not None
@@ -251,7 +253,9 @@ def test_a_trial_in_which_the_tester_stumbled_counts_and_is_said() -> None:
     with pytest.raises(StopIteration) as end:
         procedure.send(dut.run(dut.asked[0]))
     found = end.value.value
-    assert found.note == ("less than the load was offered in trial 1; loss is of what was offered")
+    assert found.note == (
+        "less than the load was offered in trial 1, by 2.00% at most; loss is of what was offered"
+    )
     assert found.stalled_trials == ()
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.procedures.support import Dut, drive, inputs, spec_of
+from tests.procedures.support import Dut, drive, inputs, limited, spec_of
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import Recovery, Reset
 from vnetperf.model.parameters import RecoveryTest, ResetTest
@@ -24,7 +24,6 @@ from vnetperf.model.trial import (
     TrialOutcome,
     TrialRequest,
     TrialResult,
-    Verdict,
 )
 from vnetperf.procedures.base import MOST_BINS, RULES, KnownThroughput, curve_of
 from vnetperf.procedures.recovery import recovery
@@ -44,7 +43,6 @@ class OverTime(Dut):
         lossy: Number of a trial and direction -> stretches as start, end, share lost.
         silent: Number of a trial and direction -> a stretch without arrivals.
         event: Number of a trial -> when its event happened.
-        verdict: Of every trial.
         stood_still: Number of a trial -> seconds that the tester neither polled nor sent.
         unsent: Number of a trial -> stretches in which nothing was offered.
     """
@@ -53,7 +51,6 @@ class OverTime(Dut):
     lossy: Callable[[int, int], list[tuple[float, float, float]]] = lambda n, d: []
     silent: Callable[[int, int], tuple[float, float]] = lambda n, d: (0.0, 0.0)
     event: Callable[[int], EventTimes | None] = lambda n: None
-    verdict: Verdict = Verdict.VALID
     stood_still: Callable[[int], tuple[float, float]] = lambda n: (0.0, 0.0)
     unsent: Callable[[int], list[tuple[float, float]]] = lambda n: []
     seen: list[TrialOutcome] = field(default_factory=list)
@@ -69,7 +66,7 @@ class OverTime(Dut):
             event=self.event(number),
             gaps=_gaps(*self.stood_still(number)),
         )
-        self.seen.append(TrialOutcome.of(spec_of(ask), result, self.verdict, number=number))
+        self.seen.append(TrialOutcome.of(spec_of(ask), result, number=number))
         return self.seen[-1]
 
     def _timeline(self, ask: TrialRequest, number: int, direction: int) -> Timeline:
@@ -383,7 +380,11 @@ def test_a_stall_that_is_little_of_a_reset_time_is_its_bound() -> None:
 
 
 def test_a_shortfall_is_said_and_counts() -> None:
-    dut = OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2)], verdict=Verdict.GENERATOR_LIMITED)
+    class Late(OverTime):
+        def run(self, ask: TrialRequest) -> TrialOutcome:
+            return limited(super().run(ask))
+
+    dut = Late(lossy=lambda n, d: [(0.5, 2.1, 0.2)])
     assert "less than the load was offered in trials 1, 2" in recovered(dut).note
     assert len(dut.asked) == 2
 

@@ -218,7 +218,7 @@ def test_a_pod_s_life_is_timed_in_every_report() -> None:
     assert "1450" in markdown_report(run)
 
 
-def test_pods_of_older_runs_have_no_times() -> None:
+def test_pods_without_times_have_no_rows() -> None:
     one = facts("vxlan").model_copy(update={"facts": {"vswitch": {"pods": {"pod0": {}}}}})
     run = results(vxlan=(trip(40.0),)).model_copy(update={"scenarios": (one,)})
     assert not [m for m in compared_metrics(run) if m.test == PODS_TEST]

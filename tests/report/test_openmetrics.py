@@ -46,6 +46,7 @@ def sample() -> RunResults:
         name="ndr",
         loss_ratio=0.0,
         exceed_ratio=0.5,
+        initial_trial_s=1.0,
         final_trial_s=1.0,
         duration_sum_s=1.0,
         width=0.02,

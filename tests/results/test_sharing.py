@@ -61,12 +61,6 @@ def test_those_that_never_sleep_are_not_said_to_take_turns() -> None:
     assert turns_of({"generator": {"length of a turn (us)": 0}}) == {}
 
 
-@pytest.mark.parametrize(("cores", "alone"), [(ALONE["cores"], True), (BESIDE["cores"], False)])
-def test_older_logs_do_not_name_the_pollers_of_the_dut(cores: object, alone: bool) -> None:
-    placement = {k: v for k, v in ALONE.items() if k not in ("dut", "turn_us")} | {"cores": cores}
-    assert sharing(placement).dut_alone == alone
-
-
 def test_a_vnf_that_the_kernel_moves_may_be_beside_the_dut() -> None:
     loose = {"cores": {"tester": [1], "pmd": [0]}, "unpinned": {"vnf0": [0, 1]}}
     assert not Placement.model_validate(ALONE | loose).dut_alone
@@ -108,12 +102,6 @@ def test_who_shares_is_said_once_and_as_it_is(sockets: bool) -> None:
         assert found.warning.count(found.sentence) == 1
         others = found.warning.replace(found.sentence, "").partition(";")[0]
         assert "pmd" not in others
-
-
-def test_pollers_that_a_plan_does_not_name_are_not_there() -> None:
-    """Only older logs have their roles guessed from names."""
-    found = sharing(ALONE | {"cores": {"tester": [1], "other": [0]}, "dut": []})
-    assert not found.dut_alone
 
 
 def test_a_benchmark_says_it_in_older_checkouts_too(monkeypatch: pytest.MonkeyPatch) -> None:

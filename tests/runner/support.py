@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from vnetperf.model.result import Result, RunResults
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MediaConfig
 from vnetperf.results.log import LOG_NAME, read_log
+from vnetperf.results.records import BeginRecord, ScenarioRecord, TrialRecord
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.conductor import Conductor
 from vnetperf.runner.run import NoProgress, Run
@@ -115,6 +117,22 @@ class Bench:
 
     def derived(self) -> RunResults:
         return derive(read_log(self.path))
+
+
+def deployments_of(path: Path) -> dict[int, set[int]]:
+    """Number of a test of a log -> the deployments of its scenario that its trials are of."""
+    deployed: Counter[str] = Counter()
+    scenarios: dict[int, str] = {}
+    numbers: dict[int, set[int]] = {}
+    for record in read_log(path):
+        if isinstance(record, ScenarioRecord):
+            deployed[record.facts.scenario] += 1
+        elif isinstance(record, BeginRecord):
+            scenarios[record.search] = record.scenario
+            numbers[record.search] = set()
+        elif isinstance(record, TrialRecord):
+            numbers[record.search].add(deployed[scenarios[record.search]])
+    return numbers
 
 
 class Fading(NoProgress):

@@ -16,8 +16,15 @@ from hypothesis import strategies as st
 
 from tests.conftest import EXAMPLES
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
-from tests.runner.support import NDR, PDR, PRESET, Bench, configuration, numbered_by_test
-from vnetperf.analysis import logged_tests
+from tests.runner.support import (
+    NDR,
+    PDR,
+    PRESET,
+    Bench,
+    configuration,
+    deployments_of,
+    numbered_by_test,
+)
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import (
     CapabilityError,
@@ -513,7 +520,7 @@ def test_a_run_killed_after_any_trials_ends_as_if_it_had_not_been(
         assert agent.trials == specs[begin:]
         records = read_log(last.path)
         assert not [r for r in records if isinstance(r, NotMeasuredRecord)]
-        assert all(len(test.deployments) <= 1 for test in logged_tests.tests_of(records))
+        assert all(len(of) <= 1 for of in deployments_of(last.path).values())
         numbers = [t.number for t in trials(last)]
         assert numbers == list(range(1, run + len(specs) - begin + 1))
 

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.agent import FakeAgent
-from tests.runner.support import NDR, PRESET, Bench, configuration
+from tests.runner.support import NDR, PRESET, Bench, configuration, deployments_of
 from vnetperf.analysis.comparison import why_not_comparable
-from vnetperf.analysis.goals import goals_of
-from vnetperf.analysis.logged_tests import searches_of
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.result import Result
 from vnetperf.report.markdown import markdown_report
@@ -22,10 +20,8 @@ from vnetperf.results.metrics import compared_metrics_of
 from vnetperf.results.records import (
     ProcedureRecord,
     Record,
-    ScenarioRecord,
     SearchEndRecord,
     SearchRecord,
-    TrialRecord,
 )
 from vnetperf.testing.sim import SimulatedDut
 
@@ -204,14 +200,12 @@ def test_an_interrupted_test_is_measured_in_one_deployment(tmp_path: Path, test:
     again = Bench(tmp_path, FakeAgent(duts=duts(750e3)))
     found = again.measure(test)
     again.run.close()
-    tests = [t for t in searches_of(read_log(again.path)) if t.begin.test == test] or None
     ends = [r for r in read_log(again.path) if isinstance(r, SearchEndRecord)]
     assert [e.superseded for e in ends[-2:]] == [True, False]
     assert "what was deployed is gone" in ends[-2].stopped
     assert ends[-2].wall_s >= 0
     if test == "throughput":
-        assert tests is not None
-        assert [len(t.deployments) for t in tests] == [1, 1]
+        assert [len(of) for of in deployments_of(again.path).values()] == [1, 1]
         alone = Bench(tmp_path, FakeAgent(duts=duts(750e3)), name="alone.jsonl").throughput()
         assert [g.lower_bound_fps for g in found.goals] == [g.lower_bound_fps for g in alone.goals]
         assert all(g.regular for g in found.goals)
@@ -227,21 +221,6 @@ def test_a_test_that_lacks_nothing_but_its_end_is_not_measured_again(tmp_path: P
     now = again.throughput()
     assert again.agent.trials == []
     assert now.model_copy(update={"wall_seconds": then.wall_seconds}) == then
-
-
-def test_a_search_whose_log_has_two_deployments_is_irregular(tmp_path: Path) -> None:
-    """As an older version went on with an interrupted search."""
-    bench = Bench(tmp_path)
-    bench.throughput()
-    records = read_log(bench.path)
-    (whole,) = searches_of(records)
-    assert all(goal.regular for goal in goals_of(whole.begin, whole))
-    deployed = next(r for r in records if isinstance(r, ScenarioRecord))
-    trials = [n for n, r in enumerate(records) if isinstance(r, TrialRecord)]
-    (mixed,) = searches_of([*records[: trials[3]], deployed, *records[trials[3] :]])
-    for goal in goals_of(mixed.begin, mixed):
-        assert not goal.regular
-        assert goal.reason == "its trials are of 2 deployments"
 
 
 ANOTHER = "the throughput is that of another deployment"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.agent import FakeAgent
-from tests.runner.support import NDR, PRESET, Bench, Fading, configuration
+from tests.runner.support import NDR, PRESET, Bench, Fading, configuration, deployments_of
 from tests.search.support import measured
 from vnetperf.analysis.goals import wavering_load
 from vnetperf.analysis.logged_tests import searches_of
@@ -313,7 +313,8 @@ def test_rounds_are_of_one_deployment(tmp_path: Path) -> None:
     bench.run.close()
     held = [s for s in searches_of(read_log(bench.path)) if s.final and s.begin.frame_size == 64]
     assert len(held) == 3
-    assert len({number for search in held for number in search.deployments}) == 1
+    deployments = deployments_of(bench.path)
+    assert len({number for search in held for number in deployments[search.begin.search]}) == 1
     assert found in bench.derived().results
 
 

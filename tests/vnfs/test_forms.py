@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import shutil
 import struct
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.conftest import Register
 from tests.fakes.machine import facts
 from vnetperf import config, registry
 from vnetperf.host.links import LinkStatistics
@@ -264,29 +261,3 @@ def test_a_place_it_does_not_run_in_is_told_with_those_there_are(
     monkeypatch.setattr(Vloop, "places", {"moon": "vnetperf.vnfs.base:Vnf"})
     with pytest.raises(ConfigError, match=r"does not run in 'mars'.*vloop, vloop:moon"):
         registry.load_vnf("vloop:mars")
-
-
-@pytest.mark.parametrize(
-    ("former", "now"),
-    [
-        ({"hugepage_mib": lambda _: 512}, "memory"),
-        ({"page_kb": property(lambda _: 2048)}, "memory"),
-        ({"memory_floats": True}, "memory"),
-        ({"demands": classmethod(lambda *_: ())}, "roles"),
-        ({"roles": classmethod(lambda _, number: number)}, "roles"),
-    ],
-)
-def test_a_vnf_of_an_earlier_version_is_refused_when_it_is_loaded(
-    former: dict[str, Any],
-    now: str,
-    monkeypatch: pytest.MonkeyPatch,
-    register_backend: Register,
-) -> None:
-    assert type("Mine", (Vnf,), {"roles": classmethod(lambda *_: ())})
-    (name,) = former
-    module = ModuleType("of_earlier")
-    module.__getattr__ = lambda _: type("Mine", (Vnf,), former)  # type: ignore[method-assign] - of a module
-    monkeypatch.setitem(sys.modules, "of_earlier", module)
-    register_backend("vnfs", "mine", "of_earlier:Mine")
-    with pytest.raises(ConfigError, match=rf"implements {name}.*accepted: {now}\(scenario"):
-        registry.load("vnfs", "mine")

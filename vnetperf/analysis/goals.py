@@ -38,7 +38,6 @@ from vnetperf.results.records import SearchRecord, TrialRecord
 from vnetperf.search import (
     Bound,
     GoalOutcome,
-    ReplayMismatchError,
     SearchOutcome,
     StopSearch,
     make_search,
@@ -52,11 +51,10 @@ from vnetperf.search.classification import (
     classify,
     conditional_throughput,
 )
-from vnetperf.search.tst009 import ALGORITHM as TST009
 
-#: Why a search whose log has no end was stopped.
 #: A trial that lost so much more than a goal allows is no close miss.
 FAR_APART = 0.05
+#: Why a search whose log has no end was stopped.
 _INTERRUPTED = "the run was interrupted"
 
 
@@ -315,23 +313,9 @@ def loss_free_load(trials: Sequence[TrialRecord], duration_sum_s: float) -> floa
 
 
 def _outcome(begin: SearchRecord, logged: LoggedTest) -> SearchOutcome:
-    """Replay a logged search."""
-    try:
-        return _replayed(begin, logged, logged.outcomes())
-    except ReplayMismatchError:
-        if begin.algorithm != TST009:
-            raise
-    # An older version confirmed the bounds by trials after the search, which z does not count.
-    searched = [one for one in logged.outcomes() if not one.request.phase]
-    return _replayed(begin, logged, searched)
-
-
-def _replayed(
-    begin: SearchRecord, logged: LoggedTest, trials: Sequence[TrialOutcome]
-) -> SearchOutcome:
-    """Replay trials; a search that was not finished is stopped where its log ends."""
+    """Replay a logged search; one that was not finished is stopped where its log ends."""
     search = make_search(begin.algorithm, begin.goals, begin.limits)
-    replayed = replay(search, trials)
+    replayed = replay(search, logged.outcomes())
     if replayed.found is not None:
         return replayed.found
     try:
@@ -370,12 +354,10 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         for name, at in (("lower", at_lower), ("upper", at_upper))
         if at is not None and at.is_selection
     ]
-    doubts = selections
-    if len(logged.deployments) > 1:  # of an older log: a search that is interrupted begins anew
-        doubts = [f"its trials are of {len(logged.deployments)} deployments", *selections]
-    regular = found.regular and not doubts
+    regular = found.regular and not selections
     reason = "" if found.regular else found.reason
-    reason = "; ".join(filter(None, (reason.rstrip("."), *doubts))) if doubts else reason
+    if selections:
+        reason = "; ".join(filter(None, (reason.rstrip("."), *selections)))
     at_maximum = lower is not None and same_load(lower, begin.limits.max_load_fps)
     if found.at_least and at_maximum and begin.limit_reason:
         reason = f"{reason.rstrip('.')}; {begin.limit_reason}"

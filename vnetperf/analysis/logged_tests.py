@@ -13,7 +13,6 @@ from math import inf
 from typing import Any, Generic, TypeVar
 
 from vnetperf.model.errors import LogError
-from vnetperf.model.frames import overhead
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import (
     Deployments,
@@ -55,8 +54,6 @@ class Logged(Generic[Begin_co]):
     #: Its trials in order, whatever their verdict.
     trials: list[TrialRecord] = field(default_factory=list)
     end: SearchEndRecord | None = None  # How it ended; None when the run was interrupted
-    #: Numbers of the deployments of its scenario that its trials are of.
-    deployments: set[int] = field(default_factory=set)
     _outcomes: dict[int, TrialOutcome] = field(default_factory=dict, init=False, compare=False)
 
     @property
@@ -106,38 +103,28 @@ def outcome_of(trial: TrialRecord) -> TrialOutcome:
 
 def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
     """Group a log by test."""
-    found: dict[int, LoggedTest] = {}
-    tunnels: dict[str, int] = {}
-    deployments: Counter[str] = Counter()
+    tests: dict[int, LoggedTest] = {}
     for record in records:
-        if isinstance(record, ScenarioRecord):
-            deployments[record.facts.scenario] += 1
-            tunnels[record.facts.scenario] = overhead(record.scenario.encapsulation)
-        elif isinstance(record, BeginRecord):
-            known = record.overhead
-            if known is None:  # of an older log
-                known = tunnels.get(record.scenario)
-            found[record.search] = Logged(record.model_copy(update={"overhead": known}))
+        if isinstance(record, BeginRecord):
+            tests[record.search] = Logged(record)
         elif isinstance(record, TrialRecord | SearchEndRecord):
-            if record.search not in found:
+            if record.search not in tests:
                 raise LogError(
                     f"test {record.search} has trials but no beginning",
                     where="trial log",
                     cure="the log was cut or edited; restore it from a copy",
                 )
             if isinstance(record, TrialRecord):
-                test = found[record.search]
-                test.trials.append(record)
-                test.deployments.add(deployments[test.begin.scenario])
+                tests[record.search].trials.append(record)
             else:
-                found[record.search].end = record
-    return list(found.values())
+                tests[record.search].end = record
+    return list(tests.values())
 
 
 def searches_of(records: Iterable[Record]) -> list[LoggedSearch]:
     """The throughput searches of a log."""
     return [
-        Logged(logged.begin, logged.trials, logged.end, logged.deployments)
+        Logged(logged.begin, logged.trials, logged.end)
         for logged in tests_of(records)
         if isinstance(logged.begin, SearchRecord)
     ]

@@ -77,7 +77,6 @@ from vnetperf.results.calibrations import calibration_warnings, merge_calibratio
 from vnetperf.results.environment import machine_name
 from vnetperf.results.log import foreign_log
 from vnetperf.results.records import (
-    SEALED_SINCE,
     BeginRecord,
     CalibrationRecord,
     ComparisonRecord,
@@ -102,16 +101,6 @@ from vnetperf.search import ReplayMismatchError, replay, search_inputs
 
 #: Algorithms whose bounds are no classification of single loads by their trials.
 _NOT_BY_TRIALS = ("tst009",)
-
-
-def is_as_written(logged: LoggedTest, run: RunRecord) -> bool:
-    """Whether trials that a search does not request are nevertheless those that were run.
-
-    Without checksums nobody knows whether the search has changed since, or the log.
-    """
-    begin = logged.begin
-    sealed = run.version >= SEALED_SINCE
-    return sealed and isinstance(begin, SearchRecord) and begin.algorithm not in _NOT_BY_TRIALS
 
 
 def _transfers_in_rounds(records: Iterable[Record], limit: float) -> Iterator[Transfers]:
@@ -202,7 +191,7 @@ def reading_order(comparisons: Sequence[ComparisonResult]) -> dict[str, int]:
 def cases_left(records: Sequence[Record]) -> tuple[str, ...]:
     """Cases that a session selected, and that neither it nor one that continued it has run.
 
-    A session that was killed does not tell which it had run. Older logs have no cases.
+    A session that was killed does not tell which it had run.
     """
     selected: dict[str, str] = {}
     ran: set[str] = set()
@@ -227,7 +216,7 @@ def _as_named_before(cases: Iterable[str], known: Iterable[str]) -> dict[str, st
     """Cases by what an earlier session knows them by.
 
     That had other rounds perhaps, and began in another folder: of the paths of one file one ends
-    with the other, and older logs have none.
+    with the other.
     """
     plain = {case: _FIRST_ROUND.sub("", case) for case in cases}
     own: set[str] = set(plain.values())
@@ -288,8 +277,8 @@ def result_of(logged: LoggedTest, media: LinkSpeed | None, *, by_trials: bool = 
 def faults_of(trials: Sequence[TrialResult]) -> FrameFaults:
     """Frames of trials that came back otherwise than they were sent."""
     directions = [counts for result in trials for counts in result.directions]
-    # An older log has the corrupted among the foreign; a generator that tells none of its own
-    # frames to be corrupted has them there by what it is.
+    # A log without a count of the corrupted has them among the foreign; a generator that tells none
+    # of its own frames to be corrupted has them there by what it is.
     apart = [
         sum(r.foreign.values())
         if "foreign" not in r.uncollected
@@ -395,13 +384,14 @@ def _trial_point(
 
 
 def _result_of_test(
-    logged: LoggedTest, media: LinkSpeed | None, run: RunRecord, otherwise: list[LoggedTest]
+    logged: LoggedTest, media: LinkSpeed | None, otherwise: list[LoggedTest]
 ) -> Result:
     """A result; by its trials where another version's search had requested them."""
     try:
         return result_of(logged, media)
     except ReplayMismatchError:
-        if not is_as_written(logged, run):
+        begin = logged.begin
+        if not isinstance(begin, SearchRecord) or begin.algorithm in _NOT_BY_TRIALS:
             raise
         otherwise.append(logged)
         return result_of(logged, media, by_trials=True)
@@ -533,7 +523,7 @@ class _Tests:
     """
 
     def __init__(self, records: Sequence[Record], run: RunRecord, limit: float) -> None:
-        self._run, self._limit = run, limit
+        self._limit = limit
         self._media = run.testbed.media.speed
         self._results = Shelf(Result, _RESULTS_AT_HAND)
         self._place: dict[int, int] = {}
@@ -556,9 +546,7 @@ class _Tests:
         if of_round is not None:
             self._place[test.begin.search] = len(self._results)
             self._results.append(
-                _result_of_test(
-                    replace(of_round, trials=trials), self._media, self._run, self.otherwise
-                )
+                _result_of_test(replace(of_round, trials=trials), self._media, self.otherwise)
             )
 
     def result_of(self, search: int) -> Result:

@@ -27,9 +27,7 @@ def in_rounds(tests: Sequence[LoggedTest]) -> list[LoggedSearch]:
         if isinstance(test.begin, SearchRecord) and test.final:
             if test.begin.round == 1:
                 found.clear()  # what was before was begun anew
-            found[test.begin.round] = LoggedSearch(
-                test.begin, test.trials, test.end, test.deployments
-            )
+            found[test.begin.round] = LoggedSearch(test.begin, test.trials, test.end)
     return [found[number] for number in sorted(found)]
 
 

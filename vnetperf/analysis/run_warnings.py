@@ -15,7 +15,6 @@ from vnetperf.model.result import Result
 from vnetperf.model.transfer import Transfers
 from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.results.records import (
-    SEALED_SINCE,
     EndRecord,
     EnvironmentRecord,
     Record,
@@ -103,12 +102,6 @@ def warnings_of(
             f"this run was continued by another commit of {run.identity.tool}: "
             + ", then ".join(commits)
         )
-    old = next((r for r in records if isinstance(r, RunRecord) and r.version < SEALED_SINCE), None)
-    if old is not None:
-        warnings.append(
-            f"{old.identity.tool} wrote the trial log without checksums: a number that was changed "
-            "by hand could not be told"
-        )
     return tuple(warnings)
 
 
@@ -171,10 +164,7 @@ class TrialWarnings:
 
 
 def restore_facts(records: Iterable[Record]) -> dict[str, Any]:
-    """Whether the machine was as before each deployment once that was taken away.
-
-    Empty for logs of before that was recorded.
-    """
+    """Whether the machine was as before each deployment once that was taken away."""
     found: dict[str, dict[str, None]] = {}
     for record in records:
         if isinstance(record, RestoredRecord):

@@ -89,13 +89,8 @@ class EndpointTool(Requirements, ABC):
     alone: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
-        """Refuse what an older contract had, and what this one would silently pass over."""
+        """Refuse the bare name of a program, which nobody would look for."""
         super().__init_subclass__()
-        if old := {"package", "tells_machines_cpu"} & vars(cls).keys():
-            raise TypeError(
-                f"{cls.__name__}.{old.pop()} is no more: a program names its package, and "
-                "reports_machine_cpu states whose processor use the output has"
-            )
         if any(isinstance(program, str) for program in cls.programs):
             raise TypeError(f"{cls.__name__}.programs: each is a vnetperf.backend.Program")
 

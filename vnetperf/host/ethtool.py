@@ -15,16 +15,15 @@ from vnetperf.host.linux import known_count, run_in
 from vnetperf.model.errors import HostError
 
 T = TypeVar("T")
-#: Groups of offloads, by the names of older journals -> pyroute2's; checksums last, since others
-#: depend on them.
-OFFLOADS = {
-    "gro": "generic-receive-offload",
-    "gso": "generic-segmentation-offload",
-    "tso": "tcp-segmentation-offload",
-    "scatter-gather": "scatter-gather",
-    "tx-checksum": "tx-checksumming",
-    "rx-checksum": "rx-checksumming",
-}
+#: Groups of offloads by pyroute2's names; checksums last, since others depend on them.
+OFFLOADS = (
+    "generic-receive-offload",
+    "generic-segmentation-offload",
+    "tcp-segmentation-offload",
+    "scatter-gather",
+    "tx-checksumming",
+    "rx-checksumming",
+)
 CHANNELS = ("rx", "tx", "other", "combined")
 GET_DRIVER_INFO, GET_TS_INFO = 0x03, 0x41
 UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
@@ -32,7 +31,7 @@ UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 
 def disable_offloads(name: str, *, netns: Path | None = None) -> None:
     """Turn off all offloads that the link can do without."""
-    for flag in OFFLOADS.values():
+    for flag in OFFLOADS:
         _ethtool(name, netns, methodcaller("set_offload_flag", flag, 0), UNSUPPORTED)
 
 
@@ -60,9 +59,6 @@ def set_features(name: str, values: Mapping[str, int]) -> None:
             found[key] = bool(values[key])
         tool.set_features(found)
 
-    for key in reversed(OFFLOADS):  # an older journal's, those that others depend on first
-        if key in values:
-            _ethtool(name, None, methodcaller("set_offload_flag", OFFLOADS[key], values[key]))
     _ethtool(name, None, write)
 
 

@@ -41,7 +41,7 @@ def pages_claimed(data: UndoData) -> int:
 
 def lowest_total(data: UndoData, directory: Path) -> int:
     """Pages that must stay when a change is undone: nobody's, and those that others claim."""
-    if "claim" not in data:  # of an earlier version
+    if "claim" not in data:  # back to what the pool had, whoever added pages
         return int(data["previous"])
     others = [
         o for o in _all_claims(Path(data["journals"]), directory) if o["claim"] != data["claim"]

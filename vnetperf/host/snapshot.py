@@ -262,7 +262,7 @@ def read_last(roots: HostRoots) -> dict[str, Any]:
         return {"unknown": f"{roots.last} is not as it was written"}
     # A container has its machine's boot, and often a machine-id of its own.
     if all(found.get(key) != value for key, value in _here().items() if key != "host"):
-        return {"unknown": f"{roots.last} is of {found.get('host', 'an older version')}"}
+        return {"unknown": f"{roots.last} is of {found.get('host', 'another machine')}"}
     return found
 
 

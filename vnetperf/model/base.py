@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticSerializationError, to_json
@@ -16,6 +16,24 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", defer_build=True, ser_json_inf_nan="null"
     )
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values of some fields, whose names are checked; values are not.
+
+        Args:
+            update: Field -> value.
+            deep: As pydantic has it.
+
+        Returns:
+            The copy.
+
+        Raises:
+            TypeError: The model has no field of a name.
+        """
+        unknown = sorted({*(update or ())} - type(self).model_fields.keys())
+        if unknown and type(self).model_config.get("extra") != "allow":
+            raise TypeError(f"{type(self).__name__} has no field {', '.join(unknown)}")
+        return super().model_copy(update=update, deep=deep)
 
     def model_dump_json(self, *, indent: int | None = None, **options: Any) -> str:
         """Its JSON; octets that are no UTF-8, of a file's name or a variable, are written in ASCII.

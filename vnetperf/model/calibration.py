@@ -79,7 +79,7 @@ class CalibrationPoint(Frozen):
             median of `max_clean_values`.
         max_clean_values: That rate as often as it was found, by trials of 1 s: three times, and up
             to nine where these do not agree. One by short trials where the calibration was brief;
-            empty in older logs.
+            empty where they were not recorded.
         ended_by: What the trials just above it met; "" where that was not recorded.
         checked_values: The same found again when the run had ended; empty where it was not.
         brief: Found once, by trials of 0.15 s, as for a preset that is no benchmark; None: not

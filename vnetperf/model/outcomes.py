@@ -162,7 +162,7 @@ class LossStep(Frozen):
         per_direction: Direction -> loss ratio.
         trials: Numbers of the trials.
         most_ratio: The mean that the loss of the load is at most: frames that were not offered may
-            have been lost as well; None where the load was offered, or of an older log.
+            have been lost as well; None where the load was offered.
     """
 
     load_fps: float

@@ -165,19 +165,19 @@ class SearchLimits:
     search); 0: none. They are in no budget."""
 
     sweep: SweepInputs | None = None
-    """Loads to try below the bounds; None: none, as in older logs."""
+    """Loads to try below the bounds; None: none."""
 
     steps: StepInputs | None = None
     """Inputs of the "tst009" algorithm, None for any other."""
 
     tries: int = 0
     """Full-length trials that leave a load undecided for a goal, because of the tester, until the
-    goal gives that load up. 0: trials that classify nothing are not sent to the search, as in
-    older logs; whoever runs them repeats them."""
+    goal gives that load up. 0: trials that classify nothing are not sent to the search;
+    whoever runs them repeats them."""
 
     short_tries: int = 0
     """Trials, of any length, that far less than the load was offered in, until it is given up for
-    every goal. 0: no matter how many, as in older logs."""
+    every goal. 0: no matter how many."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.min_load_fps < self.max_load_fps < inf:

@@ -5,7 +5,7 @@ Checked against the clauses it names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
@@ -332,19 +332,6 @@ class Preset(Frozen):
     rfc2889: Rfc2889Test = Rfc2889Test()
     service: ServiceTest = ServiceTest()
     nat: NatTest = NatTest()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _confirms_nothing(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "confirm" in data:
-            raise ConfigError(
-                "bounds are not confirmed beside their classification any more: all trials of a "
-                "search count, and rounds repeat it",
-                where="confirm",
-                accepted="rounds, most_rounds, warm_up_s, and a table [sweep] with loads, trial_s",
-                cure="take the table [confirm] out (docs/presets.md)",
-            )
-        return data
 
     @model_validator(mode="after")
     def _says_nothing_twice_or_against_itself(self) -> Preset:

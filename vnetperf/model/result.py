@@ -223,7 +223,7 @@ class GoalResult(Frozen):
         name: Name of the goal, e.g. "ndr".
         loss_ratio: Goal loss ratio, 0..1.
         exceed_ratio: Share of trial time at a load that may exceed the loss ratio.
-        initial_trial_s: Length of the shortest trials, seconds; None in results of an older tool.
+        initial_trial_s: Length of the shortest trials, seconds.
         final_trial_s: Length of the trials that count, seconds.
         duration_sum_s: Trial time needed to classify a load, seconds.
         width: Relative goal width.
@@ -232,7 +232,7 @@ class GoalResult(Frozen):
         upper_bound_fps: Relevant upper bound as it was offered: the most in its trials, aggregate
             frames/s; None: no load failed.
         lower_bound_load_fps: The load that was intended there, aggregate frames/s; None where there
-            is no bound, and in results of an older tool, whose bounds are intended loads.
+            is no bound.
         upper_bound_load_fps: See there.
         conditional_throughput_fps: RFC 9971 conditional throughput, aggregate frames/s.
         per_direction: The same for each direction.
@@ -247,7 +247,7 @@ class GoalResult(Frozen):
         latency_range_ns: Direction -> least and largest median latency of all full-length trials at
             the lower bound, nanoseconds; empty where none is known.
         trial: Number of the trial that stands for the lower bound: of all full-length ones there
-            the one whose mean latency is in the middle; 0: none, or of an older tool.
+            the one whose mean latency is in the middle; 0: none.
         loss_at_lower_bound: Share of the frames that all trials at the lower bound lost together,
             0..1; None: there is none, or not recorded.
         loss_free_fps: The largest load, aggregate frames/s, at which trials of the goal's whole
@@ -275,7 +275,7 @@ class GoalResult(Frozen):
     name: str
     loss_ratio: float
     exceed_ratio: float
-    initial_trial_s: float | None = None
+    initial_trial_s: float
     final_trial_s: float
     duration_sum_s: float
     width: float
@@ -329,7 +329,7 @@ class GoalResult(Frozen):
         where a bound is missing.
         """
         low, high = self.lower_bound_load_fps, self.upper_bound_load_fps
-        if low is None or high is None:  # of an older tool, or a bound is missing
+        if low is None or high is None:  # only what was offered is known
             low, high = self.lower_bound_fps, self.upper_bound_fps
         return None if low is None or not high else 1.0 - low / high
 
@@ -366,7 +366,7 @@ class Observation(Frozen):
         low: Lower end of what it leaves open; None where nothing bounds it.
         high: Upper end.
         qualifier: "at least" or "at most" where it is censored, "not repeatable" where rounds of
-            the deployment found a range; "unstable", of an older tool, likewise.
+            the deployment found a range.
         load_fps: Load that it was measured at, aggregate frames/s, taken of the throughput of its
             own deployment; None where the number is a load itself.
     """
@@ -375,7 +375,7 @@ class Observation(Frozen):
     value: float | None
     low: float | None = None
     high: float | None = None
-    qualifier: Literal["", "at least", "at most", "not repeatable", "unstable"] = ""
+    qualifier: Literal["", "at least", "at most", "not repeatable"] = ""
     load_fps: float | None = None
 
 
@@ -760,8 +760,7 @@ class TrialPoint(Frozen):
         lost_at: Where lost frames died: hop or ring name -> frames.
         burst: Frames that each stream sent back to back; 0 for traffic paced by the load.
         phase: Purpose of a trial: "" finds bounds, "sweep" looks for loss below them, "warm-up"
-            classifies nothing, "throughput" tries the load on which another test depends;
-            "confirm", in an older log, tries bounds again.
+            classifies nothing, "throughput" tries the load on which another test depends.
         unsent: Frames that the tester gave up; None when there is no number.
         poll_gap_s: Longest time in which the tester did not receive; None: not recorded. So is the
             next.
@@ -944,8 +943,7 @@ class RunResults(Frozen):
         benchmark: False for presets that are no benchmark (smoke).
         preset_note: The preset's own first line for reports.
         warnings: What makes numbers worth less, e.g. shared cores or an interrupted run.
-        conditions: What was set, and what numbers are of; empty in results of an older tool, whose
-            warnings have it.
+        conditions: What was set, and what numbers are of.
         settings: Effective settings, key -> {"value", "source"}.
         environment: Machine facts; values that could not be read are "unknown: why". Of a run on
             several testbeds: name of the testbed -> its facts.

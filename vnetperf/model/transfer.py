@@ -178,8 +178,7 @@ class Figures(Frozen):
         sent_octets: Of TCP_STREAM: payload that was handed to TCP, octets.
         segment_octets: Of TCP_STREAM: largest segment (MSS), octets of payload.
         tcp_round_trip_us: Of TCP_STREAM: "min", "mean", "max" of the sender's smoothed round-trip
-            time while it sends, microseconds; "samples": how often it was looked at, which older
-            logs do not have.
+            time while it sends, microseconds; "samples": how often it was looked at.
         intervals: Of UDP_STREAM: what arrived, second by second; empty where the tool does not
             tell, and of a sum.
         operation_us: Of MPI: "mean", and where the program tells them "min", "max" and percentiles

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf, isclose
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.machine_load import (
@@ -104,10 +104,9 @@ NUMBER_SHORTFALL = 0.01
 
 
 #: What a trial of a search is for: "" finds bounds, "sweep" looks for loss below them, "warm-up"
-#: brings the DUT to its usual state and classifies nothing. "confirm", of older logs, tried bounds
-#: again; it counts like any other. "throughput", of another test, tries the load first that the
-#: test takes its loads of, and is in none of its numbers.
-SearchPhase = Literal["", "confirm", "sweep", "warm-up", "throughput"]
+#: brings the DUT to its usual state and classifies nothing. "throughput", of another test, tries
+#: the load first that the test takes its loads of, and is in none of its numbers.
+SearchPhase = Literal["", "sweep", "warm-up", "throughput"]
 
 
 class TrialRequest(Frozen):
@@ -157,14 +156,6 @@ class TrialRequest(Frozen):
     loss_limits: tuple[float, ...] = Field(default=(), exclude=True)
     overload: bool = Field(default=False, exclude=True)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_older_logs(cls, data: Any) -> Any:
-        """Trials that confirmed a bound named the visit they belonged to."""
-        if isinstance(data, dict) and "visit" in data:
-            return {key: value for key, value in data.items() if key != "visit"}
-        return data
-
     def matches(self, other: TrialRequest) -> bool:
         """Whether another request is for the same trial, loads and durations to `SAME_RTOL`."""
         mine, theirs = self._loads(), other._loads()
@@ -198,8 +189,7 @@ class TrialSpec(TrialRequest):
         profile: Whether the call stacks of the vSwitch's threads are sampled meanwhile; such a
             trial is in no result.
         offered_tolerance: Accuracy of the load: a shortfall of the offered frames up to this share
-            of the intended ones is none, 0..1. The default is for older logs, whose valid trials
-            offered their load.
+            of the intended ones is none, 0..1.
     """
 
     frame_size: int
@@ -264,7 +254,7 @@ class Latency(Frozen):
             nanoseconds: "min", "median", "max"; of frames that have a stamp of departure of their
             own. "resolution": mean time between polls that found frames, nanoseconds; "shared":
             share of successive frames that have one stamp, 0..1. Empty where the generator does
-            not report it; without the last two in an older log.
+            not report it.
     """
 
     count: int
@@ -340,7 +330,7 @@ class DirectionCounts(Frozen):
             the result says why.
         altered: Own frames of another length or payload than was sent, a tag or a tunnel's header
             still on them for one, or behind a NAT with other addresses or ports than they must
-            have; not in `received`. None: not verified, or an older log.
+            have; not in `received`. None: not verified.
         tx_seconds: Time that the offered frames took, from the first to the last and one more gap,
             measured: over their number it is their mean gap. Of frames in groups (`burst` of the
             profile) the trial's length.
@@ -495,8 +485,7 @@ class TrialGaps(Frozen):
     Attributes:
         poll: When it did not receive.
         send: When it did not send.
-        queues: The queues with gaps that their rings do not bridge; of an older log none, though
-            there may have been such gaps.
+        queues: The queues with gaps that their rings do not bridge.
         catch_up_frames: Overdue frames that a transmit queue sends after a gap, at most, and at no
             more than twice its load; all others are given up and counted as unsent.
         ring_frames: Frames that the DUT's receive rings at one of the tester's ports hold together,
@@ -536,7 +525,7 @@ class TrialGaps(Frozen):
                 of_worker[one.kind] = of_worker.get(one.kind, 0.0) + one.share * one.over_s
             once = sum(max(each.values()) for each in cost.values())
             kinds = {k: sum(each.get(k, 0.0) for each in cost.values()) for k in kinds}
-        else:  # recorded before queues were told apart, or nothing is over
+        else:  # nothing is over, or the generator does not tell its queues apart
             once = max(kinds.values())
         by_kind = rate_fps * kinds["send"] + min(rate_fps * kinds["poll"], unreceived)
         return min(rate_fps * once, by_kind)
@@ -617,8 +606,7 @@ class PortCounts(Frozen):
     Attributes:
         missed: Frames that came and that its receive ring, or the kernel before it, had no room
             for (DPDK's imissed; receive drops of a kernel interface).
-        no_buffers: Times that no buffer was free to receive, each of them a frame's at least; of an
-            older log, to send as well.
+        no_buffers: Times that no buffer was free to receive, each of them a frame's at least.
         no_send_buffers: Times that none was free to send: frames that were not sent.
         errors: Frames received with an error: a wrong checksum of the frame, a wrong length.
     """
@@ -840,7 +828,7 @@ class TrialResult(Frozen):
         )
         names = {host, *same}
         threads = [one for one in self.threads if _host_of(one.role) in names]
-        # Of hosts in an older log it is not known whether they share their processors.
+        # Without their boots it is not known whether hosts share their processors.
         is_whole = bool(machine.boot) or not self.machines
         watched_s = self.collected_at.get(host, self.collected_s)
         beside = any(o != machine and o.boot == machine.boot for o in self.machines.values())
@@ -1076,8 +1064,6 @@ class TrialOutcome:
     @property
     def is_short(self) -> bool:
         """Whether less than the load was offered, by more than the load is accurate."""
-        if self.verdict is Verdict.GENERATOR_LIMITED:
-            return True  # an older log does not state how accurate a load is
         tolerance = _tolerance_of(self.request)
         return any(self.result.is_short(d, tolerance) for d in self.result.directions)
 

@@ -31,7 +31,7 @@ class KnownThroughput(Frozen):
     qualifier: Literal["", "at least"] = ""
     note: str = ""  # What a reader must know of it; ""
     # Seconds of the trials that try it before a test whose numbers need a load that is carried; 0
-    # for none, as in older logs
+    # for none
     try_s: float = 0.0
     other_deployment: bool = False  # Whether it is that of another deployment than the test's own
 

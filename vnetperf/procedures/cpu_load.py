@@ -184,10 +184,7 @@ def _is_recorded(loads: Sequence[ThreadLoad], machine: MachineLoad | None, secon
     """Whether the time of all threads that matter is known."""
     if machine is None or not machine.by_processor or seconds <= 0:
         return False
-    if any(load.run_s is None for load in loads):
-        return False
-    # An older log may have left out the threads' time.
-    return bool(loads) or all(one.idle is not None for one in machine.by_processor)
+    return all(load.run_s is not None for load in loads)
 
 
 def _interrupts_by_cpu(

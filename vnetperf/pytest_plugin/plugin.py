@@ -101,7 +101,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "measures(test): a test case runs when the preset, or --tests, names the test"
     )
     round_count(config, None)
-    config.args[:] = [_moved(arg, config.invocation_params.dir) for arg in config.args]
     if config.getoption("resume") == "":
         raise pytest.UsageError("--resume names no folder; name one, e.g. results/latest")
     if config.getoption("resume"):
@@ -112,14 +111,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.hook.pytest_vnetperf_register(register=registry.register)
     except ConfigError as error:
         raise pytest.UsageError(f"pytest_vnetperf_register: {error}") from None
-
-
-def _moved(arg: str, start: Path) -> str:
-    """A file that has moved into the folder `comparisons`: earlier commands still run."""
-    path, colons, names = arg.partition("::")
-    moved = Path(path).parent / "comparisons" / Path(path).name
-    gone = not (start / path).exists() and (start / moved).is_file()
-    return f"{moved}{colons}{names}" if gone else arg
 
 
 @pytest.hookimpl(tryfirst=True)

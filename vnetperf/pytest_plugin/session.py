@@ -91,7 +91,7 @@ def select_cases_of_run(config: pytest.Config) -> None:
     from vnetperf.results.records import LOG_VERSION
 
     record = folders.first_record(folder)
-    if not record or record["version"] > LOG_VERSION:
+    if not record or record["version"] != LOG_VERSION:
         _refuse_log(folder)
     selects = config.args_source is pytest.Config.ArgsSource.ARGS or bool(
         option.keyword or option.markexpr

@@ -50,14 +50,14 @@ def stdout_console(width: int | None = None) -> Console:
 
 #: Stands in a cell where a column does not apply.
 NONE = "\N{EN DASH}"
-#: An older log, or a generator or tool, does not tell.
+#: The generator or tool does not tell.
 NOT_RECORDED = "not recorded"
 #: There should be a number; a note or the list of what is missing has the reason.
 NOT_MEASURED = "not measured"
 #: What cells without a number say; it stands once in each report.
 LEGEND = (
     f"In cells: {NONE} does not apply, 0 was measured, none was looked for and not found; "
-    f"{NOT_RECORDED}: an older log or the tool does not tell; {NOT_MEASURED}: why stands in a note."
+    f"{NOT_RECORDED}: the generator or tool does not tell; {NOT_MEASURED}: why stands in a note."
 )
 Item = TypeVar("Item")
 

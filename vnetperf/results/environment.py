@@ -213,7 +213,7 @@ def _conflist(facts: ScenarioFacts) -> Any:
 
 
 def _tunnel(asked: Mapping[str, Any]) -> str:
-    """Its kind where frames pass one: older logs name one for every scenario."""
+    """Its kind where frames pass one: every scenario names one."""
     hops = (asked.get("deployment") or {}).get("hops", ())
     return str(asked.get("tunnel", ABSENT)) if any(hop.get("tunnel") for hop in hops) else "none"
 

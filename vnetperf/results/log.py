@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from vnetperf.model.base import share_field_sets
 from vnetperf.model.errors import ConfigError, LogError, VnetperfError
-from vnetperf.results.records import LOG_VERSION, SEALED_SINCE, BeginRecord, Record, TrialRecord
+from vnetperf.results.records import LOG_VERSION, BeginRecord, Record, TrialRecord
 from vnetperf.results.stored import StoredLines, StoredTrial, rare_collections
 
 _DIGITS = 16
@@ -309,7 +309,6 @@ def iter_log(path: Path) -> Iterator[Record]:
 
 def _records_and_places(path: Path) -> Iterator[tuple[Record, int, int]]:
     """Each record of a log, with the octet at which its line begins and the length of that."""
-    written = LOG_VERSION  # by the record that opened the log, or opened it again
     before = ""
     start = end = 0
     for number, piece in enumerate(_lines(path), 1):
@@ -328,9 +327,8 @@ def _records_and_places(path: Path) -> Iterator[tuple[Record, int, int]]:
             if not body.startswith(_TRIAL):
                 content = json.loads(body)
                 if isinstance(content, dict) and content.get("type") == "run":
-                    written = _version(content, where)
-            is_sealed = digest or before or written >= SEALED_SINCE
-            if is_sealed and digest != digest_of(body, before):
+                    _require_version(content, where)
+            if digest != digest_of(body, before):
                 raise _changed(json.loads(body), where)
             record = _parse(body)
         # ValueError: no JSON, no UTF-8, no record, and integers of thousands of digits.
@@ -338,7 +336,7 @@ def _records_and_places(path: Path) -> Iterator[tuple[Record, int, int]]:
             # A first line that begins as no record is none that was cut: the file is no log.
             if torn and (number > 1 or line.startswith(b"{") or not line.strip(b"\0")):
                 return
-            raise _no_record(error, written, where) from None
+            raise _no_record(error, where) from None
         before = digest
         yield record, start, len(line)
 
@@ -448,18 +446,16 @@ def _of_other_line_ends(where: str) -> LogError:
     )
 
 
-def _version(content: dict[str, Any], where: str) -> int:
-    """Version of the log's layout, by a record that opens it."""
+def _require_version(content: dict[str, Any], where: str) -> None:
+    """Refuse a log of another version, by a record that opens it."""
     version = content.get("version", LOG_VERSION)
-    if not isinstance(version, int):
-        return LOG_VERSION
-    if version > LOG_VERSION:
+    if isinstance(version, int) and version != LOG_VERSION:
         raise LogError(
-            f"written by a newer vnetperf (log version {version} > {LOG_VERSION})",
+            f"another version of vnetperf wrote this log: its log version is {version}",
             where=where,
-            cure="use the vnetperf that wrote it, or a newer one",
+            accepted=f"log version {LOG_VERSION}",
+            cure="use the vnetperf that wrote it, or measure again",
         )
-    return version
 
 
 def _changed(content: Any, where: str) -> LogError:
@@ -477,15 +473,8 @@ def _changed(content: Any, where: str) -> LogError:
     )
 
 
-def _no_record(error: Exception, written: int, where: str) -> LogError:
+def _no_record(error: Exception, where: str) -> LogError:
     detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-    if written < LOG_VERSION:
-        return LogError(
-            f"written by an older vnetperf (log version {written} < {LOG_VERSION}), and "
-            f"this line is no record any more: {detail}",
-            where=where,
-            cure="use the vnetperf that wrote it, or measure again",
-        )
     damaged = "the log was damaged or edited; restore it from a copy, measure again, or have the "
     damaged += "records before that line by `vnetperf report --up-to-damage`"
     unknown = {"union_tag_invalid", "extra_forbidden"}

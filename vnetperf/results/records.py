@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.calibration import Calibration
@@ -16,24 +16,9 @@ from vnetperf.model.testbed import ClockOffset, Testbed
 from vnetperf.model.transfer import Transfers, TransferSpec
 from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
 
-#: Counted up when a record of before is read no more, or older tools cannot read what is new:
-#: 2 has other `transfers`; 3 has checksums, rounds, and tests besides searches; 4 has `restored`.
-LOG_VERSION = 4
-#: The first version whose lines carry checksums.
-SEALED_SINCE = 3
-
-
-#: Keys of testbeds that older logs have, beside tables of backends, which any other name is.
-_OLD_TESTBED_KEYS = ("tester_sleep_us",)
-#: Likewise of presets, and of a search's limits: bounds were confirmed, and a search began anew.
-_OLD_PRESET_KEYS = ("confirm",)
-_OLD_LIMITS_KEYS = ("confirm", "start_fps")
-
-
-def _without(value: Any, keys: tuple[str, ...]) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {key: held for key, held in value.items() if key not in keys}
+#: Counted up when a log of the version before would be read otherwise than its run wrote it. A log
+#: of another version is refused.
+LOG_VERSION = 1
 
 
 class RunRecord(Frozen):
@@ -47,20 +32,8 @@ class RunRecord(Frozen):
     settings: dict[str, dict[str, Any]]  # Effective settings with their sources
     fingerprint: str  # What must be equal for a run to be continued
     resumed: bool = False  # True when this run continues the log
-    #: Test cases that the session selected: "test_rfc2544.py::test_throughput[pvp_dpdk-64]"; none
-    #: in older logs.
-    cases: tuple[str, ...] = ()
-
-    @field_validator("testbed", mode="before")
-    @classmethod
-    def _without_old_keys(cls, value: Any) -> Any:
-        """A testbed without keys that testbeds have no more."""
-        return _without(value, _OLD_TESTBED_KEYS)
-
-    @field_validator("preset", mode="before")
-    @classmethod
-    def _without_old_preset_keys(cls, value: Any) -> Any:
-        return _without(value, _OLD_PRESET_KEYS)
+    #: Test cases that the session selected: "test_rfc2544.py::test_throughput[pvp_dpdk-64]".
+    cases: tuple[str, ...]
 
 
 class EnvironmentRecord(Frozen):
@@ -119,8 +92,7 @@ class BeginRecord(Frozen):
     limit_reason: str = ""  # What the maximum load is limited by
     imix: str = ""  # The mix of frame sizes, a genome or "7x64 4x594 1x1518"; "" for a single size
     mean_size: float | None = None  # Mean of a mix, octets including FCS; None for a single size
-    #: Octets that a frame is longer in the scenario's tunnel; None: not recorded.
-    overhead: int | None = None
+    overhead: int  # Octets that a frame is longer in the scenario's tunnel
     #: Load of each interface that sends, as a share of a trial's; empty for 1 each.
     loads: tuple[float, ...] = ()
 
@@ -133,7 +105,7 @@ class BeginRecord(Frozen):
     def wire_size(self) -> float:
         """Mean size of a frame where it is longest, in its tunnel; octets including FCS."""
         size = self.frame_size if self.mean_size is None else self.mean_size
-        return size + (self.overhead or 0)
+        return size + self.overhead
 
     @property
     def in_sum(self) -> float:
@@ -150,11 +122,6 @@ class SearchRecord(BeginRecord):
     limits: SearchLimits
     round: int = 1  # Which search of this throughput in its deployment it is, from 1
     rounds: int = 1  # How many of them there were to be, at least
-
-    @field_validator("limits", mode="before")
-    @classmethod
-    def _without_old_keys(cls, value: Any) -> Any:
-        return _without(value, _OLD_LIMITS_KEYS)
 
 
 class ProcedureRecord(BeginRecord):
@@ -191,12 +158,9 @@ class SearchEndRecord(Frozen):
     stopped: str = ""  # Why it was stopped before its own end; ""
     #: True when it is no result: it begins again with another limit, or failed.
     superseded: bool = False
-    #: Largest load of this test when it begins again, frames/s per interface; in an older log of
-    #: all tests of its case in this round. None: as before, or not recorded.
+    #: Largest load of this test when it begins again, frames/s per interface; None: as before.
     lowered_to_fps: float | None = None
     lowered_by: str = ""  # What it is limited by
-    #: Of an older log: load at which a search begins again, frames/s per interface; None: likewise.
-    start_fps: float | None = None
 
 
 class NotMeasuredRecord(Frozen):

@@ -31,7 +31,6 @@ from vnetperf.results.pseudonyms import (
     words_of,
 )
 from vnetperf.results.records import (
-    LOG_VERSION,
     EnvironmentRecord,
     Record,
     RedactedRecord,
@@ -206,8 +205,7 @@ class Redactor:
             return record.model_copy(update={"redaction": redaction})
         changed: Record = self._model(record)
         if isinstance(changed, RunRecord):
-            update: dict[str, Any] = {"fingerprint": NO_FINGERPRINT, "version": LOG_VERSION}
-            return changed.model_copy(update=update)
+            return changed.model_copy(update={"fingerprint": NO_FINGERPRINT})
         if isinstance(changed, TrialRecord):
             return changed.model_copy(update={"captures": ()})
         if isinstance(changed, RestoredRecord):  # of whatever else is on that machine

@@ -268,9 +268,6 @@ def _placement(plan: Mapping[str, Any]) -> Placement | None:
         found = Placement.model_validate({"cores": {}, "housekeeping": (), "reason": ""} | known)
     except ValidationError:
         return None
-    if "dut" not in placed:  # an older log: since then a plan names them, or there are none
-        duts = tuple(role for role in found.cores if kind_of(role) not in (TESTER, _VNF))
-        found = found.model_copy(update={"dut": duts})
     return _without(found, _absent(sockets=bool((plan.get("scenario") or {}).get("sockets"))))
 
 

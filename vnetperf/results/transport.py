@@ -127,14 +127,9 @@ def tcp_quality(transfer: Transfer, beside: Sequence[Transfer]) -> TcpQuality:
 
 
 def _is_one_sample(trips: Mapping[str, float]) -> bool:
-    """Whether a mean of round trips is of one: it has no spread, and may be its own baseline.
-
-    Older logs do not tell how many there were, and several are hardly ever all alike.
-    """
+    """Whether a mean of round trips is of one: it has no spread, and may be its own baseline."""
     samples = trips.get("samples")
-    if samples is not None:
-        return samples <= 1
-    return "min" in trips and trips["min"] == trips.get("max")
+    return samples is not None and samples <= 1
 
 
 def _efficiency(transfer: Transfer) -> float | None:

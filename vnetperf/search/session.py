@@ -141,7 +141,7 @@ class SearchSession:
 
     @property
     def gives_up(self) -> bool:
-        """False in the replay of an older log: its searches were sent what decides, alone."""
+        """Whether the search is sent trials that decide nothing, and not what decides alone."""
         return self.tries > 0
 
     def measure(

@@ -5,27 +5,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from inspect import signature
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from vnetperf.backend import Backend
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Attachment, WireEnd
-from vnetperf.model.errors import ConfigError, DutError
+from vnetperf.model.errors import DutError
 from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import Endpoint, EndpointPair
-
-#: Methods of earlier versions that are called no more -> what takes their place.
-FORMER: Mapping[str, str] = {
-    "hugepage_mib": "memory(scenario, attachment)",
-    "page_kb": "memory(scenario, attachment)",
-    "memory_floats": "memory(scenario, attachment)",
-    "demands": "roles(scenario, number)",
-}
 
 
 class VnfMemory(NamedTuple):
@@ -69,22 +60,6 @@ class Vnf(Backend):
     max_frame_size: ClassVar[int] = STANDARD_FRAME_SIZE
     #: True when it opens a tap with IFF_MULTI_QUEUE even for one queue, as DPDK does.
     opens_multi_queue: ClassVar[bool] = True
-
-    def __init_subclass__(cls, **given: Any) -> None:
-        """Refuse a class of an earlier version: it would be planned without memory or threads."""
-        super().__init_subclass__(**given)
-        former = {name: now for name, now in FORMER.items() if hasattr(cls, name)}
-        try:
-            signature(cls.roles).bind(None, 0)
-        except TypeError:
-            former["roles(number)"] = "roles(scenario, number)"
-        if former:
-            raise ConfigError(
-                f"it implements {', '.join(former)}, which nothing calls any more",
-                where=f"VNF {cls.__module__}:{cls.__qualname__}",
-                accepted=", ".join(dict.fromkeys(former.values())),
-                cure="install a version of it for this vnetperf, or change its class accordingly",
-            )
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan)

@@ -189,8 +189,7 @@ def _apart(deployed: ScenarioRecord, run: RunRecord) -> bool:
     testers, duts = set(), set()
     for name, of_host in deployed.facts.facts.get("hosts", {}).items():
         elsewhere = run.testbed.hosts[name].transport.startswith("ssh=")
-        # Hosts that are namespaces have one machine; an older log does not tell whose it is.
-        machine = of_host.get("machine of", name) if elsewhere else ""
+        machine = of_host["machine of"] if elsewhere else ""  # namespaces have one together
         parts = of_host["parts"].split(" and ")
         testers |= {machine} if "tester" in parts else set()
         duts |= {machine} if "dut" in parts else set()

@@ -25,7 +25,7 @@ _FREE = "endpoint-independent"
 
 
 def behaviours(deployed: Sequence[ScenarioRecord]) -> dict[str, NatBehaviour]:
-    """Scenario to what its NAT does; those without a NAT, and of older logs, are left out."""
+    """Scenario to what its NAT does; those without a NAT are left out."""
     found = {}
     for one in deployed:
         facts: dict[str, Any] = one.facts.facts
@@ -35,7 +35,7 @@ def behaviours(deployed: Sequence[ScenarioRecord]) -> dict[str, NatBehaviour]:
             if isinstance(switch, dict) and isinstance(told := switch.get("behaviour"), dict):
                 try:
                     found[one.scenario.id] = NatBehaviour(**told)
-                except ValidationError:  # of another version
+                except ValidationError:  # facts of a plugin, which are in no form
                     continue
     return found
 

@@ -10,12 +10,8 @@ import pytest
 from tests.runner.support import Bench, configuration, with_medium
 from vnetperf import search
 from vnetperf.analysis import goals
-from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.parameters import SearchGoal, SearchLimits
-from vnetperf.results.log import read_log, unseal
-from vnetperf.results.records import LOG_VERSION, BeginRecord
-from vnetperf.search import ReplayMismatchError
 
 
 def another_search(algorithm: str, asked: Sequence[SearchGoal], limits: SearchLimits) -> object:
@@ -38,20 +34,6 @@ def test_a_search_that_has_changed_leaves_the_numbers_of_old_logs(
     assert said.startswith("pvp_dpdk: vnetperf ")
 
 
-def test_without_checksums_it_is_not_told_from_an_edited_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = Bench(tmp_path)
-    bench.throughput()
-    bench.run.close()
-    lines = [unseal(line)[0] for line in bench.path.read_bytes().splitlines()]
-    lines[0] = lines[0].replace(b'"version":%d' % LOG_VERSION, b'"version":2')
-    bench.path.write_bytes(b"\n".join([*lines, b""]))
-    monkeypatch.setattr(goals, "make_search", another_search)
-    with pytest.raises(ReplayMismatchError):
-        derive(read_log(bench.path))
-
-
 def test_theoretical_maxima_are_those_of_the_frame_in_its_tunnel(tmp_path: Path) -> None:
     bench = Bench(tmp_path, settings=with_medium(configuration()))
     found = bench.throughput(64, "op2p_dpdk")
@@ -62,9 +44,3 @@ def test_theoretical_maxima_are_those_of_the_frame_in_its_tunnel(tmp_path: Path)
     virtual = Bench(tmp_path, name="virtual.jsonl").throughput(64)
     assert virtual.media_max_fps is None  # a wire without a speed of its own
     assert [goal.throughput_l1_bps for goal in virtual.goals] == [None, None]
-    # A log from before does not have the overhead with each test, but the scenario.
-    before = [
-        record.model_copy(update={"overhead": None}) if isinstance(record, BeginRecord) else record
-        for record in read_log(bench.path)
-    ]
-    assert derive(before).results == (found,)
