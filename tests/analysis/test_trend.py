@@ -213,7 +213,7 @@ def test_a_load_between_two_goes_to_the_nearer_one() -> None:
 
 def test_what_changed_with_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for n, factor in enumerate((*WOBBLE, *(2 * w for w in WOBBLE))):
-        monkeypatch.setattr("vnetperf.runner.run._git_commit", lambda new=n > 5: f"commit{new:d}")
+        monkeypatch.setattr("vnetperf.runner.run.git_commit", lambda new=n > 5: f"commit{new:d}")
         run_at(tmp_path / f"run{n:02d}", 300e3 * factor)
     found = trends(read_runs(tmp_path)[0])
     (change,) = found[0].changes

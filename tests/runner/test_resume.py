@@ -74,7 +74,7 @@ def test_another_commit_goes_on_and_is_said(
     first = Bench(tmp_path)
     first.throughput()
     first.run.close()
-    monkeypatch.setattr("vnetperf.runner.run._git_commit", lambda: "feedbeef")
+    monkeypatch.setattr("vnetperf.runner.run.git_commit", lambda: "feedbeef")
     again = Bench(tmp_path)
     again.throughput(1518)
     again.run.close()

@@ -1156,8 +1156,8 @@ def test_a_machine_that_is_not_as_before_stands_first_in_every_report(tmp_path: 
     bench = Bench(tmp_path, agent)
     bench.throughput()
     event = {"event": "restored", "scenario": "pvp_dpdk", "troubles": ["sysctl: still 1"]}
-    bench.run._on_event({**event, "differences": ["links: eth9 is gone (was mtu 1500)"]})
-    bench.run._on_event({"event": "restored", "scenario": "calibration", "troubles": []})
+    bench.run.on_event({**event, "differences": ["links: eth9 is gone (was mtu 1500)"]})
+    bench.run.on_event({"event": "restored", "scenario": "calibration", "troubles": []})
     bench.run.close()
     found = bench.derived()
     assert "not restored after an earlier run" in found.warnings[0]
@@ -1195,7 +1195,7 @@ def test_what_could_not_be_undone_is_undone_where_it_is(
     bench = Bench(tmp_path, settings=replace(asked, testbed=bed, settings=named))
     event: dict[str, object] = {"event": "restored", "scenario": "pvp_dpdk"}
     event |= {"troubles": ["sysctl: still 1"], "differences": []}
-    bench.run._on_event(event)
+    bench.run.on_event(event)
     assert f"could not be undone: sysctl: still 1; run `vnetperf {told}" in caplog.text
     assert vars(bench.agent)["named"] == typed.rpartition(",")[2]
     bench.run.close()
@@ -1206,7 +1206,7 @@ def test_what_an_agent_tells_at_once_is_said(
 ) -> None:
     bench = Bench(tmp_path)
     told = "the guardian of this run died (by signal 9); another one guards it now"
-    bench.run._on_event({"event": "notice", "text": told})
+    bench.run.on_event({"event": "notice", "text": told})
     assert told in caplog.text
     bench.run.close()
 
@@ -1215,7 +1215,7 @@ def test_a_machine_that_is_as_before_is_recorded_as_that(tmp_path: Path) -> None
     bench = Bench(tmp_path)
     bench.throughput()
     event = {"event": "restored", "scenario": "pvp_dpdk", "troubles": [], "differences": []}
-    bench.run._on_event(event)
+    bench.run.on_event(event)
     bench.run.close()
     assert bench.derived().environment["restored"] == {"pvp_dpdk": "as before"}
     assert not any("as before" in text for text in bench.derived().warnings)
