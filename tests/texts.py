@@ -8,9 +8,11 @@ Where the text itself is the product (a page, a table, a note), the test asks th
         texts.check(note)                   # the only text of this test
         texts.check(table, "table")         # a further one, by its key
         texts.check([str(e) for e in errors], "errors")  # several, one after the other
+        texts.check(lines_with(page, "not measured"), "page")  # these lines alone
 
-The test fails with a diff if the text is not exactly the recorded one. The test's temporary folder
-is written as `TMP`, a text that differs by machine does not belong here.
+The test fails with a diff if the text is not exactly the recorded one. The test's temporary folders
+are written as `TMP`; a text that differs by machine, time or width of a terminal does not belong
+here.
 
 python -m tests.texts [FILE, FOLDER ...]            run the tests that hold a text
 python -m tests.texts --record [FILE, FOLDER ...]   write their texts as they are now
@@ -58,6 +60,11 @@ def write_texts(folder: Path, texts: dict[Key, str]) -> None:
     (folder / NAME).write_text("".join(parts)[:-1])
 
 
+def lines_with(text: str, *words: str) -> list[str]:
+    """The lines of a text that have one of the words, without their indentation."""
+    return [line.strip() for line in text.splitlines() if any(word in line for word in words)]
+
+
 def has_test(folder: Path, test: str) -> bool:
     """Whether the function of a recorded text's test is still there."""
     name, _, function = test.partition("[")[0].partition("::")
@@ -71,13 +78,17 @@ class Texts:
         self._folder = request.path.parent
         self._test = f"{request.path.name}::{request.node.name}"
         self._recorder = request.config.stash.get(RECORDER, None)
-        made = "tmp_path" in request.fixturenames
-        self._tmp = str(request.getfixturevalue("tmp_path")) if made else None
+        self._folders = []
+        if "tmp_path" in request.fixturenames:
+            self._folders.append(str(request.getfixturevalue("tmp_path")))
+        if "pytester" in request.fixturenames:
+            self._folders.append(str(request.getfixturevalue("pytester").path))
 
     def check(self, text: str | Iterable[str], key: str = "") -> None:
         """Fail unless the text is the recorded one; several texts are joined by line breaks."""
         text = text if isinstance(text, str) else "\n".join(text)
-        text = text.replace(self._tmp, "TMP") if self._tmp else text
+        for folder in self._folders:
+            text = text.replace(folder, "TMP")
         if self._recorder is not None:
             self._recorder.add(self._folder, (self._test, key), text)
             return
