@@ -184,7 +184,8 @@ def test_a_name_that_is_no_utf8_is_recorded_with_its_octets(tmp_path: Path) -> N
     bench.run.close()
     results = derive(read_run(tmp_path))
     assert results.results
-    assert results.run.notes == "r\\xff-\N{LATIN SMALL LETTER E WITH ACUTE}"
+    accented = "\N{LATIN SMALL LETTER E WITH ACUTE}"
+    assert results.run.notes == f"r\\xff-{accented}"
 
 
 def test_a_log_without_its_first_line_has_no_results(tmp_path: Path) -> None:
@@ -291,9 +292,7 @@ def test_an_older_log_is_read_as_far_as_it_is_understood(whole: Bench, tmp_path:
     transfers = {"scenario": "vepc_bridge", "transfers": [{"spec": spec, "bits_per_second": 1e6}]}
     old = json.dumps({"type": "transfers", "result": transfers}).encode() + b"\n"
     path.write_bytes(b"".join([lines[0], old, *lines[1:]]))
-    with pytest.raises(
-        LogError, match=rf"older vnetperf \(log version 2 < {LOG_VERSION}\)"
-    ) as caught:
+    with pytest.raises(LogError, match=rf"version 2 < {LOG_VERSION}") as caught:
         read_log(path)
     assert caught.value.where.endswith(":2")
     assert "measure again" in caught.value.cure
