@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PRESET, Bench, configuration
+from tests.texts import Texts
 from vnetperf.analysis.comparison import why_not_comparable
 from vnetperf.analysis.goals import goals_of
 from vnetperf.analysis.logged_tests import searches_of
@@ -207,7 +208,7 @@ def test_an_interrupted_test_is_measured_in_one_deployment(tmp_path: Path, test:
     tests = [t for t in searches_of(read_log(again.path)) if t.begin.test == test] or None
     ends = [r for r in read_log(again.path) if isinstance(r, SearchEndRecord)]
     assert [e.superseded for e in ends[-2:]] == [True, False]
-    assert "what was deployed is gone" in ends[-2].stopped
+    assert ends[-2].stopped
     assert ends[-2].wall_s >= 0
     if test == "throughput":
         assert tests is not None
@@ -229,7 +230,7 @@ def test_a_test_that_lacks_nothing_but_its_end_is_not_measured_again(tmp_path: P
     assert now.model_copy(update={"wall_seconds": then.wall_seconds}) == then
 
 
-def test_a_search_whose_log_has_two_deployments_is_irregular(tmp_path: Path) -> None:
+def test_a_search_whose_log_has_two_deployments_is_irregular(tmp_path: Path, texts: Texts) -> None:
     """As an older version went on with an interrupted search."""
     bench = Bench(tmp_path)
     bench.throughput()
@@ -241,13 +242,15 @@ def test_a_search_whose_log_has_two_deployments_is_irregular(tmp_path: Path) -> 
     (mixed,) = searches_of([*records[: trials[3]], deployed, *records[trials[3] :]])
     for goal in goals_of(mixed.begin, mixed):
         assert not goal.regular
-        assert goal.reason == "its trials are of 2 deployments"
+        texts.check(goal.reason)
 
 
 ANOTHER = "the throughput is that of another deployment"
 
 
-def test_a_test_at_the_throughput_of_another_deployment_names_that(tmp_path: Path) -> None:
+def test_a_test_at_the_throughput_of_another_deployment_names_that(
+    tmp_path: Path, texts: Texts
+) -> None:
     first = Bench(tmp_path, FakeAgent(duts=duts(700e3)))
     first.throughput()
     whole = first.measure("latency")
@@ -268,19 +271,14 @@ def test_a_test_at_the_throughput_of_another_deployment_names_that(tmp_path: Pat
     derived = again.derived()
     assert ANOTHER in next(r.soak for r in derived.results if r.soak).note
     irregular = {r.test: r.irregular for r in derived.results}
-    assert "throughput of another deployment" in irregular["soak"]
     assert not irregular["latency"]
+    texts.check(irregular["soak"], "irregular")
     for report in (markdown_report(derived), html_report(derived), terminal_text(derived)):
-        assert (
-            "irregular: its loads are shares of the throughput of another deployment"
-            in " ".join(report.split())
-        )
+        assert irregular["soak"] in " ".join(report.split())
     (ours,) = (m for r in whole_soak(tmp_path) for m in compared_metrics_of(r) if m.main)
     (theirs,) = (m for r in derived.results if r.soak for m in compared_metrics_of(r) if m.main)
     assert "irregular" in theirs.marks
-    assert why_not_comparable([ours], [theirs]) == (
-        "different conditions: throughput is none in A and that of another deployment in B"
-    )
+    texts.check(why_not_comparable([ours], [theirs]), "not comparable")
 
 
 def whole_soak(folder: Path) -> tuple[Result, ...]:
