@@ -32,7 +32,7 @@ else:
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile("tests")
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.texts"]
 
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     # Below nohup: pytest outlives its terminal as before, but what it starts does not inherit a

@@ -126,10 +126,9 @@ def test_places_of_pods_are_called_what_they_are() -> None:
     assert where(into_vm, 0, direction=1) == {"inside the VM of pod1": 7}
     own = HopCounters(port="vnf1.0 (inside)", rx_dropped=5)
     result, _ = drive(into_vm, {(0, 0): [0, 0, 7], (1, 0): [0, 0, 0]}, 1000)
-    assert lost_at(into_vm, result.model_copy(update={"hops": (*result.hops, own)})) == {
-        "inside the VM of pod1, dropped at vnf1.0": 5,
-        "inside the VM of pod1": 2,
-    }
+    lost = lost_at(into_vm, result.model_copy(update={"hops": (*result.hops, own)}))
+    inside = "inside the VM of pod1"
+    assert lost == {f"{inside}, dropped at vnf1.0": 5, inside: 2}
 
 
 def test_parallel_chains_are_one_place() -> None:

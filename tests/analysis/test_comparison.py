@@ -14,6 +14,7 @@ import pytest
 from tests.fakes.agent import FakeAgent
 from tests.fakes.machine import facts as machine_facts
 from tests.runner.support import NDR, PDR, PRESET, Bench, Fading, configuration
+from tests.texts import Texts
 from vnetperf.analysis.comparison import (
     CANNOT_TELL,
     NOT_IN_TURN,
@@ -150,20 +151,20 @@ def test_a_gate_needs_three_deployments_of_each_side(tmp_path: Path, n: int, gat
 
 
 @pytest.mark.slow
-def test_a_difference_below_the_least_effect_does_not_count(tmp_path: Path) -> None:
+def test_a_difference_below_the_least_effect_does_not_count(tmp_path: Path, texts: Texts) -> None:
     noise = (1.0, 1.001, 0.999, 1.0005, 0.9995)
     fine = replace(NDR, width=0.001)
     preset = PRESET.model_copy(update={"goals": (fine,)})
     a = measured(tmp_path / "a", 900e3, rounds=noise, preset=preset)
     b = measured(tmp_path / "b", 890e3, rounds=noise, preset=preset)
     found = compare(side(a), side(b))
-    assert row_of(found).verdict == "B has less (worse), by less than 2 %"
+    texts.check(row_of(found).verdict)
     assert not row_of(found).is_worse
     finer = compare(side(a), side(b), least=0.005)
     assert row_of(finer).verdict == "B has less (worse)"
     assert row_of(finer).is_worse
     near = measured(tmp_path / "c", 900.2e3, rounds=noise, preset=preset)
-    assert row_of(compare(side(a), side(near))).verdict == "no difference of 2 % or more"
+    texts.check(row_of(compare(side(a), side(near))).verdict, "none of 2 %")
 
 
 @pytest.mark.slow
@@ -178,7 +179,7 @@ def test_many_numbers_are_judged_together(tmp_path: Path) -> None:
         assert row.p is not None
         assert row.found.p is not None
         assert row.found.p < 0.05 < row.p
-        assert "not sure among all numbers (Holm" in row.verdict
+        assert "Holm" in row.verdict
 
 
 @pytest.mark.parametrize(
@@ -285,7 +286,7 @@ def test_numbers_of_tests_with_other_parameters_are_other_numbers(
         assert any(f"different conditions: {key} is " in line for line in found.not_compared)
 
 
-def test_pairs_are_those_of_one_round_by_its_number(tmp_path: Path) -> None:
+def test_pairs_are_those_of_one_round_by_its_number(tmp_path: Path, texts: Texts) -> None:
     agent = FakeAgent()
     bench = Bench(tmp_path, agent)
     for number, drift in enumerate((1.0, 0.8, 1.3, 0.9, 1.1), 1):
@@ -303,8 +304,7 @@ def test_pairs_are_those_of_one_round_by_its_number(tmp_path: Path) -> None:
     row = row_of(found)
     assert (row.found.method, row.found.n) == ("paired", (4, 4))
     assert row.verdict == "B has more (better)"  # by place in the list, drift would hide it
-    assert "1 rounds without a pair are left out" in row.marks
-    assert "A: 1 deployments gave no result" in row.marks
+    texts.check(row.marks)
 
 
 def test_neighbouring_steps_of_a_search_are_no_two_modes(tmp_path: Path) -> None:
@@ -317,7 +317,9 @@ def test_neighbouring_steps_of_a_search_are_no_two_modes(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_number_that_is_not_repeatable_has_no_mean_and_passes_no_gate(tmp_path: Path) -> None:
+def test_a_number_that_is_not_repeatable_has_no_mean_and_passes_no_gate(
+    tmp_path: Path, texts: Texts
+) -> None:
     noise = (1.0, 1.001, 0.999, 1.002, 0.998)
     a = measured(tmp_path / "a", 900e3, rounds=noise)
     b = measured(tmp_path / "b", 900e3, rounds=noise, fades=True)
@@ -329,8 +331,7 @@ def test_a_number_that_is_not_repeatable_has_no_mean_and_passes_no_gate(tmp_path
     assert found.fails_gate
     (ndr,) = (one for one in found.ungated if one.name.endswith("ndr"))
     assert ndr.lost
-    assert ndr.why.startswith("5 deployments of A and 0 of B have a stable number")
-    assert ndr.why.endswith("; 5 of 5 of B gave none")
+    texts.check(ndr.why)
     # Of a baseline that is not repeatable nothing was lost.
     assert not compare(side(b), side(a)).fails_gate
 
@@ -397,7 +398,7 @@ def test_deployments_that_fail_pass_no_gate(
     assert {*lost} == {"pvp_dpdk, throughput, 64, ndr", "pvp_dpdk, throughput, 64, pdr"}
     assert found.fails_gate
     why = lost["pvp_dpdk, throughput, 64, ndr"].why
-    assert why.startswith(f"5 deployments of A and {left} of B have a stable number")
+    assert f"5 deployments of A and {left} of B" in why
     assert why.endswith(f"{len(fails)} of 5 of B gave none")
     # What B never tried is no loss, and fewer than three deployments of A are no baseline.
     assert not compare(side(a), side(c)).fails_gate
@@ -406,7 +407,9 @@ def test_deployments_that_fail_pass_no_gate(
     assert not compare(side(few), side(b)).fails_gate if left else True
 
 
-def test_what_breaks_as_often_by_chance_is_listed_and_fails_no_gate(tmp_path: Path) -> None:
+def test_what_breaks_as_often_by_chance_is_listed_and_fails_no_gate(
+    tmp_path: Path, texts: Texts
+) -> None:
     noise = (1.0, 1.001, 0.999, 1.002, 0.998)
     a = measured(tmp_path / "a", 900e3, rounds=noise)
     failed = measured(tmp_path / "b", 900e3, rounds=noise, fails=(3,))
@@ -415,24 +418,19 @@ def test_what_breaks_as_often_by_chance_is_listed_and_fails_no_gate(tmp_path: Pa
         found = compare(side(a), side(b), single_run=True)
         assert not found.fails_gate
         (ndr,) = (one for one in found.ungated if one.name.endswith("ndr"))
-        assert ndr.why == (
-            "5 deployments of A and 4 of B have a stable number; 1 of 5 of B gave none "
-            "(p 0.5: 23 of each side would decide, were it the only number)"
-        )
+        texts.check(ndr.why)
         assert (ndr.lost, ndr.needed) == (False, 23)
         # Nor does one of the first side make the second worse.
         assert not compare(side(b), side(a)).ungated
 
 
-@pytest.mark.parametrize(
-    ("broken", "enough", "needed"), [((0, 1), "23", 23), ((4, 5), "more than 100", None)]
-)
+@pytest.mark.parametrize(("broken", "needed"), [((0, 1), 23), ((4, 5), None)])
 def test_what_needs_very_many_deployments_is_not_counted(
-    broken: tuple[int, int], enough: str, needed: int | None
+    broken: tuple[int, int], needed: int | None, texts: Texts
 ) -> None:
     a, b = (Occurrences(frozenset(range(count)), 9 if needed is None else 5) for count in broken)
     why, found = _undecided(_MainNumber("ndr", None, (5, 4), (a, b)), 1, 0.05)
-    assert why.endswith(f": {enough} of each side would decide, were it the only number)")
+    texts.check(why)
     assert found == needed
 
 
@@ -449,13 +447,13 @@ def test_most_of_many_deployments_that_break_fail_a_gate_though_three_are_left(
     assert all(one.lost for one in found.ungated if one.name.endswith("ndr"))
 
 
-def test_numbers_that_ranks_can_never_decide_are_listed(tmp_path: Path) -> None:
+def test_numbers_that_ranks_can_never_decide_are_listed(tmp_path: Path, texts: Texts) -> None:
     a = measured(tmp_path / "a", 9e6, rounds=(1.0,) * 3)
     b = measured(tmp_path / "b", 600e3, rounds=(1.0, 1.02, 0.98))
     found = compare(side(a), side(b), single_run=True)
     assert not found.fails_gate
     (ndr,) = (one for one in found.ungated if one.name.endswith("ndr"))
-    assert ndr.why.endswith("; ranks of so few decide none of 2 numbers, 5 of each side do")
+    texts.check(ndr.why)
     assert ndr.needed == 5
 
 
@@ -516,7 +514,7 @@ def test_a_threshold_of_lost_frames_is_a_condition_of_tst009(tmp_path: Path) -> 
         with_step("c", 500e3, step_share=0.01, max_r=2),
         with_step("d", 600e3, step_fps=9e3, max_r=2),
     )
-    with pytest.raises(ConfigError, match="z is unset in A and 1000 frames in B"):
+    with pytest.raises(ConfigError, match="unset in A and 1000 frames in B"):
         compare(side(a), side(b))
     for other in (c, d):  # the width of the step at their bounds is no condition
         assert list(verdicts(compare(side(a), side(other)))) == ["ndr"]
@@ -634,23 +632,24 @@ def test_rounds_in_turn_are_judged_on_shared_processors(tmp_path: Path) -> None:
     assert (found.gated, found.fails_gate) == (True, True)
 
 
-def test_other_sizes_and_scenarios_are_listed_and_not_compared(tmp_path: Path) -> None:
+def test_other_sizes_and_scenarios_are_listed_and_not_compared(
+    tmp_path: Path, texts: Texts
+) -> None:
     a = measured(tmp_path / "a", 600e3, sizes=(64, 128, 256))
     b = measured(tmp_path / "b", 600e3, sizes=(64, 1518))
     found = compare(side(a), side(b))
     assert {row.metric.size for row in found.rows} == {"64"}
-    assert "pvp_dpdk, throughput: only A has frame size 128, 256" in found.not_compared
-    assert "pvp_dpdk, throughput: only B has frame size 1518" in found.not_compared
+    texts.check(found.not_compared)
 
 
-def test_goals_that_were_not_asked_alike_are_not_compared(tmp_path: Path) -> None:
+def test_goals_that_were_not_asked_alike_are_not_compared(tmp_path: Path, texts: Texts) -> None:
     longer = replace(NDR, final_trial_s=2.0, duration_sum_s=2.0)
     a = measured(tmp_path / "a", 600e3)
     b = measured(tmp_path / "b", 600e3, preset=PRESET.model_copy(update={"goals": (longer, PDR)}))
     found = compare(side(a), side(b))
     assert list(verdicts(found)) == ["pdr"]
     (why,) = found.not_compared[:1]
-    assert "ndr: different conditions: final trial, s is 1.0 in A and 2.0 in B" in why
+    texts.check(why)
 
 
 def test_environments_are_set_beside_each_other(tmp_path: Path) -> None:

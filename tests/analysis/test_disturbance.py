@@ -11,6 +11,7 @@ import pytest
 
 from tests.fakes.agent import FakeAgent, machine_with_others
 from tests.runner.support import NDR, PRESET, Bench, configuration
+from tests.texts import Texts
 from vnetperf.analysis.disturbance import disturbing_share
 from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
 from vnetperf.analysis.results_from_log import derive
@@ -43,13 +44,15 @@ def measured(
     return results, results.results[0]
 
 
-def test_a_search_beside_others_is_irregular_and_says_by_how_much(tmp_path: Path) -> None:
+def test_a_search_beside_others_is_irregular_and_says_by_how_much(
+    tmp_path: Path, texts: Texts
+) -> None:
     _, calm = measured(tmp_path / "calm", lambda _: 0.0)
     results, busy = measured(tmp_path / "busy", lambda number: 0.28 if number > 1 else 0.0)
     for goal, beside in zip(calm.goals, busy.goals, strict=True):
         assert goal.regular
         assert not beside.regular
-        assert re.fullmatch(r"others took 0.28 .* in (8|9)\d % of its trials", beside.reason)
+        assert re.search(r"0\.28 .* (8|9)\d % of its trials", beside.reason)
         # All trials count: the bounds are those of the same trials.
         assert beside.lower_bound_fps == goal.lower_bound_fps
         assert beside.upper_bound_fps == goal.upper_bound_fps
@@ -58,7 +61,7 @@ def test_a_search_beside_others_is_irregular_and_says_by_how_much(tmp_path: Path
     disturbed = [trial.disturbed for trial in results.trials]
     assert disturbed[0] == ()
     assert all("others took 0.28" in one[0] for one in disturbed[1:])
-    assert any("trials were run on a disturbed machine" in text for text in results.warnings)
+    texts.check(text for text in results.warnings if "disturbed" in text)
 
 
 def test_processors_that_a_hypervisor_moved_between_rounds_are_named(tmp_path: Path) -> None:
@@ -84,7 +87,7 @@ def test_processors_that_a_hypervisor_moved_between_rounds_are_named(tmp_path: P
         return bench.throughput().goals[0].reason
 
     apart = searched(tmp_path, (700e3, 400e3, 700e3))
-    assert "a cache line took 56 ns there and back in round 1, 310 ns in round 2" in apart
+    assert re.search("56 ns .* round 1, 310 ns .* round 2", apart)
 
 
 def test_the_smallest_width_says_what_matters(tmp_path: Path) -> None:
@@ -121,9 +124,7 @@ def test_a_transfer_is_judged_by_the_same_share(tmp_path: Path) -> None:
         results = derive([*records[:-1], TransfersRecord(result=result), records[-1]])
         assert bool(results.transfers[0].transfers[0].disturbed) is disturbed
         named = [w for w in results.warnings if w.startswith("pvp_dpdk,endpoints, TCP_STREAM")]
-        assert [w.split(": ")[1] for w in named] == [
-            "others took 12.0% of the processors that its programs and the pollers run on"
-        ] * disturbed
+        assert ["12.0%" in w for w in named] == [True] * disturbed
 
 
 def test_trials_that_do_not_tell_who_ran_mark_nothing(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_guests_without_kvm_are_named(facts: dict[str, object], names: list[str]
     assert emulated_guests(facts) == names
 
 
-def test_an_emulated_guest_is_a_warning(tmp_path: Path) -> None:
+def test_an_emulated_guest_is_a_warning(tmp_path: Path, texts: Texts) -> None:
     class Emulated(FakeAgent):
         def deploy(self, plan: Plan) -> ScenarioFacts:
             found = super().deploy(plan)
@@ -164,7 +165,7 @@ def test_an_emulated_guest_is_a_warning(tmp_path: Path) -> None:
     bench.throughput()
     bench.run.close()
     warnings = derive(read_log(tmp_path / LOG_NAME)).warnings
-    assert any("emulated guests: vnf0 without KVM" in text for text in warnings)
+    texts.check(text for text in warnings if "vnf0" in text)
 
 
 @pytest.mark.parametrize(("exceed", "regular"), [(0.5, True), (0.0, False)])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
+from tests.texts import Texts
 from vnetperf.analysis.goals import answer_goal
 from vnetperf.analysis.logged_tests import LoggedSearch, searches_of
 from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
@@ -154,7 +155,9 @@ def test_running_what_is_missing_completes_the_answer(tmp_path: Path) -> None:
     assert found.lower_bound_fps == pytest.approx(2 * 640e3 / 0.95, rel=0.02)
 
 
-def test_trials_in_doubt_for_another_goal_are_counted_as_discarded(run: Bench) -> None:
+def test_trials_in_doubt_for_another_goal_are_counted_as_discarded(
+    run: Bench, texts: Texts
+) -> None:
     """A tester that stood still in most trials at a bound leaves a selection of them."""
     search = logged(run)
     goal = replace(NDR, name="asked", loss_ratio=0.0001, width=0.3)
@@ -177,7 +180,7 @@ def test_trials_in_doubt_for_another_goal_are_counted_as_discarded(run: Bench) -
     assert again.at_lower_bound.discarded == 2
     assert again.lower_bound_fps == found.lower_bound_fps
     assert not again.regular
-    assert "2 of 4 trials at the lower bound were discarded" in again.reason
+    texts.check(again.reason)
 
 
 def test_answers_stand_beside_the_goals_of_the_log(run: Bench) -> None:
@@ -237,11 +240,11 @@ def test_goals_read_each_trial_once_more_than_the_run_itself(
     read = stored.StoredLines.read
 
     def counted(lines: stored.StoredLines[Any], start: int, length: int) -> Any:
-        lines._kept.clear()  # as where a log is larger than what is kept of it
         reads[start] += 1
         return read(lines, start, length)
 
     monkeypatch.setattr(stored.StoredLines, "read", counted)
+    monkeypatch.setattr(stored, "KEPT_OCTETS", 0)  # as where a log is larger than what is kept
     derive(read_log(run.path))
     own = max(reads.values())
     most = {}

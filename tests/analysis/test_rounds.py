@@ -12,6 +12,7 @@ import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
+from tests.texts import Texts
 from vnetperf.analysis.logged_tests import by_round, merge_rounds
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import Expectation, judge_metric, mean_of_repeats
@@ -159,8 +160,9 @@ def test_the_processors_of_the_round_that_is_shown_are_in_the_table(tmp_path: Pa
     mrr = next(r for r in results.results if r.test == "mrr")
     tried = [t for t in results.trials if t.test == "mrr"]
     assert 3 * mrr.trial_count == len(tried)
-    assert f"{len(tried)} trials, {mrr.trial_count} of them in what is shown;" in page
-    assert f"{len(results.trials)} trials in 6 searches and other tests" in page
+    trials = f"{len(tried)} trials, {mrr.trial_count} of them"
+    assert trials in page
+    assert f"{len(results.trials)} trials in 6" in page
 
 
 def test_faults_of_a_round_that_failed_by_them_are_in_the_result(tmp_path: Path) -> None:
@@ -272,7 +274,7 @@ def test_a_round_that_is_gone_on_with_is_one(tmp_path: Path) -> None:
     assert max(spread.values) < 2 * 620e3
 
 
-def test_a_limit_is_never_averaged_as_if_it_were_a_number(tmp_path: Path) -> None:
+def test_a_limit_is_never_averaged_as_if_it_were_a_number(tmp_path: Path, texts: Texts) -> None:
     bench = rounds(tmp_path, {1: 500e3, 2: 9e6, 3: 550e3, 4: 9e6, 5: 520e3})
     bench.run.close()
     (result,) = bench.derived().results
@@ -281,7 +283,7 @@ def test_a_limit_is_never_averaged_as_if_it_were_a_number(tmp_path: Path) -> Non
     assert ndr.spread is None
     goal = result.goals[0]
     assert not goal.regular
-    assert "2 of 5 deployments: at least" in goal.reason
+    texts.check(goal.reason)
     (metric,) = (m for m in compared_metrics_of(result) if m.label == "ndr")
     assert metric.spread is None
     number, _ = mean_of_repeats(metric)
@@ -333,7 +335,7 @@ def test_the_round_that_is_shown_is_in_the_middle_by_the_throughput(tmp_path: Pa
     assert merged.deployments.shown == 2
 
 
-def test_the_round_that_is_shown_is_in_the_middle_by_the_tests_own_number() -> None:
+def test_the_round_that_is_shown_is_in_the_middle_by_the_tests_own_number(texts: Texts) -> None:
     rates = {1: 98_000.0, 2: 99_000.0, 3: 97_500.0, 4: 98_600.0, 5: 99_100.0}
     found = {
         n: [
@@ -355,11 +357,11 @@ def test_the_round_that_is_shown_is_in_the_middle_by_the_tests_own_number() -> N
         results=(merged,),
     )
     text = terminal_text(run, width=400)
-    assert "98\N{NO-BREAK SPACE}440 \N{PLUS-MINUS SIGN} 849 1/s" in text
+    texts.check(line for line in text.split("\n") if "\N{PLUS-MINUS SIGN}" in line)
     assert "frames" not in text.partition("Deployments")[2]
 
 
-def test_discarded_trials_of_any_round_mark_the_number_of_all() -> None:
+def test_discarded_trials_of_any_round_mark_the_number_of_all(texts: Texts) -> None:
     rate = ForwardingRate(load_fps=1e6, of="all", duration_s=1, forwarded_fps=ONE, loss_ratio=ONE)
     found = {
         n: [
@@ -377,12 +379,12 @@ def test_discarded_trials_of_any_round_mark_the_number_of_all() -> None:
     (merged,) = merge_rounds(found)
     assert merged.deployments is not None
     assert merged.deployments.shown != 1
-    assert merged.irregular == "round 1: 10 of 20 trials were discarded"
+    texts.check(merged.irregular)
     main = next(metric for metric in compared_metrics_of(merged) if metric.main)
     assert "irregular" in main.marks
 
 
-def test_a_number_that_a_deployment_did_not_give_is_marked() -> None:
+def test_a_number_that_a_deployment_did_not_give_is_marked(texts: Texts) -> None:
     times = {1: 0.1, 2: None, 3: 0.1, 4: 0.1, 5: None}
     found = {
         n: [
@@ -404,7 +406,7 @@ def test_a_number_that_a_deployment_did_not_give_is_marked() -> None:
     }
     (merged,) = merge_rounds(found)
     main = next(metric for metric in compared_metrics_of(merged) if metric.main)
-    assert "measured in 3 of 5 deployments" in main.marks
+    texts.check(main.marks)
 
 
 def test_what_never_recovered_is_in_no_mean_of_those_that_did() -> None:

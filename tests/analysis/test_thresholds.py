@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
+from tests.texts import Texts
 from vnetperf.analysis.comparison import why_not_comparable
 from vnetperf.analysis.thresholds import (
     Expectation,
@@ -75,10 +76,10 @@ def twice(quantity: Metric) -> Metric:
     return replace(quantity, over=over)
 
 
-def test_nothing_is_certain_of_one_deployment() -> None:
+def test_nothing_is_certain_of_one_deployment(texts: Texts) -> None:
     judged = judge_metric(expected(at_least=1.0, certain=True), number(5.0, 5.0, 5.0), "f")
     assert judged.met is False
-    assert "not certain, it is of one deployment" in judged.text
+    texts.check(judged.text)
     assert met(number(5.0, 5.0, 5.0), at_least=1.0, certain=True)
 
 
@@ -88,7 +89,8 @@ def test_a_doubtful_number_is_not_judged_across_a_bound(mark: str) -> None:
     for bounds in ({"at_least": 0.9e6}, {"at_most": 1.1e6}):
         judged = judge_metric(expected(**bounds), found, "f")
         assert judged.met is False
-        assert f"not judged: it is {mark}, and what it leaves open reaches across" in judged.text
+        assert "not judged" in judged.text
+        assert f"it is {mark}" in judged.text
     assert met(found, at_least=0.7e6)
     assert met(found, at_most=1.3e6)
     if mark == "irregular":  # a range has no number that could be judged
@@ -113,17 +115,15 @@ def test_what_is_certain_is_met_without_certainty_too(
             assert met(found, **{key: bound})
 
 
-def test_a_result_that_is_open_above_proves_only_what_it_reached() -> None:
+def test_a_result_that_is_open_above_proves_only_what_it_reached(texts: Texts) -> None:
     found = number(100.0, 100.0, inf, qualifiers=("at least",))
     assert met(found, at_least=90.0)
     judged = judge_metric(expected(at_least=200.0), found, "f")
     assert judged.met is False
-    assert "is at least 100.0 fps [100.0 fps .. open]: open above, and not shown to reach" in str(
-        judged
-    )
+    texts.check(str(judged), "at least")
     judged = judge_metric(expected(at_most=200.0), found, "f")
     assert judged.met is False
-    assert "not shown to be no more than the allowed 200.0 fps" in str(judged)
+    texts.check(str(judged), "at most")
 
 
 @pytest.mark.parametrize(("lost", "most"), [(0.0, inf), (1e-10, 5e-10)])
@@ -138,21 +138,18 @@ def test_a_soak_that_lost_nothing_is_judged_as_one_that_lost_little(
     assert met(several, at_most=1e-7, certain=True) is (most < 1e-7)
 
 
-def test_a_dut_that_carried_nothing_reaches_nothing() -> None:
+def test_a_dut_that_carried_nothing_reaches_nothing(texts: Texts) -> None:
     found = number(None, 0.0, 1000.0, qualifiers=("at most",))
     assert met(found, at_least=1.0) is False
     assert met(found, at_most=2000.0)
-    assert (
-        "at most no number [0 fps .. 1.000 kfps]"
-        in judge_metric(expected(at_least=1), found, "f").text
-    )
+    texts.check(judge_metric(expected(at_least=1), found, "f").text)
 
 
-def test_a_ratio_has_an_interval_of_its_own() -> None:
+def test_a_ratio_has_an_interval_of_its_own(texts: Texts) -> None:
     ours, theirs = number(900.0, 900.0, 990.0), number(300.0, 300.0, 330.0, scenario="pvp_ovs")
     judged = judge_metric(expected(at_least=3), ours, "f", theirs)
     assert judged.met
-    assert "ratio 3 [2.727 .. 3.3]: as expected, at least 3 times it" in judged.text
+    texts.check(judged.text)
     assert met(ours, theirs, at_least=3, certain=True) is False
     assert met(ours, theirs, at_most=3.1)
     assert met(ours, theirs, at_most=3.1, certain=True) is False
@@ -165,10 +162,10 @@ def test_no_ratio_is_shown_to_what_is_open_above() -> None:
 
 
 @pytest.mark.parametrize("base", [number(0.0, 0.0, 0.0), number(None, bounds=None, why="x")])
-def test_nothing_is_a_multiple_of_nothing(base: Metric) -> None:
+def test_nothing_is_a_multiple_of_nothing(base: Metric, texts: Texts) -> None:
     judged = judge_metric(expected(at_least=3), number(9.0, 9.0, 9.0), "f", base)
     assert judged.met is False
-    assert "nothing to be a multiple of" in judged.text
+    texts.check(judged.text)
 
 
 def test_repeats_are_judged_by_their_mean_and_tell_n() -> None:
@@ -294,7 +291,9 @@ def test_transfers_at_other_rates_are_other_numbers(tmp_path: Path) -> None:
     assert all("n = 3" in str(one) for one in judged)
 
 
-def test_a_transfer_that_a_deployment_did_not_report_is_not_certain(tmp_path: Path) -> None:
+def test_a_transfer_that_a_deployment_did_not_report_is_not_certain(
+    tmp_path: Path, texts: Texts
+) -> None:
     (tmp_path / "e.toml").write_text(
         '[[expect]]\nscenario = "v2v_*"\ntest = "transfers"\nnumber = "TCP*"\nat_least = 1e9\n'
         "certain = true\n"
@@ -302,12 +301,12 @@ def test_a_transfer_that_a_deployment_did_not_report_is_not_certain(tmp_path: Pa
     run = transfers(stored(tmp_path), ovs=(2e9, None, 2e9))
     (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
     assert judged.met is False
-    assert "measured in 2 of 3 deployments" in str(judged)
+    texts.check(str(judged))
 
 
 @pytest.mark.parametrize("instances", [1, 8])
 def test_a_transfer_that_failed_is_no_number_that_was_not_looked_for(
-    instances: int, tmp_path: Path
+    instances: int, tmp_path: Path, texts: Texts
 ) -> None:
     (tmp_path / "e.toml").write_text(
         '[[expect]]\nscenario = "v2v_*"\ntest = "transfers"\nnumber = "TCP*"\nat_least = 1e9\n'
@@ -328,13 +327,13 @@ def test_a_transfer_that_failed_is_no_number_that_was_not_looked_for(
     run = transfers(stored(tmp_path)).model_copy(update={"results": (failed,)})
     (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
     assert judged.met is False
-    assert "was not measured: no route" in str(judged)
+    texts.check(str(judged), "failed")
     # In another deployment it worked.
     run = transfers(run, instances=instances, ovs=(2e9, 2e9))
     run = run.model_copy(update={"results": (failed,)})
     (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
     assert judged.met is False
-    assert "measured in 2 of 4 deployments" in str(judged)
+    texts.check(str(judged), "failed in some")
     assert ("TCP_STREAM forth, 8 instances" in str(judged)) is (instances == 8)
     # In one deployment it worked, so that another one of its name has failed: of more clients.
     once = Deployments(planned=1, attempted=1, measured=0, failures={1: "no route"})
@@ -362,7 +361,8 @@ def test_a_misspelt_number_is_answered_with_those_there_are(tmp_path: Path) -> N
     run = transfers(stored(tmp_path), ovs=2e9)
     misspelt, absent = Expectations.load(tmp_path / "e.toml").of_run(run)
     assert misspelt.met is absent.met is None
-    assert "no number is called 'TPC*'; there are TCP_STREAM forth" in str(misspelt)
+    assert "'TPC*'" in str(misspelt)
+    assert "TCP_STREAM forth" in str(misspelt)
     assert "this run has no result" in str(absent)
 
 
@@ -451,7 +451,9 @@ def test_how_long_a_pod_takes_is_judged(
     assert judged.met is met
 
 
-def test_a_transfer_is_no_multiple_of_one_under_other_conditions(tmp_path: Path) -> None:
+def test_a_transfer_is_no_multiple_of_one_under_other_conditions(
+    tmp_path: Path, texts: Texts
+) -> None:
     run = stored(tmp_path)
     (tmp_path / "e.toml").write_text(
         '[[expect]]\nscenario = "v2v_ovs*"\ntest = "transfers"\nnumber = "TCP*"\n'
@@ -462,7 +464,7 @@ def test_a_transfer_is_no_multiple_of_one_under_other_conditions(tmp_path: Path)
     expectations.baselines.update(dict.fromkeys(expectations.baselines, then))
     (judged,) = expectations.of_run(transfers(run, ovs=2e9))
     assert judged.met is False
-    assert "different conditions: seconds is 5 in A and 60 in B" in str(judged)
+    texts.check(str(judged))
 
 
 def test_a_throughput_is_no_multiple_of_one_of_another_goal(tmp_path: Path) -> None:
@@ -479,10 +481,11 @@ def test_a_throughput_is_no_multiple_of_one_of_another_goal(tmp_path: Path) -> N
         expectations.baselines.update(dict.fromkeys(expectations.baselines, before))
         judged = expectations.of_run(run, cases_too=True)
         assert {one.met for one in judged} == {wanted}
-    assert "different conditions: exceed ratio is" in str(judged[0])
+    assert ("different conditions" in str(judged[0])) is not wanted
+    assert ("exceed ratio" in str(judged[0])) is not wanted
 
 
-def test_of_two_modes_the_lower_one_proves_at_least(tmp_path: Path) -> None:
+def test_of_two_modes_the_lower_one_proves_at_least(tmp_path: Path, texts: Texts) -> None:
     """No deployment had their mean."""
     (tmp_path / "e.toml").write_text(
         '[[expect]]\nscenario = "v2v_*"\ntest = "transfers"\nnumber = "TCP*"\nat_least = 1e9\n'
@@ -490,7 +493,7 @@ def test_of_two_modes_the_lower_one_proves_at_least(tmp_path: Path) -> None:
     run = transfers(stored(tmp_path), ovs=(0.5e9, 1.8e9, 0.5e9, 1.8e9, 1.8e9))
     (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
     assert judged.met is False
-    assert "two modes no number [0.5000 Gbit/s .. 1.800 Gbit/s], n = 5" in str(judged)
+    texts.check(str(judged))
 
 
 def test_bounds_may_have_the_unit_of_the_number() -> None:
@@ -505,10 +508,10 @@ def test_bounds_may_have_the_unit_of_the_number() -> None:
     assert met(share, at_most="0.1 %") is False
 
 
-def test_a_bound_of_another_unit_is_said_and_not_met() -> None:
+def test_a_bound_of_another_unit_is_said_and_not_met(texts: Texts) -> None:
     judged = judge_metric(expected(at_least="12 us"), number(1e6, 1e6, 1e6), "f")
     assert judged.met is False
-    assert "its bounds are in s, and the number is in fps" in judged.text
+    texts.check(judged.text)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, Fading, configuration
+from tests.texts import Texts
 from vnetperf.analysis.comparison import SAME_LOAD
 from vnetperf.analysis.runs import StoredRun
 from vnetperf.analysis.trend import (
@@ -134,14 +135,14 @@ def test_runs_that_broke_are_points_without_a_number_and_fail_a_gate(
 
 
 @pytest.mark.slow
-def test_a_run_most_of_whose_rounds_broke_is_broken(tmp_path: Path) -> None:
+def test_a_run_most_of_whose_rounds_broke_is_broken(tmp_path: Path, texts: Texts) -> None:
     for n in range(6):
         fails = () if n < 3 else (1, 2, 3) if n < 5 else (1,)
         run_at(tmp_path / f"run{n}", 600e3, rounds=ROUNDS, fails=fails)
     (ndr,) = (t for t in trends(read_runs(tmp_path)[0]) if t.name == "ndr")
     assert [point.is_broken for point in ndr.points] == [False] * 3 + [True, True, False]
     assert [len(point.failures) for point in ndr.points] == [0, 0, 0, 3, 3, 1]
-    assert ndr.points[3].marks == ("measured in 2 of 5 deployments",)
+    texts.check(ndr.points[3].marks)
 
 
 def test_a_run_that_broke_is_of_the_series_before_it_that_it_fits(tmp_path: Path) -> None:
@@ -214,7 +215,7 @@ def test_a_load_between_two_goes_to_the_nearer_one() -> None:
 
 def test_what_changed_with_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for n, factor in enumerate((*WOBBLE, *(2 * w for w in WOBBLE))):
-        monkeypatch.setattr("vnetperf.runner.run._git_commit", lambda new=n > 5: f"commit{new:d}")
+        monkeypatch.setattr("vnetperf.runner.run.git_commit", lambda new=n > 5: f"commit{new:d}")
         run_at(tmp_path / f"run{n:02d}", 300e3 * factor)
     found = trends(read_runs(tmp_path)[0])
     (change,) = found[0].changes
@@ -287,7 +288,8 @@ def test_a_damaged_log_is_said_and_the_others_are_read(tmp_path: Path) -> None:
     runs, unread = read_runs(tmp_path)
     assert [run.name for run in runs] == ["good"]
     assert len(unread) == 1
-    assert unread[0].startswith("bad: trial 1 is not as it was written")
+    assert unread[0].startswith("bad: ")
+    assert "trial 1" in unread[0]
     log.rename(tmp_path / "bad" / "gone")
     (tmp_path / "good" / LOG_NAME).write_text("damage\n" * 3)
     with pytest.raises(LogError, match="no run in it can be read"):

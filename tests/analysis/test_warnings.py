@@ -11,6 +11,7 @@ import pytest
 from tests.fakes import machine
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
+from tests.texts import Texts, lines_with
 from vnetperf.analysis.results_from_log import cases_left, derive
 from vnetperf.analysis.run_warnings import TrialWarnings, conditions_of, warnings_of
 from vnetperf.model.machine_load import MachineLoad, ThreadLoad
@@ -108,14 +109,15 @@ def session(*cases: str, left: tuple[str, ...] | None = (), resumed: bool = True
     ],
 )
 def test_cases_that_a_run_was_continued_without_are_named(
-    first: tuple[str, ...] | None, then: list[tuple[str, ...]], left: tuple[str, ...]
+    first: tuple[str, ...] | None, then: list[tuple[str, ...]], left: tuple[str, ...], texts: Texts
 ) -> None:
     records = session(*ALL, left=first, resumed=False)
     for cases in then:
         records += session(*cases)
     found = [text for text in derive(records).warnings if "interrupted" in text]
     assert [text.partition(": ")[2] for text in found] == [", ".join(left)] * bool(left)
-    assert all(f"continued without {len(left)} of its cases" in text for text in found)
+    if left:
+        texts.check(found)
 
 
 ROUNDS = tuple(case.replace("dpdk-", f"dpdk-round{n}-") for n in (1, 2) for case in ALL)
@@ -183,8 +185,8 @@ def test_a_tester_in_a_vnfs_place_is_named_where_there_is_one(name: str, sockets
     assert ("the tester is in a VNF's place" in text) is not sockets
 
 
-def test_a_tester_in_the_place_of_pods_is_named_as_that() -> None:
-    assert "the tester is in a pod's place at pod0, pod1" in warnings("bmp2bmp_macvlan")
+def test_a_tester_in_the_place_of_pods_is_named_as_that(texts: Texts) -> None:
+    texts.check(lines_with(warnings("bmp2bmp_macvlan"), "pod's place"))
 
 
 def test_a_tester_on_two_hosts_stands_beside_the_numbers() -> None:
@@ -216,8 +218,8 @@ def test_a_clock_that_is_not_the_processors_counters_stands_beside_the_numbers(
 ) -> None:
     facts = {} if source is None else {"kernel": {"clocksource": source}}
     text = warnings("pvp_dpdk", environment=EnvironmentRecord(facts=facts))
-    assert (f"clock source is {source}, not the processors' counters" in text) is warned
     assert ("clock source" in text) is warned
+    assert not warned or str(source) in text
 
 
 @pytest.mark.parametrize(
@@ -249,17 +251,17 @@ def test_a_calibration_over_another_wire_than_the_cables_stands_beside_the_numbe
     assert "calibrated" not in warnings("phy2phy_dpdk", plan=within)
 
 
-def test_what_was_asked_of_the_vswitch_stands_beside_its_numbers() -> None:
+def test_what_was_asked_of_the_vswitch_stands_beside_its_numbers(texts: Texts) -> None:
     text = conditions("phy2phy_dpdk", switch="jumbo", set=("rx_queues=2",), forwarding="l3")
-    assert "phy2phy_dpdk: l3 forwarding, rx_queues = 2, mtu = 9000" in text
+    texts.check(text)
     assert "a rule for each flow" in conditions("pvp_dpdk", rules="stream")
     assert "learned addresses" in conditions("pvp_dpdk", rules="learning")
 
 
-def test_sizes_in_a_tunnel_are_explained() -> None:
+def test_sizes_in_a_tunnel_are_explained(texts: Texts) -> None:
     text = conditions("op2p_dpdk", tunnel="gre")
     assert "gre tunnel (+38 octets a frame)" in text
-    assert "sizes and rates are those of the plain frame" in text
+    texts.check(text)
 
 
 def test_a_kernel_that_forwards_in_others_time_is_said() -> None:
@@ -348,7 +350,7 @@ def test_a_core_that_is_dedicated_by_plan_alone_is_said_to_be_used_by_others(
     assert bool(found) is said
     for text in found:
         assert text.startswith("pvp_dpdk: tester has processor")
-        assert "for 54% of the time of its trials it could run and had no processor" in text
+        assert "54%" in text
 
 
 @pytest.mark.parametrize(("cores", "shares"), [(8, True), (2, False)])
@@ -368,26 +370,24 @@ def test_only_a_tester_with_a_processor_of_its_own_has_a_share_of_its_maximum(
 
 def test_what_a_kernel_refuses_the_tester_is_marked_with_its_cure(tmp_path: Path) -> None:
     said, _ = in_turns(tmp_path, prompt=False, refused="Operation not permitted")
-    assert "pvp_dpdk: the kernel refused the tester SCHED_FIFO (Operation not permitted)" in said
+    assert "(Operation not permitted)" in said
     for words in ("up to 4 ms", "CAP_SYS_NICE", "sched_rt_runtime_us", "CONFIG_RT_GROUP_SCHED"):
         assert words in said
 
 
-def test_a_tester_that_runs_as_soon_as_it_wakes_is_not_marked(tmp_path: Path) -> None:
+def test_a_tester_that_runs_as_soon_as_it_wakes_is_not_marked(tmp_path: Path, texts: Texts) -> None:
     said, report = in_turns(tmp_path)
     assert "SCHED_FIFO" not in said
-    assert "took turns of 100 us" in report
-    assert "80.0 frames in a turn (mean), 160 at most" in report
-    assert "held to 65 % of its processor, which it used up in no turn" in report
+    texts.check(lines_with(report, "took turns"))
 
 
-def test_a_vnf_that_is_refused_is_marked_too() -> None:
+def test_a_vnf_that_is_refused_is_marked_too(texts: Texts) -> None:
     said = warnings("pvp_dpdk", {"vnfs": [{"priority": "refused: EPERM"}]})
-    assert "the kernel refused vnf0 SCHED_FIFO (EPERM)" in said
+    texts.check(lines_with(said, "SCHED_FIFO"))
     assert "SCHED_FIFO" not in warnings("pvp_dpdk", {"vnfs": [{"priority": "fifo 1"}]})
 
 
-def test_a_tester_that_used_up_its_share_says_so_where_frames_are_unsent() -> None:
+def test_a_tester_that_used_up_its_share_says_so_where_frames_are_unsent(texts: Texts) -> None:
     turns = TesterTurns(
         length_us=100, per_s=1000.0, asleep=0.4, prompt=True, held_back=500, share=0.65
     )
@@ -396,7 +396,7 @@ def test_a_tester_that_used_up_its_share_says_so_where_frames_are_unsent() -> No
     )
     short = TrialResult(directions=(counts,), turns=turns)
     assert short.held_back
-    assert "its share of its processor (65%) in 500 turns" in short.short_by_turns
+    texts.check(short.short_by_turns)
     few = turns.model_copy(update={"held_back": 2})  # explains nothing
     assert short.model_copy(update={"turns": few}).short_by_turns == ""
     whole = counts.model_copy(update={"sent": 100, "unsent": 0, "received": 100})
@@ -493,7 +493,7 @@ def test_a_loss_that_the_tester_may_have_dropped_is_not_put_behind_the_dut(
     assert not [w for w in bench.derived().warnings if "neither received nor dropped" in w]
 
 
-def test_a_ring_that_was_assumed_is_named(tmp_path: Path) -> None:
+def test_a_ring_that_was_assumed_is_named(tmp_path: Path, texts: Texts) -> None:
     def late(_: int, result: TrialResult) -> TrialResult:
         send = Gaps(max_s=0.0005, hold_s=0.001, assumed=True)
         gaps = TrialGaps(poll=Gaps(max_s=0.0, hold_s=1.0), send=send, catch_up_frames=1024)
@@ -503,8 +503,7 @@ def test_a_ring_that_was_assumed_is_named(tmp_path: Path) -> None:
     bench.throughput()
     results = bench.derived()
     (said,) = (w for w in results.warnings if "receive ring" in w)
-    assert said.startswith("pvp_dpdk: it is not known what the DUT's receive ring holds")
-    assert "as if that were 1024 frames" in said
+    texts.check(said)
     (clause,) = (e for e in results.ledger if e.clause == "RFC 1242 section 3.4")
     assert (clause.status, "is not known" in clause.reason) == ("deviated", True)
 
@@ -525,14 +524,16 @@ def test_trials_that_a_test_takes_as_they_are_are_not_called_unused(tmp_path: Pa
     assert result.soak.stalled_trials == result.soak.trials
     assert result.discarded == 0
     assert not any("TESTER_STALLED" in words for words in bench.derived().warnings)
-    assert "trials that are not VALID: 2 TESTER_STALLED" in terminal_text(bench.derived())
+    assert "2 TESTER_STALLED" in terminal_text(bench.derived())
 
 
 def _with(counts: DirectionCounts, **changes: int) -> DirectionCounts:
     return counts.model_copy(update=changes)
 
 
-def test_latency_by_two_clocks_stands_with_what_it_may_be_wrong_by(tmp_path: Path) -> None:
+def test_latency_by_two_clocks_stands_with_what_it_may_be_wrong_by(
+    tmp_path: Path, texts: Texts
+) -> None:
     """The largest bound of all trials, and why some have none."""
     too_far = "not measured: the clocks of the tester's two hosts may be 90 us apart"
 
@@ -545,14 +546,13 @@ def test_latency_by_two_clocks_stands_with_what_it_may_be_wrong_by(tmp_path: Pat
     bench.throughput(64)
     results = bench.derived()
     (text,) = [w for w in results.warnings if "one way" in w]
-    assert "latencies are one way and wrong by 25 us at most" in text
-    assert too_far in text
+    texts.check(text)
     for report in (markdown_report(results), html_report(results), terminal_text(results)):
         assert "wrong by 25 us at most" in " ".join(report.split())
 
 
 def test_a_round_trip_in_place_of_one_way_is_told_of_the_trials_that_have_it(
-    tmp_path: Path,
+    tmp_path: Path, texts: Texts
 ) -> None:
     """Clocks that a service keeps, and in one trial not well enough."""
     too_far = "not measured: too far apart; the round trip is"
@@ -568,12 +568,10 @@ def test_a_round_trip_in_place_of_one_way_is_told_of_the_trials_that_have_it(
     bench = Bench(tmp_path, FakeAgent(spoil=bounded))
     bench.throughput(64)
     one, other = (w for w in bench.derived().warnings if "one way" in w)
-    assert "latency of 1 trial is the round trip" in one
-    assert "latencies of the other trials are one way and wrong by 10 us at most" in other
-    assert f"that was too much have the round trip, or none ({too_far})" in other
+    texts.check([one, other])
 
 
-def test_a_round_trip_is_named_as_that_wherever_it_stands(tmp_path: Path) -> None:
+def test_a_round_trip_is_named_as_that_wherever_it_stands(tmp_path: Path, texts: Texts) -> None:
     """It has the place of a third direction, and no number of it that of one way."""
     levels = {"50": 4e4, "99.9": 8e4}
     timed = Latency(count=900, min_ns=3e4, mean_ns=4e4, max_ns=9e4, percentiles=levels)
@@ -592,7 +590,7 @@ def test_a_round_trip_is_named_as_that_wherever_it_stands(tmp_path: Path) -> Non
     bench.measure("latency")
     results = bench.derived()
     (text,) = [w for w in results.warnings if "round trip" in w]
-    assert "is compared with no latency that is one way; it is wrong by 2.09 us at most" in text
+    texts.check(text)
     found = {result.test: result for result in results.results}
     way = "phy0->phy1->phy0"
     assert [*found["throughput"].goals[0].latency] == [way]

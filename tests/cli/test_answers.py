@@ -11,6 +11,7 @@ import pytest
 from tests.fakes.agent import FakeAgent
 from tests.fakes.machine import facts
 from tests.runner.support import PRESET, Bench, Fading, configuration
+from tests.texts import Texts
 from vnetperf.cli import main, why
 from vnetperf.results.records import Record, TrialRecord
 from vnetperf.testing.sim import SimulatedDut
@@ -99,7 +100,7 @@ def test_a_run_is_given_once_to_a_side(
 ) -> None:
     for sides in (("fast", side), (side, "fast")):
         text = told(capsys, "compare", *sides, status=1)
-        assert f"{twice} are the same run, which is one observation" in text
+        assert f"{twice} are the same run" in text
 
 
 def test_compare_fails_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,14 +110,14 @@ def test_compare_fails_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
     told(capsys, "compare", "fast5", "slow5", *gate, "--least", "40%")
 
 
-def test_a_gate_over_one_run_a_side_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gate_over_one_run_a_side_says_what_it_needs(
+    capsys: pytest.CaptureFixture[str], texts: Texts
+) -> None:
     assert main(["compare", "fast5", "slow5", "--fail-if-worse", *FIVE]) == 0
     captured = capsys.readouterr()
     assert "B has less (worse)" in captured.out
     (line,) = captured.err.splitlines()
-    assert "judges no difference here: of A and B, one run, it is not known what" in line
-    assert "compare RUN:A RUN:B" in line
-    assert "3 runs or more of each side, RUN+RUN+RUN; --single-run" in line
+    texts.check(line)
     found = json.loads(told(capsys, "compare", "fast5", "slow5", "--json", *FIVE))
     assert (found["gated"], found["fails_gate"], found["rows"][0]["worse"]) == (False, False, True)
 
@@ -140,10 +141,12 @@ def test_a_gate_on_shared_processors_needs_turns(capsys: pytest.CaptureFixture[s
     assert (found["out_of_turn"], found["fails_gate"]) == (["pvp_dpdk"], True)
 
 
-def test_a_gate_fails_where_a_number_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gate_fails_where_a_number_is_lost(
+    capsys: pytest.CaptureFixture[str], texts: Texts
+) -> None:
     assert main(["compare", "fast5", "broken3", "--fail-if-worse", *FIVE]) == 1
     error = capsys.readouterr().err
-    assert "--fail-if-worse fails: pvp_dpdk, throughput, 64, ndr: 5 deployments of A and" in error
+    texts.check(error)
     found = json.loads(told(capsys, "compare", "fast5", "broken3", "--json", *FIVE))
     (ndr,) = (one for one in found["not_gated"] if one["name"].endswith("ndr"))
     assert ndr["lost"] is True
@@ -201,8 +204,9 @@ def test_trend_shows_each_run_in_order(capsys: pytest.CaptureFixture[str]) -> No
     text = told(capsys, "trend", "results")
     places = [text.index(name) for name in ("fast", "slow", "same")]
     assert places == sorted(places)
-    assert "no change seen; 3 runs show none yet" in text
-    assert "pvp_dpdk, throughput, 64 octets, ndr\n" in text
+    assert "no change seen; 3 runs" in text
+    names = ("pvp_dpdk", "throughput", "64 octets", "ndr")
+    assert f"{', '.join(names)}\n" in text
     found = json.loads(told(capsys, "trend", "--json"))
     assert [len(series["points"]) for series in found] == [3, 3]
 
@@ -213,20 +217,23 @@ def test_trend_says_where_runs_may_only_wander(
     for n in range(12):
         a_run(tmp_path / "falls" / f"run{n:02d}", 600e3 * (1.0 - 0.03 * n))
     text = told(capsys, "trend", str(tmp_path / "falls"), "--fail-if-worse")
-    assert "cannot tell: runs are like those before them (autocorrelation 0." in text
+    assert "(autocorrelation 0." in text
     found = json.loads(told(capsys, "trend", str(tmp_path / "falls"), "--json"))
     assert all(one["wandering"]["share"] > 0.05 for one in found)
 
 
 def test_trend_fails_where_the_newest_runs_have_no_stable_number(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    texts: Texts,
 ) -> None:
     for n in range(6):
         a_run(tmp_path / "runs" / f"run{n}", 600e3, fades=n > 2)
     monkeypatch.chdir(tmp_path)
     assert main(["trend", "runs", "--fail-if-worse"]) == 1
     error = capsys.readouterr().err
-    assert "fails: pvp_dpdk, throughput, 64, ndr: no stable number in the newest 3 runs" in error
+    texts.check(error)
     told(capsys, "trend", "runs")
 
 
@@ -341,12 +348,13 @@ def test_an_edited_log_is_used_by_no_command(
     log.write_text(log.read_text().replace('"received":', '"received":1', 1))
     for argv in (("report", "edited"), ("why", "edited"), ("compare", "edited", "other")):
         text = told(capsys, *argv, status=1)
-        assert "trial 1 is not as it was written: its checksum does not match" in text
+        assert "trial 1" in text
+        assert "checksum" in text
     assert "1 runs could not be read" in told(capsys, "trend", "--runs", "1")
 
 
 def test_a_stored_run_is_held_against_expectations(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, texts: Texts
 ) -> None:
     file = tmp_path / "expect.toml"
     one = '[[expect]]\nscenario = "{}"\n{} = {}\n'
@@ -354,17 +362,13 @@ def test_a_stored_run_is_held_against_expectations(
     other = one.format("pvp_ovs", "at_least", 1)
     file.write_text(good + other)
     text = told(capsys, "expect", str(file), "fast")
-    assert "met: pvp_dpdk, throughput, 64 octets, ndr is 1.19" in text
-    assert "not judged: pvp_ovs, throughput: this run has no result" in text
+    texts.check(" ".join(text.split()), "met")
     file.write_text(good + bad)
     text = told(capsys, "expect", str(file), "fast", status=1)
-    assert "FAILED: pvp_dpdk, throughput, 64 octets, ndr is 1.19" in text
-    assert "above the allowed 1.000 kfps" in text
+    texts.check(" ".join(text.split()), "failed")
     file.write_text(other)
     text = told(capsys, "expect", str(file), "fast", status=1)
-    assert "not judged: pvp_ovs, throughput: this run has no result" in text
-    assert "none of the file's expectations can be judged" in text
+    texts.check(" ".join(text.split()), "not judged")
     file.write_text("[[expect]]\n")
-    assert "expect.0.scenario: is required, and missing" in told(
-        capsys, "expect", str(file), status=1
-    )
+    text = told(capsys, "expect", str(file), status=1)
+    assert "expect.0.scenario: " in text

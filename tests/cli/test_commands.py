@@ -14,6 +14,7 @@ from tests.fakes.machine import facts
 from tests.runner.support import Bench
 from vnetperf import config
 from vnetperf.cli import COMMANDS, lab, main
+from vnetperf.config.settings import add_options
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.host import session
 from vnetperf.report import REPORTS, write_all
@@ -72,7 +73,9 @@ def test_an_option_is_looked_for_among_those_of_its_command(
     with pytest.raises(SystemExit, match="2"):
         main(line.split())
     said = capsys.readouterr().err
-    assert f"vnetperf {line.split(maxsplit=1)[0]}: error: unrecognized arguments: --gaols" in said
+    command = line.split(maxsplit=1)[0]
+    assert f"vnetperf {command}: error: " in said
+    assert "--gaols" in said
     assert said.partition("did you mean ")[2].rstrip("?\n") == (repr(meant) if meant else "")
 
 
@@ -99,12 +102,13 @@ def test_show_config_tells_values_and_sources(
 
 
 def test_show_config_knows_every_option_of_pytest(
-    capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    group = pytestconfig._parser.getgroup("vnetperf")
-    options = {one.names()[0].removeprefix("--") for one in group.options}
+    options: list[str] = []
+    add_options(lambda *names, **_: options.append(names[0].removeprefix("--")))
     found = shown(capsys, "--repeat", "3", "--pcap", "5", "--plan")
-    assert {name.replace("-", "_") for name in options} == {k for k in found if ":" not in k}
+    settings = {key for key in found if ":" not in key}
+    assert {name.replace("-", "_") for name in options} == settings
     assert found["repeat"] == {"value": 3, "source": "command line"}
     assert found["plan"] == {"value": True, "source": "command line"}
     assert found["resume"] == {"value": "", "source": "default"}

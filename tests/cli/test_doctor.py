@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.fakes.machine import PROGRAMS, facts
+from tests.texts import Texts
 from vnetperf import registry
 from vnetperf.agent import client
 from vnetperf.cli import main
@@ -49,6 +50,12 @@ def doctor(
     return status, capsys.readouterr().out
 
 
+def restored(text: str) -> list[str]:
+    """What stands about the last restore of this machine."""
+    lines = text.partition("last restore of this machine\n")[2].splitlines()
+    return list(itertools.takewhile(lambda line: line.startswith("  "), lines))
+
+
 def refusals(text: str) -> list[tuple[int, str, str]]:
     """How many scenarios, which, and the cause: two lines each."""
     lines = text.partition("\nwhat cannot run, and why\n")[2].splitlines()[:-2]
@@ -74,21 +81,21 @@ def test_a_good_machine_carries_a_vswitch_in_one_line(
 
 @pytest.mark.slow
 def test_the_last_restore_and_what_is_left_are_shown(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], texts: Texts
 ) -> None:
     _, text = doctor(facts(), monkeypatch, capsys)
-    assert "last restore of this machine\n  unknown:" in text
+    texts.check(restored(text), "unknown")
     assert "clock against" not in text  # it has one clock
     last = {"run": "r1", "when": "2026-01-01T00:00:00", "troubles": [], "differences": []}
     _, text = doctor(facts(), monkeypatch, capsys, last=last)
-    assert "run r1, 2026-01-01T00:00:00: as before" in text
+    texts.check(restored(text), "as before")
     assert "NOT restored: link vp0: still there" in text
-    assert "clock against this machine's\n  -1.500 s, within 0.010 s\n" in text
+    assert "-1.500 s, within 0.010 s\n" in text
     last["differences"] = ["links: eth9 is gone (was up)"]
     _, text = doctor(facts(), monkeypatch, capsys, last=last)
-    assert "1 difference(s) from before, by it or others:\n    links: eth9 is gone" in text
+    texts.check(restored(text), "differences")
     _, text = doctor(facts(), monkeypatch, capsys, last={"unknown": "FILE is of lab7"})
-    assert "last restore of this machine\n  unknown: FILE is of lab7\n" in text
+    texts.check(restored(text), "other lab")
 
 
 def test_a_program_that_is_there_and_not_run_is_told_with_its_file(
@@ -130,7 +137,7 @@ def test_a_cause_that_several_vswitches_and_networks_have_stands_once(
 
 
 def test_each_scenario_has_one_answer_wherever_it_stands(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], texts: Texts
 ) -> None:
     _, text = doctor(facts(), monkeypatch, capsys)
     answers: dict[tuple[str, str], list[str]] = {}
@@ -157,7 +164,7 @@ def test_each_scenario_has_one_answer_wherever_it_stands(
             note(names, of, f"no: {cause}")
     assert all(len(ways) == 1 for ways in answers.values()), answers
     assert text.splitlines()[-2].startswith(f"{count['yes']} of {sum(count.values())} ")
-    assert answers["bmp2bmp", "sriov"][0].startswith("no: no NIC of this machine has SR-IOV")
+    texts.check(answers["bmp2bmp", "sriov"][0])
     numbers = [number for number, _, _ in refusals(text)]
     assert numbers == sorted(numbers, reverse=True)
 
@@ -207,7 +214,7 @@ def test_what_could_not_be_read_is_told_with_its_reason(
         record={"unreadable": {"free memory": "unknown: /proc/meminfo is empty"}},
     )
     _, text = doctor(odd, monkeypatch, capsys)
-    assert "free memory: unknown: /proc/meminfo is empty" in text
+    assert "free memory: unknown: /proc/meminfo" in text
     assert "CAP_SYS_ADMIN" in text
 
 
@@ -240,9 +247,10 @@ def test_make_deps_is_named_for_what_it_installs() -> None:
     for package in installed - brought:
         assert re.search(rf"(?<![\w-]){package}(?![\w-])", script), package
     machine = facts(programs={})
-    assert "make deps" in machine.missing_program(programs["gcc"])
-    assert "make deps" not in machine.missing_program(programs["vpp"])
-    assert "make deps" not in machine.missing_program("mine")
+    hint = "make deps"
+    assert hint in machine.missing_program(programs["gcc"])
+    assert hint not in machine.missing_program(programs["vpp"])
+    assert hint not in machine.missing_program("mine")
 
 
 @pytest.mark.parametrize(
@@ -265,7 +273,7 @@ def test_what_guests_need_is_told(
     _, text = doctor(facts(images=images), monkeypatch, capsys)
     (line,) = [ln for ln in text.splitlines() if ln.startswith("  image vloop")]
     assert says in line
-    assert "libvirt-python     MISSING: `pip install 'vnetperf[vm]'`" in text
+    assert "MISSING: `pip install 'vnetperf[vm]'`" in text
 
 
 @pytest.mark.parametrize(
@@ -284,13 +292,14 @@ def test_what_kinds_of_pods_need_is_told(
     says: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    texts: Texts,
 ) -> None:
     there = dict.fromkeys(("runc", "containerd", "ctr", "gcc"), "/usr/bin/x")
     _, text = doctor(facts(programs=there, versions=versions), monkeypatch, capsys)
     told = text.partition("pods with programs (--pod)\n")[2].splitlines()[:4]
     kinds = dict(line.split(maxsplit=1) for line in told)
     assert kinds["netns"] == kinds["runc"] == "can be made"
-    assert kinds["podman"].startswith("MISSING: podman is not installed; install the package")
+    texts.check(kinds["podman"])
     assert kinds["cri"] == says
 
 
@@ -366,7 +375,8 @@ def test_life_is_taken_away_where_the_look_fails(
     status, _ = doctor(facts(), monkeypatch, capsys, inventory=inventory)
     assert status != 0
     shown = stderr.getvalue()
-    assert shown.rpartition("\r\033[K")[2].startswith("vnetperf: the agent cannot be started")
+    last = shown.rpartition("\r\033[K")[2]
+    assert last.startswith("vnetperf: the agent cannot")
 
 
 def test_networks_that_lack_the_same_are_named_together(

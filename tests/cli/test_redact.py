@@ -442,7 +442,8 @@ def test_what_the_file_says_of_hosts_cables_and_the_external_dut_has_tokens(run:
     planted += "|qx8node4|qx7node3|jumpuser9|alicem|globex|initech|umbra|rack 7|glbx"
     assert not re.findall(planted, text, re.IGNORECASE)
     assert "enp3s0f1" in text
-    assert "a switch" in text  # only where it stands as the operator's
+    # Only where it stands as the operator's.
+    assert "a switch" in text
     assert '"os":"(redacted text' in text
     Testbed.model_validate_json(made[0].testbed.model_dump_json())  # type: ignore[union-attr]  # is one still
 

@@ -32,7 +32,8 @@ def collected(site: Site, *args: str) -> list[str]:
 def test_they_run_only_when_their_file_is_named(endpoints: Site) -> None:
     assert collected(endpoints, "-k", "phy2phy_bridge") == []
     assert collected(endpoints) == []
-    assert collected(endpoints, PATH, "-k", "phy2phy_bridge and 1024 and messages") == [
+    chosen = "phy2phy_bridge and 1024 and messages"
+    assert collected(endpoints, PATH, "-k", chosen) == [
         f"test_messages[phy2phy_bridge-1024-{kind}]"
         for kind in ("TCP_STREAM", "UDP_STREAM", "TCP_RR")
     ]
@@ -50,7 +51,8 @@ def test_deployments_between_two_hosts_are_of_frames_and_of_endpoints(
     assert any("v2p2v_bridge" in line for line in found)
     assert any("p2c2p_bridge" in line for line in found)
     over = collected(endpoints, PATH, "-k", "p2c2p_bridge and 1024 and TCP_RR")
-    assert over == ["test_messages[p2c2p_bridge-1024-TCP_RR]"]
+    case = "test_messages[p2c2p_bridge-1024-TCP_RR]"
+    assert over == [case]
 
 
 def test_a_test_may_have_message_sizes_of_its_own(endpoints: Site) -> None:

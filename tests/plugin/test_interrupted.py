@@ -47,7 +47,8 @@ def test_the_run_ends_with_status_2_and_names_the_command_that_continues_it(
     text = result.stdout.str() + result.stderr.str()
     assert result.ret == 2
     (folder,) = interrupted.folders
-    assert f"to continue: pytest --resume=results/{folder.name}" in text
+    command = f"pytest --resume=results/{folder.name}"
+    assert command in text
     # The last line but pytest's own: tables may be many screens long.
     assert text.index("to continue: pytest") > text.index("report:  ")
     assert "none met" not in text
@@ -140,7 +141,8 @@ def test_sigterm_ends_a_run_as_ctrl_c_does(site: Site) -> None:
     text = result.stdout.str() + result.stderr.str()
     assert result.ret == 2
     (folder,) = site.folders
-    assert f"to continue: pytest --resume=results/{folder.name}" in text
+    command = f"pytest --resume=results/{folder.name}"
+    assert command in text
     assert (folder / "report.html").is_file()
     assert "Traceback" not in text
 
@@ -161,5 +163,5 @@ def test_sigterm_ends_a_run_with_workers_so_too(
     text = result.stdout.str() + result.stderr.str()
     assert result.ret == 2
     (folder,) = site.folders
-    assert f"to continue: pytest --resume={folder} -n 2" in text
+    assert f"pytest --resume={folder} -n 2" in text
     assert (folder / "report.html").is_file()

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from tests.plugin.conftest import ROOT, Site
+from tests.texts import Texts, lines_with
 from vnetperf.pytest_plugin.plans import stated_sizes
 
 FILES = ("test_rfc2544.py", "test_endpoints.py", "test_mpi.py", "test_cgnat.py", "conftest.py")
@@ -29,32 +30,36 @@ def run(cases: Site, file: str, *args: str) -> tuple[int, str]:
     return int(result.ret), result.stdout.str() + result.stderr.str()
 
 
-def test_frame_sizes_that_a_scenario_cannot_carry_are_not_planned(cases: Site) -> None:
+def test_frame_sizes_that_a_scenario_cannot_carry_are_not_planned(
+    cases: Site, texts: Texts
+) -> None:
     status, text = run(cases, "test_rfc2544.py", *VXLAN, "--plan")
     assert status == 0, text
-    assert "vnetperf: bmp2bmp_vxlan: not 1518: carries up to 1468" in text
-    assert "            but not 1518: carries up to 1468" in text
+    texts.check(lines_with(text, "1518"))
     assert "frame sizes 64\n" in text
 
 
-def test_who_shares_processors_is_planned(cases: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_shares_processors_is_planned(
+    cases: Site, monkeypatch: pytest.MonkeyPatch, texts: Texts
+) -> None:
     chosen = ("-k", "pvp_dpdk and test_throughput", "--frame-sizes", "64", "--plan")
     _, text = run(cases, "test_rfc2544.py", *chosen)
     assert "cores       dedicated: " in text
     assert "share processor" not in text
     monkeypatch.setenv("FAKE_AGENT", json.dumps({"cores": 2}))
     _, text = run(cases, "test_rfc2544.py", *chosen)
-    assert "cores       shared: tester and VNF (" in text
-    assert "to itself; tester and vnf0 share processor " in text
-    assert "the DUT's pollers share no processor: what tester and vnf0 could not send" in text
-    assert "turns: 100 us" in text
+    sharing = [*lines_with(text, "cores  ", "share processor", "turns: ")]
+    texts.check(sharing)
 
 
-def test_frame_sizes_of_the_user_that_no_scenario_carries_are_refused(cases: Site) -> None:
+def test_frame_sizes_of_the_user_that_no_scenario_carries_are_refused(
+    cases: Site, texts: Texts
+) -> None:
     for more in ((), ("--plan",)):
         status, text = run(cases, "test_rfc2544.py", *VXLAN, "--frame-sizes", "64,1518", *more)
         assert status == pytest.ExitCode.USAGE_ERROR, text
-        assert "frame_sizes (command line): no selected scenario has frames of 1518 octets" in text
+        (line,) = lines_with(text, "no selected scenario")
+        texts.check(line.partition("ERROR: ")[2])
     assert cases.calls("deploy") == {}
 
 
@@ -65,35 +70,36 @@ def test_frame_sizes_of_the_user_that_one_scenario_carries_are_skipped_in_others
     status, text = run(cases, "test_rfc2544.py", *chosen, "--frame-sizes", "1518", "-rs")
     assert status == 0, text
     assert "1 passed, 1 skipped" in text
-    assert "bmp2bmp_vxlan carries no frames of 1518 octets; accepted: up to 1468" in text
+    assert "1518 octets; accepted: up to 1468" in text
 
 
-def test_tests_that_are_selected_are_planned_with_the_search_they_need(cases: Site) -> None:
+def test_tests_that_are_selected_are_planned_with_the_search_they_need(
+    cases: Site, texts: Texts
+) -> None:
     chosen = ("-k", "pvp_dpdk and test_latency", "--tests", "latency,mrr", "--frame-sizes", "64")
     _, text = run(cases, "test_rfc2544.py", *chosen, "--plan")
     assert "tests       latency\n" in text
-    assert "the throughput is searched first, for latency" in text
+    texts.check(lines_with(text, "searched first", "hugepages of"))
     assert "wall time   mrr" not in text
     assert "vnf         vnf0: vloop, mode " in text
-    assert "hugepages of 2048 KiB are needed on node 0" in text
     assert "1 cases: at most " in text
 
 
-def test_a_plan_of_sockets_has_tool_and_sizes_and_seconds(cases: Site) -> None:
+def test_a_plan_of_sockets_has_tool_and_sizes_and_seconds(cases: Site, texts: Texts) -> None:
     chosen = ("-k", "bmp2bmp_vxlan and UDP_RR", "--message-sizes", "64,128", "--plan")
     status, text = run(cases, "test_endpoints.py", *chosen)
     assert status == 0, text
-    assert "transfer    UDP_RR forth by sockperf, 1 instance(s), messages of 64, 128 octets" in text
+    texts.check(lines_with(text, "transfer  "))
     assert "2 cases: at most " in text
     assert "plan of bmp2bmp_vxlan_routed" not in text
     for word in ("tests  ", "search  ", "tester", "hours"):
         assert word not in text.partition("plan of")[2], word
 
 
-def test_a_plan_of_sockets_names_what_no_tool_can_do(cases: Site) -> None:
+def test_a_plan_of_sockets_names_what_no_tool_can_do(cases: Site, texts: Texts) -> None:
     chosen = ("-k", "phy2phy_bridge and UDP_RR", "--endpoint-tool", "iperf3", "--plan")
     _, text = run(cases, "test_endpoints.py", *chosen)
-    assert "would be skipped: UDP_RR: endpoint tool for UDP_RR: iperf3 cannot" in text
+    texts.check(lines_with(text, "would be skipped: UDP_RR"))
 
 
 def test_a_plan_of_ranks_is_of_ranks(cases: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,21 +120,20 @@ def test_the_plan_makes_the_checks_of_the_run(cases: Site, monkeypatch: pytest.M
     assert "would be skipped" in text
 
 
-def test_a_test_that_a_scenario_has_not_is_skipped_in_its_plan(cases: Site) -> None:
+def test_a_test_that_a_scenario_has_not_is_skipped_in_its_plan(cases: Site, texts: Texts) -> None:
     chosen = ("-k", "phy2phy_bridge", "--tests", "session_capacity", "--plan")
     _, text = run(cases, "test_cgnat.py", *chosen)
-    assert "session_capacity would be skipped: phy2phy_bridge: bridge is no NAT" in text
+    texts.check(lines_with(text, "would be skipped"))
 
 
 def test_a_test_that_the_generator_cannot_do_is_skipped_in_its_plan(
-    cases: Site, monkeypatch: pytest.MonkeyPatch
+    cases: Site, monkeypatch: pytest.MonkeyPatch, texts: Texts
 ) -> None:
     monkeypatch.setenv("FAKE_AGENT", json.dumps({"programs": {"pktgen": "/usr/bin/pktgen"}}))
     chosen = ("-k", "phy2phy_bridge and (back_to_back or latency)", "--generator", "pktgen")
     only = ("--tests", "back_to_back,latency", "--frame-sizes", "64")
     _, text = run(cases, "test_rfc2544.py", *chosen, *only, "--plan")
-    assert "test back_to_back: pktgen cannot send bursts of an exact length; cure: " in text
-    assert "test latency: pktgen cannot time only frames sent after a moment; cure: " in text
+    texts.check(lines_with(text, "cure: "))
     assert "tests       none\n" in text
 
 
@@ -153,11 +158,11 @@ def test_options_that_nothing_selected_has_are_refused(
     assert cases.calls("deploy") == {}
 
 
-def test_options_that_one_scenario_has_are_planned_for_it(cases: Site) -> None:
+def test_options_that_one_scenario_has_are_planned_for_it(cases: Site, texts: Texts) -> None:
     chosen = ("-k", "(phy2phy_bridge or bmp2bmp_macvlan) and test_throughput", "--set=mode=bridge")
     status, text = run(cases, "test_rfc2544.py", *chosen, "--plan")
     assert status == 0, text
-    assert "would be skipped: mode: bridge has no modes; leave --set mode out" in text
+    texts.check(lines_with(text, "would be skipped"))
     assert "1 cases" not in text
 
 

@@ -9,6 +9,7 @@ import stat
 import pytest
 
 from tests.plugin.conftest import CONFTEST, REGISTER, Site, without_numbers
+from tests.texts import Texts, lines_with
 from vnetperf.pytest_plugin.plugin import _Message
 from vnetperf.pytest_plugin.terminal import LiveProgress
 from vnetperf.report import REPORTS
@@ -47,7 +48,7 @@ def test_a_mix_is_measured_once_and_told_by_its_genome(site: Site) -> None:
     assert (found["imix"], found["frame_size"]) == ("aaaaaaaddddg", 334)
     assert found["mean_frame_size"] == pytest.approx((7 * 64 + 4 * 512 + 1518) / 12)
     output = result.stdout.str()
-    assert "IMIX aaaaaaaddddg, mean 334.5 octets" in output
+    assert "aaaaaaaddddg, mean 334.5 octets" in output
     (folder,) = site.folders
     for report in ("report.html", "report.md"):
         assert "aaaaaaaddddg" in (folder / report).read_text()
@@ -89,13 +90,15 @@ def test_output_that_nobody_watches_has_no_escape_codes(site: Site) -> None:
 def test_progress_is_a_line_each_where_nobody_watches(site: Site) -> None:
     result = site.run("-k", "pvp_dpdk", "-s")
     lines = [line for line in result.outlines if "vnetperf: " in line]
-    assert any("calibrating loadgen over memif: 2 frame sizes" in line for line in lines)
+    assert any("over memif: 2 frame sizes" in line for line in lines)
     assert any("deploying pvp_dpdk" in line for line in lines)
     assert len(lines) < 6  # and no line for each trial
     first, second = (line for line in lines if "test_throughput" in line)
-    assert "1/2 test_throughput[pvp_dpdk-64] passed in" in first
+    assert "1/2 test_throughput" in first
+    assert "[pvp_dpdk-64] passed in" in first
     assert "to go" in first
-    assert "2/2 test_throughput[pvp_dpdk-1518] passed in" in second
+    assert "2/2 test_throughput" in second
+    assert "[pvp_dpdk-1518] passed in" in second
 
 
 def test_reports_are_written_without_a_terminal_too(site: Site) -> None:
@@ -106,13 +109,13 @@ def test_reports_are_written_without_a_terminal_too(site: Site) -> None:
 
 
 def test_a_missing_capability_is_a_skip_with_reason_and_cure(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: Site, monkeypatch: pytest.MonkeyPatch, texts: Texts
 ) -> None:
     monkeypatch.setenv("FAKE_AGENT", json.dumps({"no_programs": True}))
     result = site.run("-k", "pvp_dpdk")
     result.assert_outcomes(skipped=2)
     assert result.ret == 5  # nothing was measured: not green
-    assert "nothing was measured: all 2 selected cases were skipped" in result.stdout.str()
+    texts.check(lines_with(result.stdout.str(), "nothing was measured"))
     text = result.stdout.str()
     assert "ovs-vswitchd-dpdk is not installed" in text
     assert "make deps" in text
@@ -152,7 +155,8 @@ def test_a_dut_that_fails_is_a_failure_with_its_message_only(
     result.assert_outcomes(failed=2)
     assert result.ret == 1
     text = result.stdout.str()
-    assert "DutError: pvp_dpdk: port phy0: no such device" in text
+    message = "pvp_dpdk: port phy0: no such device"
+    assert f"DutError: {message}" in text
     for noise in ("Traceback", "conductor.py", "raise ", "def test_"):
         assert noise not in text
     assert site.calls("deploy") == {"deploy pvp_dpdk": 1}
@@ -174,7 +178,8 @@ def test_a_failure_has_its_message_first_and_last_and_no_log_between(
     assert "DutError" in summary
     text = result.stdout.str()
     assert "Captured log" not in text
-    assert f"results/{site.folders[0].name}/run.log" in text  # it has what was done
+    # It has what was done.
+    assert f"results/{site.folders[0].name}/run.log" in text
     shown = site.run("-k", "pvp_dpdk", "--frame-sizes", "64", "--tb=long", "-o", "log_level=INFO")
     assert "Captured log" in shown.stdout.str()
 
@@ -236,7 +241,7 @@ agent.EnvironmentAgent.inventory = cannot
     result = site.run_apart("-k", "pvp_dpdk")
     result.assert_outcomes(errors=2)
     text = result.stdout.str()
-    assert "HostError: the agent cannot be started" in text
+    assert "HostError: the agent cannot be" in text
     assert "Traceback" not in text
     assert "INTERNALERROR" not in text
 
@@ -266,12 +271,12 @@ def test_a_vswitch_that_cannot_be_imported_fails_its_own_cases_alone(site: Site)
     selected = ("-k", "phy2phy_broken or phy2phy_bridge or phy2phy_fake", "--frame-sizes", "64")
     planned = site.run(*selected, "--plan")
     assert planned.ret == 0
-    assert "would fail: vnetperf.vswitches: backend 'broken' cannot" in planned.stdout.str()
+    assert "vswitches: backend 'broken' cannot" in planned.stdout.str()
     assert "plan of phy2phy_fake" in planned.stdout.str()
     result = site.run(*selected)
     result.assert_outcomes(passed=2, errors=1)
     assert result.ret == 1
-    assert "backend 'broken' cannot be loaded: ModuleNotFoundError" in result.stdout.str()
+    assert "'broken' cannot be loaded: Module" in result.stdout.str()
     assert {r["scenario"] for r in site.results()["results"]} == {"phy2phy_bridge", "phy2phy_fake"}
 
 
@@ -289,13 +294,13 @@ def test_plan_prints_and_runs_nothing(site: Site) -> None:
     assert not (site.path / "results").exists()
 
 
-def test_plan_says_what_would_be_skipped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_says_what_would_be_skipped(
+    site: Site, monkeypatch: pytest.MonkeyPatch, texts: Texts
+) -> None:
     monkeypatch.setenv("FAKE_AGENT", json.dumps({"no_programs": True}))
     result = site.run("--plan", "-k", "pvp_dpdk")
     assert result.ret == 0
-    assert "would be skipped: pvp_dpdk, dpdk: ovs-vswitchd-dpdk is not installed" in (
-        result.stdout.str()
-    )
+    texts.check(lines_with(result.stdout.str(), "would be skipped"))
 
 
 def test_an_interrupted_run_is_resumed_with_the_case_it_was_in(site: Site) -> None:
@@ -422,7 +427,9 @@ def test_a_misspelt_name_is_reported_with_and_without_workers(site: Site) -> Non
 
 
 @pytest.mark.slow
-def test_reports_that_cannot_be_written_are_a_message_and_the_trials_are_kept(site: Site) -> None:
+def test_reports_that_cannot_be_written_are_a_message_and_the_trials_are_kept(
+    site: Site, texts: Texts
+) -> None:
     site.pytester.makeconftest(
         CONFTEST
         + """
@@ -437,7 +444,7 @@ report.write_all = full
     result = site.run_apart("-k", "pvp_dpdk", "--frame-sizes", "64")
     text = result.stdout.str() + result.stderr.str()
     assert result.ret == 1
-    assert "the reports were not written: [Errno 28] No space left on device" in text
+    texts.check(lines_with(text.replace(site.folders[0].name, "RUN"), "No space left on device"))
     assert "vnetperf report" in text
     assert "INTERNALERROR" not in text
     assert (site.folders[0] / "trials.jsonl").stat().st_size
@@ -484,15 +491,16 @@ def test_workers_that_measure_nothing_are_not_green(
 
 
 @pytest.mark.slow
-def test_a_testbed_file_with_an_unknown_wire_is_one_message_and_no_skip(site: Site) -> None:
+def test_a_testbed_file_with_an_unknown_wire_is_one_message_and_no_skip(
+    site: Site, texts: Texts
+) -> None:
     (site.path / "odd.toml").write_text('name = "odd"\nisolation = "x"\nwires = ["memiff"]\n')
     for more in ((), ("--plan",)):
         result = site.run("-k", "pvp_dpdk or pvvp_dpdk", "--testbed", "odd.toml", *more)
         text = result.stderr.str() + result.stdout.str()
         assert result.ret == 4, text
-        assert (
-            text.count("unknown kind of wire 'memiff'; accepted: external, memif, nic, veth") == 1
-        ), text
+        (line,) = lines_with(text, "'memiff'")
+        texts.check(line.partition("wires: ")[2].rstrip(" !"))
         assert "Traceback" not in text
         assert "INTERNALERROR" not in text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.plugin.conftest import REGISTER, Site
+from tests.texts import Texts, lines_with
 from vnetperf import registry
 from vnetperf.model.deployment import OF_VSWITCHES, PODS
 
@@ -47,13 +48,13 @@ def test_frame_sizes_of_the_command_line(site: Site) -> None:
     ]
 
 
-def test_a_mix_of_frame_sizes_is_one_case(site: Site) -> None:
+def test_a_mix_of_frame_sizes_is_one_case(site: Site, texts: Texts) -> None:
     assert collected(site, "-k", "pvp_dpdk", "--traffic", "imix") == [
         "test_throughput[pvp_dpdk-imix]"
     ]
     result = site.run("-k", "pvp_dpdk", "--traffic", "imix", "--frame-sizes", "64")
     assert result.ret == 4
-    assert "traffic profile imix has a mix of sizes of its own" in result.stderr.str()
+    texts.check(lines_with(result.stderr.str(), "imix"))
 
 
 def test_cases_of_a_scenario_follow_each_other(site: Site) -> None:
@@ -72,7 +73,8 @@ def test_cases_of_a_scenario_follow_each_other(site: Site) -> None:
 def test_a_vswitch_of_a_conftest_appears_in_every_id(site: Site) -> None:
     site.pytester.makeconftest(REGISTER)
     for deployment in OF_VSWITCHES:
-        assert f"test_throughput[{deployment}_fake-64]" in collected(site, "-k", "fake")
+        case = f"test_throughput[{deployment}_fake-64]"
+        assert case in collected(site, "-k", "fake")
 
 
 def test_a_wrong_registration_is_one_message(site: Site) -> None:
@@ -98,7 +100,8 @@ def test_other_tests_are_left_alone(site: Site) -> None:
     result = site.run("--preset", "nonesuch")
     result.assert_outcomes(passed=1)
     assert not (site.path / "results").exists()
-    assert "vnetperf" not in result.stdout.str().partition("collected")[2]
+    _, _, after = result.stdout.str().partition("collected")
+    assert "vnetperf" not in after
 
 
 WRONG = {
@@ -142,12 +145,13 @@ def test_a_wrong_option_is_one_usage_error(site: Site) -> None:
         assert site.calls("deploy", "trial") == {}, options
 
 
-def test_a_wrong_file_or_variable_is_one_usage_error(site: Site) -> None:
+def test_a_wrong_file_or_variable_is_one_usage_error(site: Site, texts: Texts) -> None:
     (site.path / "vnetperf.toml").write_text("frame_size = [64]\n")
     result = site.run()
     assert result.ret == 4
     text = result.stderr.str() + result.stdout.str()
-    assert "vnetperf.toml: frame_size: unknown key, did you mean 'frame_sizes'?" in text
+    (line,) = lines_with(text, "frame_size: ")
+    texts.check(line.partition("; accepted: ")[0])
     assert "Traceback" not in text
     assert not (site.path / "results").exists()
 

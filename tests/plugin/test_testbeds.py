@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.plugin.conftest import Site
+from tests.texts import Texts, lines_with
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.pytest_plugin.xdist import WorkerProgress
 from vnetperf.results.folder import read_run
@@ -167,13 +168,12 @@ def refused(labs: Site, *options: str) -> str:
 
 @pytest.mark.daily  # each merge resumes one run of testbeds: the first test
 @pytest.mark.slow
-def test_a_run_goes_on_with_the_testbeds_it_had(labs: Site) -> None:
+def test_a_run_goes_on_with_the_testbeds_it_had(labs: Site, texts: Texts) -> None:
     select = ("-k", "pvp_dpdk or phy2phy_dpdk", "--frame-sizes", "64")
     resume = ("--resume", "results/latest")
     labs.run("--testbed", "./lab1.toml", *select).assert_outcomes(passed=2)
     text = refused(labs, *resume, *at(1, 2))
-    assert "is one on one testbed, and testbed (command line) names 2" in text
-    assert "name the testbeds of that run: --testbed ./lab1.toml" in text
+    texts.check(lines_with(text, "ERROR: --resume"))
     (folder,) = labs.folders
     assert [p.name for p in folder.glob("*.jsonl")] == ["trials.jsonl"]
     (labs.path / "results" / "latest").unlink()
@@ -181,7 +181,8 @@ def test_a_run_goes_on_with_the_testbeds_it_had(labs: Site) -> None:
     cure = "name the testbeds of that run: --testbed ./lab1.toml,./lab2.toml and -n 2"
     for workers in ((), ("-n", "1"), ("-n", "2")):
         text = refused(labs, *resume, "--testbed", "./lab1.toml", *workers)
-        assert "is one on several, and testbed (command line) names 1" in text
+        several = lines_with(text, "is one on several")
+        assert "names 1" in several[0]
         assert cure in text
     assert "has logs of 2 testbeds" in refused(labs, *resume, "-n", "1")
 
@@ -202,7 +203,7 @@ def test_a_lost_testbed_is_taken_out_and_its_cases_go_to_another(
         "lab1: the testbed was lost: " in w and "cannot be reached" in w
         for w in content["warnings"]
     )
-    assert result.stdout.str().count("testbed lab1 is lost, others take its cases") == 1
+    assert result.stdout.str().count("testbed lab1 is lost") == 1
     (folder,) = labs.folders
     assert {p.name for p in folder.glob("*.jsonl")} == {"trials@lab1.jsonl", "trials@lab2.jsonl"}
 
@@ -260,8 +261,9 @@ def test_a_worker_that_waits_says_so_once() -> None:
     sent: list[object] = []
     config: Any = SimpleNamespace(workerinput={"vnetperf_cases": SimpleNamespace(send=sent.append)})
     progress = WorkerProgress(config)
+    waits = "waiting for the testbed: run 7 holds it"
     for _ in range(3):
-        progress.say("waiting for the testbed: run 7 holds it")
+        progress.say(waits)
         progress.say("deploying pvp_dpdk")
     progress.trial_begins(None, None)
-    assert sent == ["waiting for the testbed: run 7 holds it"]
+    assert sent == [waits]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.procedures.support import drive, inputs, spec_of
+from tests.texts import Texts
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.parameters import SPARE_ADDRESSES, Rfc2889Test, SearchGoal
@@ -131,7 +132,7 @@ def test_a_flood_that_lost_frames_shows_nothing_of_what_was_learned() -> None:
     assert found.addresses < 350
     assert (350, False) in [(row[0], row[2]) for row in found.tried]
     assert replay(address_caching(inputs(limits)), seen).found == found
-    with pytest.raises(NoResultError, match=r"nobody has were lost.* in each of 5 attempts"):
+    with pytest.raises(NoResultError, match="in each of 5 attempts"):
         drive(address_caching(inputs(limits)), Learner(drops=(1,) * 9))
 
 
@@ -147,7 +148,7 @@ def test_the_learning_rate_comes_back_within_a_tenth(rate: float) -> None:
     else:
         assert found.learning_fps == pytest.approx(rate, rel=0.12)
         assert not found.capped
-    assert "its first port going down" in found.note
+    assert "port going down" in found.note
 
 
 def test_a_switch_that_remembers_is_waited_for_or_has_no_number() -> None:
@@ -165,19 +166,19 @@ def test_a_switch_that_remembers_is_waited_for_or_has_no_number() -> None:
     assert [ask.idle_s for ask in patient.asked] == [300.0, 0.0, 0.0, 0.0] * (len(seen) // 4)
 
 
-def test_a_capacity_between_two_numbers_is_said_where_nothing_is_forgotten() -> None:
+def test_a_capacity_between_two_numbers_is_said_where_nothing_is_forgotten(texts: Texts) -> None:
     stubborn = Learner(600, evicts=False, forgets=False)
     found, _ = drive(address_caching(inputs(parameters())), stubborn)
     assert (found.addresses, found.capped) == (512, False)
-    assert "fewer than 1024, and no nearer" in found.note
+    texts.check(found.note)
 
 
 @pytest.mark.parametrize("evicts", [False, True])
-def test_a_small_table_learns_as_fast_as_a_large_one(evicts: bool) -> None:
+def test_a_small_table_learns_as_fast_as_a_large_one(evicts: bool, texts: Texts) -> None:
     found, seen = drive(address_learning(inputs(parameters())), Learner(1000, evicts))
     assert (found.addresses, found.capped, found.learning_fps) == (512, True, 2e6)
     assert [row[:3] for row in found.tried][:2] == [(2048, 1e4, False), (1024, 1e4, False)]
-    assert "of 512 addresses: twice as many were not all learned at 10000/s" in found.note
+    texts.check(found.note)
     assert replay(address_learning(inputs(parameters())), seen).found == found
     slow, _ = drive(address_learning(inputs(parameters())), Learner(1000, evicts, rate_fps=3e5))
     assert slow.addresses == 512

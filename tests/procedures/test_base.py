@@ -123,8 +123,9 @@ def test_inputs_come_back_from_a_log_as_they_were(test: str) -> None:
 
 
 def test_an_unknown_test_is_told_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"no test 'jitter'; accepted: .*latency"):
+    with pytest.raises(ConfigError, match="'jitter'") as caught:
         standard_test("jitter")
+    assert "latency" in caught.value.accepted.split(", ")
 
 
 def test_a_test_that_needs_no_trial_ends_at_once_and_takes_none() -> None:

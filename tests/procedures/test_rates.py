@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_of, limited
+from tests.texts import Texts
 from vnetperf.model.outcomes import ForwardingRate, LossStep, Soak
 from vnetperf.model.parameters import LossProfileTest, MrrTest, Rfc2889Test, SoakTest
 from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict
@@ -66,7 +67,8 @@ def forwarding(throughput_fps: float, ceiling_fps: float = 4e6) -> tuple[Forward
 def test_a_livelocked_dut_is_found_at_its_best(throughput_fps: float) -> None:
     """Of shares of the largest load it was 0.5 of 1 Mfps, half the largest load."""
     most, best = forwarding(throughput_fps)
-    assert (most.of, best.of) == ("maximum offered load", "load with the largest forwarding rate")
+    assert "maximum offered" in most.of
+    assert "largest forwarding" in best.of
     assert (most.load_fps, most.forwarded_fps.mean) == pytest.approx((4e6, 0.2e6))
     assert best.forwarded_fps.mean >= 0.96e6
     assert best.load_fps == pytest.approx(1e6, abs=0.02 * 4e6)
@@ -129,14 +131,14 @@ def test_a_soak_is_the_loss_of_the_worse_direction_with_its_interval() -> None:
     assert found.note == ""
 
 
-def test_a_soak_without_loss_says_how_little_that_proves() -> None:
+def test_a_soak_without_loss_says_how_little_that_proves(texts: Texts) -> None:
     found, _ = soaked(Dut())
     assert (found.lost, found.loss_ratio, found.loss_low, found.loss_high) == (0, 0.0, 0.0, None)
     # Of 42 million frames 4.2 may be lost; 3.7 events may have happened to be unseen.
     assert found.goal_holds_to == 1
-    assert soak_verdict(found) == "met if no event loses over 1 frames: none was seen"
+    texts.check(soak_verdict(found), "met")
     short = found.model_copy(update={"goal_holds_to": 0})
-    assert soak_verdict(short).startswith("undecided: nothing was lost, of too few frames")
+    texts.check(soak_verdict(short), "undecided")
 
 
 class Less(Dut):
@@ -215,10 +217,10 @@ def test_a_soak_is_judged_only_if_its_load_was_offered(
     )
     assert soak_verdict(found) == verdict
     old = found.model_copy(update={"intended": None})
-    assert soak_verdict(old) == "not judged: the intended frames are not recorded"
+    assert "intended frames" in soak_verdict(old)
 
 
-def test_a_direction_that_was_not_offered_is_not_hidden_by_the_other() -> None:
+def test_a_direction_that_was_not_offered_is_not_hidden_by_the_other(texts: Texts) -> None:
     class Short(Dut):
         def run(self, ask: TrialRequest) -> TrialOutcome:
             seen = super().run(ask)
@@ -234,7 +236,7 @@ def test_a_direction_that_was_not_offered_is_not_hidden_by_the_other() -> None:
     found, _ = soaked(Short())
     assert found.intended is not None
     assert found.offered > 0.99 * found.intended
-    assert soak_verdict(found) == "not judged: 98.5 % of the load was offered"
+    texts.check(soak_verdict(found))
 
 
 def test_a_share_and_a_doubtful_throughput_are_said() -> None:
@@ -245,7 +247,7 @@ def test_a_share_and_a_doubtful_throughput_are_said() -> None:
     assert (found.of, found.note) == ("90 % of throughput", "at l.")
 
 
-def test_a_trial_in_which_the_tester_stumbled_counts_and_is_said() -> None:
+def test_a_trial_in_which_the_tester_stumbled_counts_and_is_said(texts: Texts) -> None:
     procedure = soak(inputs(SoakTest(duration_s=20, trial_s=10)))
     dut = Dut()
     seen = dut.run(next(procedure))
@@ -253,14 +255,12 @@ def test_a_trial_in_which_the_tester_stumbled_counts_and_is_said() -> None:
     with pytest.raises(StopIteration) as end:
         procedure.send(dut.run(dut.asked[0]))
     found = end.value.value
-    assert found.note == (
-        "less than the load was offered in trial 1, by 2.00% at most; loss is of what was offered"
-    )
+    texts.check(found.note)
     assert found.stalled_trials == ()
 
 
-@pytest.mark.parametrize(("stalled", "of"), [({2}, "trial 2"), ({2, 5}, "trials 2, 5")])
-def test_a_loss_that_may_be_the_testers_is_not_judged(stalled: set[int], of: str) -> None:
+@pytest.mark.parametrize("stalled", [{2}, {2, 5}])
+def test_a_loss_that_may_be_the_testers_is_not_judged(stalled: set[int], texts: Texts) -> None:
     class Stalls(Drops):
         def run(self, ask: TrialRequest) -> TrialOutcome:
             seen = super().run(ask)
@@ -272,11 +272,8 @@ def test_a_loss_that_may_be_the_testers_is_not_judged(stalled: set[int], of: str
     dut.lost = (0, 3000, 0, 0, 4000, 0)
     found, _ = soaked(dut)
     assert found.stalled_trials == tuple(sorted(stalled))
-    numbers = ", ".join(map(str, sorted(stalled)))
-    assert found.note == (
-        f"in trial {numbers} the tester stood still; what was lost there may be its own"
-    )
-    assert soak_verdict(found) == f"not judged: the tester stood still in {of}"
+    texts.check(found.note, "note")
+    texts.check(soak_verdict(found), "verdict")
     old = found.model_copy(update={"stalled_trials": ()})
     assert not soak_verdict(old).startswith("not judged")
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.procedures.support import Dut, drive, inputs, limited, spec_of
+from tests.texts import Texts
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import Recovery, Reset
 from vnetperf.model.parameters import RecoveryTest, ResetTest
@@ -173,11 +174,11 @@ def test_the_overload_is_above_what_any_round_found_to_be_too_much() -> None:
     assert next(procedure).load_fps == pytest.approx(1.1 * THROUGHPUT)
 
 
-def test_an_overload_that_cannot_be_offered_is_said() -> None:
+def test_an_overload_that_cannot_be_offered_is_said(texts: Texts) -> None:
     dut = OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2)])
     found = recovered(dut, ceiling_fps=105_000.0)
     assert found.overload_fps == 210_000
-    assert "105% of the throughput, not 110%: limited by the generator" in found.note
+    texts.check(found.note)
 
 
 OVERLOADED = (0.5, 2.0, 0.2)
@@ -187,14 +188,14 @@ NOTHING_TO_RECOVER_FROM = (
 )
 
 
-def test_an_overload_without_loss_has_no_time() -> None:
+def test_an_overload_without_loss_has_no_time(texts: Texts) -> None:
     found = recovered(OverTime())
     assert (found.seconds, found.why) == (None, NOTHING_TO_RECOVER_FROM)
     assert found.not_overloaded == (1, 2)
     one = recovered(OverTime(lossy=lambda n, d: [OVERLOADED] if n == 1 else []))
     assert one.seconds is not None
     assert (one.seconds.values, one.not_overloaded) == ((0.0,), (2,))
-    assert one.note == "trial 2 not counted: no overload in the last bins before the load dropped"
+    texts.check(one.note)
 
 
 @pytest.mark.parametrize(
@@ -230,19 +231,21 @@ def test_an_overload_that_leaves_nothing_behind_takes_no_time() -> None:
     assert (found.seconds.values, found.why, found.note) == ((0.0, 0.0), "", "")
 
 
-def test_loss_to_the_end_is_at_least_and_in_no_mean() -> None:
+def test_loss_to_the_end_is_at_least_and_in_no_mean(texts: Texts) -> None:
     found = recovered(OverTime(lossy=lambda n, d: [(0.5, 5.0, 0.2)]))
     assert (found.seconds, found.censored, found.at_least_s) == (None, (1, 2), 3.0)
-    assert "at least 3 s, frames were still lost when trials 1, 2 ended" in found.why
+    texts.check(found.why, "all trials")
     mixed = OverTime(lossy=lambda n, d: [(0.5, 5.0 if n == 1 else 2.5, 0.2)])
     one = recovered(mixed)
     assert (one.seconds, one.censored) == (None, (1,))
     assert one.at_least_s == pytest.approx((3.0 + 0.5) / 2)
-    assert "when trial 1 ended; the others took 500.0 ms; raise relaxed_s" in one.why
+    texts.check(one.why, "one trial")
 
 
 @pytest.mark.parametrize("relaxed_s", [3.0, 10.0])
-def test_loss_of_another_cause_is_no_recovery_however_long_the_trial(relaxed_s: float) -> None:
+def test_loss_of_another_cause_is_no_recovery_however_long_the_trial(
+    relaxed_s: float, texts: Texts
+) -> None:
     """3 ms of all frames are lost once in each second, before the overload and after it."""
     test = RECOVERY.model_copy(update={"relaxed_s": relaxed_s})
     stray = [(n + 0.501, n + 0.504, 1.0) for n in range(round(-relaxed_s), round(relaxed_s) + 2)]
@@ -253,7 +256,7 @@ def test_loss_of_another_cause_is_no_recovery_however_long_the_trial(relaxed_s: 
     assert found.last_lost_s is not None
     assert found.last_lost_s.mean == pytest.approx(relaxed_s - 0.496)
     assert found.usual_loss == pytest.approx(0.03, rel=0.15)
-    assert "% of the frames in 0.1 s were lost at the relaxed load: recovered is" in found.note
+    texts.check(found.note)
     marks = found.curves[0].marks
     assert marks["recovered"] == pytest.approx(relaxed_s + 2 + found.seconds.mean)
     assert marks["last lost frame"] == pytest.approx(2 * relaxed_s + 1.504)
@@ -268,7 +271,7 @@ def test_a_load_that_always_loses_a_little_is_recovered_at_that(after: float, le
         assert after - 0.001 <= value <= after + 0.0101
     assert found.last_lost_s is None
     assert found.lost_at_end == (1, 2)
-    assert "frames were lost when trials 1, 2 ended" in found.note
+    assert "trials 1, 2" in found.note
 
 
 def test_a_relaxed_load_that_loses_as_much_as_the_overload_shows_no_recovery() -> None:
@@ -293,7 +296,7 @@ def test_a_recovery_that_is_shorter_than_a_usual_loss_is_seen() -> None:
     assert found.seconds.values == pytest.approx((0.02, 0.02))
 
 
-def test_an_older_log_has_its_trials_and_no_usual_loss() -> None:
+def test_an_older_log_has_its_trials_and_no_usual_loss(texts: Texts) -> None:
     dut = OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2), (4.0, 4.5, 0.1)])
     found = recovered(dut, rules=1)
     assert [s.load_fps for s in dut.asked[0].steps] == pytest.approx([110_000, 55_000])
@@ -302,11 +305,13 @@ def test_an_older_log_has_its_trials_and_no_usual_loss() -> None:
     assert found.last_lost_s is not None
     assert found.last_lost_s.values == pytest.approx((2.5, 2.5))
     assert found.usual_loss is None
-    assert "the loss that is usual at the relaxed load was not measured" in found.note
+    texts.check(found.note)
 
 
 @pytest.mark.parametrize("stall", [(0.005, 0.0), (0.0, 0.005)])
-def test_a_loss_that_may_be_the_testers_is_no_recovery(stall: tuple[float, float]) -> None:
+def test_a_loss_that_may_be_the_testers_is_no_recovery(
+    stall: tuple[float, float], texts: Texts
+) -> None:
     """Most of the frames were lost in the overload, so that the trial itself is valid."""
     dut = OverTime(
         lossy=lambda n, d: [(0.5, 2.1, 0.2), *([(4.0, 4.01, 0.5)] if n == 1 else [])],
@@ -316,12 +321,10 @@ def test_a_loss_that_may_be_the_testers_is_no_recovery(stall: tuple[float, float
     assert one.seconds is not None
     assert one.seconds.values == pytest.approx((0.1,))
     assert (one.disturbed, one.censored, one.why) == ((1,), (), "")
-    assert one.note == ("trial 1 not counted: the tester stood still, and loss may be its own")
+    texts.check(one.note, "one trial")
     every = recovered(OverTime(lossy=lambda n, d: [(0.5, 5.0, 0.2)], stood_still=lambda n: stall))
     assert (every.seconds, every.disturbed, every.censored) == (None, (1, 2), ())
-    assert every.why == (
-        "not measured: the tester stood still in trials 1, 2, so that loss may be its own"
-    )
+    texts.check(every.why, "every trial")
 
 
 def test_a_stalled_trial_is_left_out_whatever_its_time() -> None:
@@ -338,7 +341,7 @@ def test_a_stalled_trial_is_left_out_whatever_its_time() -> None:
 
 
 @pytest.mark.parametrize("stall", [(0.3, 0.0), (0.0, 0.3)])
-def test_a_stall_of_the_tester_is_no_reset_time(stall: tuple[float, float]) -> None:
+def test_a_stall_of_the_tester_is_no_reset_time(stall: tuple[float, float], texts: Texts) -> None:
     """Shortly after a reset of 20 ms the tester stands still for 300 ms."""
 
     def lossy(n: int, direction: int) -> list[tuple[float, float, float]]:
@@ -357,14 +360,14 @@ def test_a_stall_of_the_tester_is_no_reset_time(stall: tuple[float, float]) -> N
     assert one.by_time_s is not None
     assert one.by_loss_s.values == pytest.approx((0.02, 0.02), abs=0.001)
     assert one.by_time_s.values == pytest.approx((0.02, 0.02), abs=0.001)
-    assert "trials 2 not counted: the tester stood still" in one.note
+    texts.check(one.note, "one trial")
     dut.stood_still = lambda n: stall
     (every,) = resets(dut)
     assert (every.by_loss_s, every.by_time_s) == (None, None)
-    assert every.why.startswith("not measured: the tester stood still too long in every trial")
+    texts.check(every.why, "every trial")
 
 
-def test_a_stall_that_is_little_of_a_reset_time_is_its_bound() -> None:
+def test_a_stall_that_is_little_of_a_reset_time_is_its_bound(texts: Texts) -> None:
     """2 ms of 300: on shared cores each trial has such a gap, and the test had no result."""
     dut = OverTime(
         lossy=lambda n, d: [(2.0, 2.3, 1.0)],
@@ -376,16 +379,16 @@ def test_a_stall_that_is_little_of_a_reset_time_is_its_bound() -> None:
     assert (one.why, one.disturbed) == ("", ())
     assert one.by_loss_s is not None
     assert one.by_loss_s.values == pytest.approx((0.3,) * 3, abs=0.001)
-    assert "up to 6 ms of a time may be the tester's own" in one.note
+    texts.check(one.note)
 
 
-def test_a_shortfall_is_said_and_counts() -> None:
+def test_a_shortfall_is_said_and_counts(texts: Texts) -> None:
     class Late(OverTime):
         def run(self, ask: TrialRequest) -> TrialOutcome:
             return limited(super().run(ask))
 
     dut = Late(lossy=lambda n, d: [(0.5, 2.1, 0.2)])
-    assert "less than the load was offered in trials 1, 2" in recovered(dut).note
+    texts.check(recovered(dut).note)
     assert len(dut.asked) == 2
 
 
@@ -472,7 +475,7 @@ def test_both_methods_find_the_outage(outage: float, longer: float, earlier: boo
     assert one.curves[2].marks == {"vswitch reset": 2.0, "ready": round(2.0 + outage / 2, 6)}
 
 
-def test_loss_before_the_reset_is_not_its() -> None:
+def test_loss_before_the_reset_is_not_its(texts: Texts) -> None:
     dut = OverTime(
         lossy=lambda n, d: [(0.5, 1.5, 0.5)],
         silent=lambda n, d: (0.5, 1.5),
@@ -480,10 +483,7 @@ def test_loss_before_the_reset_is_not_its() -> None:
     )
     (one,) = resets(dut)
     assert (one.by_loss_s, one.by_time_s) == (None, None)
-    assert one.why == (
-        "not measured: no frame was lost after the reset that was not lost before it as well "
-        "(trial 1)"
-    )
+    texts.check(one.why)
 
 
 def test_loss_after_the_recovery_is_not_its() -> None:
@@ -496,9 +496,7 @@ def test_loss_after_the_recovery_is_not_its() -> None:
     assert one.by_loss_s is not None
     assert one.by_loss_s.mean == pytest.approx(0.3, abs=0.001)
     lost = round(0.3 * 0.5 * THROUGHPUT)
-    assert one.note == (
-        f"{3 * 2 * lost} frames lost before the reset or after the recovery are not counted"
-    )
+    assert f"{3 * 2 * lost} frames lost" in one.note
 
 
 @pytest.mark.slow
@@ -529,7 +527,7 @@ def test_loss_all_the_time_hides_no_recovery_but_what_the_reset_adds_is_its() ->
 
 @pytest.mark.parametrize("pause", [(0.5, 1.5), (4.0, 4.9)])
 def test_a_longer_pause_before_or_after_leaves_no_time_by_stamps(
-    pause: tuple[float, float],
+    pause: tuple[float, float], texts: Texts
 ) -> None:
     """A tester that stood still: not 0 s, nor the pause's length."""
     dut = OverTime(
@@ -541,22 +539,22 @@ def test_a_longer_pause_before_or_after_leaves_no_time_by_stamps(
     assert one.by_loss_s is not None
     assert one.by_loss_s.mean == pytest.approx(0.3, abs=0.001)
     assert one.by_time_s is None
-    assert "no time by time stamps: a longer pause" in one.note
+    texts.check(one.note)
 
 
-def test_what_does_not_come_back_has_no_number_and_is_not_tried_again() -> None:
+def test_what_does_not_come_back_has_no_number_and_is_not_tried_again(texts: Texts) -> None:
     failed = event(2.0, 9.0, "vswitch does not come back: its log ends")
     dut = OverTime(lossy=lambda n, d: [(2.0, 5.0, 1.0)], event=lambda n: failed)
     (one,) = resets(dut)
-    assert one.why == "not measured: vswitch does not come back: its log ends (trial 1)"
+    texts.check(one.why)
     assert (one.by_loss_s, one.by_time_s, one.event_s) == (None, None, None)
     assert len(dut.asked) == len(one.curves) == 1
 
 
-def test_loss_to_the_end_has_no_number() -> None:
+def test_loss_to_the_end_has_no_number(texts: Texts) -> None:
     dut = OverTime(lossy=lambda n, d: [(2.0, 5.0, 1.0)], event=lambda n: event(2.0, 2.5))
     (one,) = resets(dut)
-    assert "frames were still lost 3 s after the reset, when the trial ended" in one.why
+    texts.check(one.why)
     assert one.at_least_s == pytest.approx(3.0, abs=0.01)
 
 
@@ -579,10 +577,8 @@ def test_a_stall_before_the_reset_hides_no_outage() -> None:
 def test_what_is_ready_at_the_end_only_is_too_late_to_tell(ready: float) -> None:
     dut = OverTime(lossy=lambda n, d: [(2.0, 4.8, 1.0)], event=lambda n: event(2.0, ready))
     (one,) = resets(dut)
-    assert one.why == (
-        f"not measured: vswitch was ready {ready - 2:.3g} s after the reset began, too late in the "
-        "trial to tell whether frames were still lost; raise after_s, 3 s (trial 1)"
-    )
+    assert f"{ready - 2:.3g} s after the reset" in one.why
+    assert "raise after_s, 3 s (trial 1)" in one.why
     assert (one.by_loss_s, one.by_time_s, one.event_s) == (None, None, None)
 
 
@@ -609,7 +605,7 @@ def test_what_is_impossible_is_said_and_the_rest_measured() -> None:
     assert ask.duration_s == pytest.approx(4.4)
 
 
-def test_a_generator_without_timelines_has_no_reset_time() -> None:
+def test_a_generator_without_timelines_has_no_reset_time(texts: Texts) -> None:
     class Plain(OverTime):
         def run(self, ask: TrialRequest) -> TrialOutcome:
             seen = super().run(ask)
@@ -618,12 +614,12 @@ def test_a_generator_without_timelines_has_no_reset_time() -> None:
             )
 
     (one,) = resets(Plain(event=lambda n: event(2.0, 2.1)))
-    assert one.why == "not measured: the generator reported no times (trial 1)"
+    texts.check(one.why)
 
 
 def test_where_nothing_can_be_reset_there_is_no_result() -> None:
     whys = {"vswitch": "it connects but once", "vnf0": "there is none", "link phy0": "memif"}
-    with pytest.raises(NoResultError, match=r"vswitch: it connects but once; vnf0: there is none"):
+    with pytest.raises(NoResultError, match=r"vswitch: .*; vnf0: "):
         resets(OverTime(), ResetTest(), impossible=whys)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs
+from tests.texts import Texts
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.machine_load import DatapathWork, MachineLoad, ThreadLoad
 from vnetperf.model.outcomes import CpuLoad, RelativeCost
@@ -219,14 +220,12 @@ def test_absolute_loads_need_no_throughput() -> None:
     ]
 
 
-def test_absolute_loads_stand_beside_shares() -> None:
+def test_absolute_loads_stand_beside_shares(texts: Texts) -> None:
     test = CpuLoadTest(shares=(0.5, 1.0), loads_fps=(1e5, 3e6), duration_s=1.0, repeats=1)
     found, seen = loads_of(Dut(), test)
     assert asks(seen) == [1e5, 350e3, 700e3]
     assert [at.share for at in found.at] == [None, 0.5, 1.0]
-    assert found.note == (
-        "not measured at 3000000 frames/s per interface: at most 2000000 can be offered"
-    )
+    texts.check(found.note)
 
 
 def test_earlier_logs_asked_for_shares_alone() -> None:

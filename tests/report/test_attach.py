@@ -6,6 +6,7 @@ import io
 
 from rich.console import Console
 
+from tests.texts import Texts
 from vnetperf.model.result import RunResults
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
@@ -24,7 +25,7 @@ def attached(results: RunResults, phase: object) -> RunResults:
     )
 
 
-def test_what_the_sgsn_says_stands_in_every_report(few: RunResults) -> None:
+def test_what_the_sgsn_says_stands_in_every_report(few: RunResults, texts: Texts) -> None:
     phase = AttachPhase(
         requested=50, ramp=25.0, seconds=2.0, requesting_s=1.96, answer_s=[0.001] * 49 + [0.003]
     )
@@ -37,7 +38,7 @@ def test_what_the_sgsn_says_stands_in_every_report(few: RunResults) -> None:
     assert "50 of 50" in page.split('id="attach"')[1]
     said = io.StringIO()
     Console(file=said, width=200).print(*renderables(run))
-    assert "50 of 50 sessions attached in 2 s (25.00/s), median 1.000 ms" in said.getvalue()
+    texts.check(line for line in said.getvalue().splitlines() if "sessions attached" in line)
 
 
 def test_a_stack_with_a_command_of_its_own_was_not_timed(few: RunResults) -> None:

@@ -245,7 +245,7 @@ def test_a_point_shows_its_trial_and_leads_to_it(visited):
     found = visited["tooltip"]
     visible, said, number = found["shown"]
     assert visible
-    assert said.startswith(f"trial: {number}\nload per interface: ")
+    assert said.startswith(f"trial: {number}\n")
     assert found["target"] == f"t{number}"
     assert found["opened"]
     assert "upper bound" in found["bound"]
@@ -320,7 +320,8 @@ def test_nothing_is_written_to_the_console(page):
     visit = chromium.run(page, "--dump-dom", "--virtual-time-budget=2000")
     assert visit.console == ()
     assert visit.dom.count("<svg") > 80
-    assert 'class="tooltip"' in visit.dom  # the policy let the page's own script run
+    # The policy let the page's own script run.
+    assert 'class="tooltip"' in visit.dom
 
 
 def test_names_run_no_script(hostile, tmp_path):

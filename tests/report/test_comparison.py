@@ -83,17 +83,19 @@ def _repeated(run, factors):
 
 
 @pytest.mark.slow
-def test_a_ratio_of_several_deployments_has_an_interval_and_one_of_a_single_says_so(found):
+def test_a_ratio_of_several_deployments_has_an_interval_and_one_of_a_single_says_so(found, texts):
     run = _repeated(found, (1.0, 1.3, 0.8, 1.1, 0.9))  # drift that both variants share
     said = markdown_report(run).split("by nic\n")[1].split("\n##")[0]
-    assert "0.808\N{MULTIPLICATION SIGN} (0.804\N{MULTIPLICATION SIGN} to 0.813" in said
+    ratio = "0.808\N{MULTIPLICATION SIGN} (0.804\N{MULTIPLICATION SIGN} to 0.813"
+    assert ratio in said
     assert "95 % interval over deployments" in said
     page = _section(run).replace("&#215;", "\N{MULTIPLICATION SIGN}")
-    assert "0.808\N{MULTIPLICATION SIGN} (0.804\N{MULTIPLICATION SIGN} to 0.813" in page
+    assert ratio in page
     assert "95 % interval over deployments" in page
     single = markdown_report(found).split("by nic\n")[1].split("\n##")[0]
+    texts.check(line for line in single.splitlines() if "One deployment" in line)
     for shown in (single, _section(found)):
-        assert "One deployment each: whether a difference comes again is not known" in shown
+        assert "One deployment each" in shown
         assert "interval" not in shown
 
 
@@ -102,7 +104,8 @@ def test_the_terminal_shows_it_in_eighty_columns(found):
     assert max(map(len, said.splitlines())) <= 80
     assert "pvp_dpdk - throughput by nic, ndr" in said
     assert "14.65M 0.810x" in said
-    assert "e1000: skipped: e1000: the switch has no taps" in said
+    reason = "the switch has no taps"
+    assert f"e1000: skipped: e1000: {reason}" in said
 
 
 def test_a_plot_shows_every_variant_and_stays_inside_its_frame(found):
@@ -262,7 +265,7 @@ def test_variants_that_differ_by_a_number_are_a_curve_over_it(found):
     assert "no number: workers=16" in plot.note
     assert plot.caption == "64 octets, shared cores"
     for said in (markdown_report(run).replace("\\", ""), _section(run)):
-        assert "Shared cores, workers=4: 5 pollers share 2 processors." in said
+        assert "workers=4: 5 pollers share 2" in said
     assert 'class="plot' in html_report(run)
 
 
@@ -306,4 +309,5 @@ def test_new_sessions_stand_beside_each_other_and_apart_from_throughput(results)
         (90_000.0, "at least"),
         (20_000.0, ""),
     ]
-    assert "new sessions/s" in _section(run.model_copy(update={"comparisons": compared[1:]}))
+    rest = run.model_copy(update={"comparisons": compared[1:]})
+    assert "new sessions/s" in _section(rest)

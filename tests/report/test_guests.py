@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.texts import Texts, lines_with
 from vnetperf.analysis.results_from_log import merge_transfers
 from vnetperf.deployment.guests import compute_misses, share_at_once
 from vnetperf.model.machine_load import ThreadEvents
@@ -52,7 +53,7 @@ def results(*found: Transfer, facts: dict[str, str] | None = None) -> RunResults
     )
 
 
-def test_a_guest_stands_beside_the_host_and_says_that_it_is_emulated() -> None:
+def test_a_guest_stands_beside_the_host_and_says_that_it_is_emulated(texts: Texts) -> None:
     run = results(did("GUEST_CPU", 500.0, 1500.0), did("GUEST_READ", 2.0**30, 2.0**31))
     cpu, read = guests.guests_table(run).texts
     assert cpu[:7] == (
@@ -64,7 +65,7 @@ def test_a_guest_stands_beside_the_host_and_says_that_it_is_emulated() -> None:
     for text in (markdown_report(run), html_report(run), terminal_text(run)):
         assert guests.GUESTS_TITLE in text
         assert "nobody counts them" in text
-    assert "says nothing of virtual machines" in markdown_report(run)
+    texts.check(lines_with(markdown_report(run), "virtual machines"))
     assert "Traffic between sockets" not in markdown_report(run)
     assert transfers.transfers_by_scenario(run) == []
 
@@ -127,13 +128,13 @@ def test_metrics_and_csv_have_work_ratio_and_misses() -> None:
     assert each[head.index("instance") + 1] == "1"
 
 
-def test_vnfs_that_did_not_run_at_once_reach_less_than_their_sum() -> None:
+def test_vnfs_that_did_not_run_at_once_reach_less_than_their_sum(texts: Texts) -> None:
     apart, together = (
         did("GUEST_CPU", 900.0, 1000.0, vnfs=4).model_copy(update={"at_once": share})
         for share in (0.4, 0.95)
     )
-    assert "ran at once for 40 % of their runs" in markdown_report(results(apart))
-    assert "ran at once for 40 % of their runs" in " ".join(terminal_text(results(apart)).split())
+    texts.check(lines_with(markdown_report(results(apart)), "of their runs"))
+    assert "40 % of their runs" in " ".join(terminal_text(results(apart)).split())
     assert "at once for" not in markdown_report(results(together))
     marks = {m.label: m.marks for m in compared_metrics(results(apart))}
     assert marks == {"GUEST_CPU": ("at most",), "GUEST_CPU of the host's": ("at most",)}

@@ -39,7 +39,8 @@ class Page(HTMLParser):
     def handle_endtag(self, tag):
         while self.open[-1] != tag and self.open[-1] in OPTIONAL:
             self.open.pop()
-        assert self.open.pop() == tag, f"</{tag}> closes nothing at {self.getpos()}"
+        place = f"</{tag}> at {self.getpos()}"
+        assert self.open.pop() == tag, place
 
     def handle_data(self, data):
         if not self.open or self.open[-1] not in {"style", "script"}:
@@ -96,12 +97,11 @@ def test_the_policy_allows_the_page_own_script_and_style_alone(source, page):
 
 
 @pytest.mark.slow
-def test_the_first_line_says_that_it_is_no_benchmark(smoke, page):
+def test_the_first_line_says_that_it_is_no_benchmark(smoke, page, texts):
     shown = Page(html_report(smoke)).shown
     title = "vnetperf: phy2phy_dpdk and pvp_dpdk, 2 scenarios: throughput "
-    assert shown.removeprefix(title).startswith(
-        "Not a benchmark (preset smoke): 1 s trials, 1 % loss allowed"
-    )
+    assert shown.startswith(title)
+    texts.check(shown.removeprefix(title).partition(". ")[0])
     assert "Not a benchmark" not in page.shown
 
 
@@ -175,7 +175,7 @@ def test_the_page_opens_with_what_was_measured_on_what_and_what_it_is_worth(page
         assert words in said
 
 
-def test_the_headline_has_measured_what_has_numbers(few):
+def test_the_headline_has_measured_what_has_numbers(few, texts):
     (first, *_) = (r for r in few.results if r.status == "measured")
     lost = {"status": "not measured", "why": "it broke", "goals": ()}
     one = few.model_copy(
@@ -188,7 +188,8 @@ def test_the_headline_has_measured_what_has_numbers(few):
         }
     )
     ((name, words), *_) = run_tables.headline(one, summary.groups(one))
-    assert (name, words) == ("Measured", f"throughput of {first.scenario} at 64 octets")
+    assert name == "Measured"
+    texts.check(words)
 
 
 def many_rates(few, rates):
@@ -211,20 +212,15 @@ def told_result(results):
     return dict(run_tables.headline(results, summary.groups(results)))["Result"]
 
 
-def test_many_scenarios_are_one_sentence_from_the_least_to_the_most(few):
+def test_many_scenarios_are_one_sentence_from_the_least_to_the_most(few, texts):
     told = told_result(many_rates(few, {64: [3e6, 1e6, 2e6, 5e6, 4e6, 6e6]}))
-    assert told.startswith("6 scenarios carry 1.00 million (pvp_dpdk,workers=1) to 6.00 million ")
-    assert "(pvp_dpdk,workers=5)" in told
-    assert "nothing" not in told
-    assert "\n" not in told
+    texts.check(told)
 
 
-def test_scenarios_that_carry_nothing_are_counted_as_such(few):
+def test_scenarios_that_carry_nothing_are_counted_as_such(few, texts):
     told = told_result(many_rates(few, {64: [3e6, None, 2e6, None, 4e6, None]}))
-    assert told.startswith("6 scenarios carry 2.00 million (pvp_dpdk,workers=2) to 4.00 million ")
-    assert "at 64 octets (3 of them nothing)" in told
-    told = told_result(many_rates(few, {64: [None] * 6}))
-    assert told.startswith("6 scenarios carry nothing at 64 octets")
+    texts.check(told, "some")
+    texts.check(told_result(many_rates(few, {64: [None] * 6})), "none")
 
 
 def test_many_scenarios_are_named_at_the_smallest_and_the_largest_size(few):
@@ -241,7 +237,7 @@ def test_tests_of_a_scenario_make_no_more_scenarios(few):
     one = many_rates(few, {64: [3e6, 1e6, 2e6, 5e6]})
     also = (r.model_copy(update={"test": "soak"}) for r in one.results)
     both = one.model_copy(update={"results": (*one.results, *also)})
-    assert told_result(both).startswith("4 scenarios carry 1.00 million ")
+    assert told_result(both).startswith("4 scenarios carry ")
 
 
 def test_a_page_of_no_benchmark_says_so_in_its_headline(smoke):

@@ -41,9 +41,9 @@ def outcome(results, **changes):
     return found, tuple(int(suite.get(key)) for key in ("errors", "failures", "skipped"))
 
 
-def test_a_case_that_broke_is_an_error_with_its_reason(root):
+def test_a_case_that_broke_is_an_error_with_its_reason(root, texts):
     messages = [e.get("message", "") for e in root.iter("error")]
-    assert any(m.startswith("the path check lost 3 of 32 frames") for m in messages)
+    texts.check(message for message in messages if "path check" in message)
 
 
 def test_only_what_the_testbed_cannot_carry_is_skipped(results):
@@ -73,29 +73,27 @@ def test_a_number_that_is_not_compared_is_one(results, intended):
     assert suite.get("skipped") == "0"
 
 
-def test_no_load_that_met_a_goal_is_a_failure(results):
+def test_no_load_that_met_a_goal_is_a_failure(results, texts):
     ndr, pdr = results.results[0].goals
     found, counts = outcome(results, goals=(ndr.model_copy(update={"lower_bound_fps": None}), pdr))
     assert (found.tag, counts) == ("failure", (0, 1, 0))
-    assert found.get("message") == "no load met the goal: ndr"
+    texts.check(found.get("message"))
 
 
-def test_a_scenario_that_could_not_be_deployed_is_an_error(root):
+def test_a_scenario_that_could_not_be_deployed_is_an_error(root, results):
     messages = [e.get("message") for e in root.iter("error")]
-    assert "vpp: exited with status 1 while starting: no such plugin" in messages
+    assert {scenario.error for scenario in results.scenarios if scenario.error} <= set(messages)
 
 
-def test_numbers_are_properties_and_the_qualifier_is_in_the_text(root, results):
+def test_numbers_are_properties_and_the_qualifier_is_in_the_text(root, results, texts):
     case = next(c for c in root.iter("testcase") if c.get("name", "").endswith("phy2phy_dpdk-512]"))
     held = {p.get("name"): p.get("value") for p in case.iter("property")}
     goal = results.results[3].goals[0]
     assert float(held["ndr.lower_bound_fps"]) == goal.lower_bound_fps
     assert held["ndr.qualifier"] == "at least"
     assert held["ndr.regular"] == "false"
-    assert held["ndr.meaning"] == "no loss in half of the trials of 1 s"
-    assert "at least 11.75 Mfps (irregular, no loss in half of the trials of 1 s)" in case.findtext(
-        "system-out"
-    )
+    texts.check(held["ndr.meaning"], "meaning")
+    texts.check(case.findtext("system-out"), "output")
 
 
 def test_a_suite_says_that_it_is_no_benchmark(smoke):

@@ -31,7 +31,9 @@ def test_the_first_line_says_so(lab):
 
 def test_what_the_preset_says_follows(smoke):
     lab = smoke.model_copy(update={"environment": {"virtual_lab": True}})
-    assert markdown_report(lab).startswith(f"**{SAYS}, only that things work. Not a benchmark")
+    first = markdown_report(lab).partition("\n")[0]
+    assert SAYS in first
+    assert "Not a benchmark" in first
 
 
 def test_programs_can_tell(lab):
@@ -53,4 +55,5 @@ def test_a_real_machine_says_nothing_of_it(few, said):
     real = few.model_copy(update={"environment": {"virtual_lab": said}})
     assert "Virtual lab" not in terminal_text(real)
     assert not markdown_report(real).startswith("**Virtual")
-    assert {row["benchmark"] for row in csv.DictReader(io.StringIO(results_csv(real)))} == {"true"}
+    rows = csv.DictReader(io.StringIO(results_csv(real)))
+    assert {row["benchmark"] for row in rows} == {"true"}

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.report.publish_server import Api, serve
+from tests.texts import Texts
 from vnetperf.report.publish import PostEndpoint, PublishError, post_document
 
 TOKEN = "s3cret-t0ken"  # noqa: S105 - made up
@@ -78,11 +79,10 @@ def test_it_waits_as_long_as_the_endpoint_asks(api: Api) -> None:
     assert pauses == [7.0]
 
 
-def test_one_that_stays_overloaded_is_given_up(api: Api) -> None:
+def test_one_that_stays_overloaded_is_given_up(api: Api, texts: Texts) -> None:
     api.answers = [503]
     message, pauses = refused(endpoint(api))
-    assert "503 (Service Unavailable); tried 3 times" in message
-    assert "nothing of it is lost" in message
+    texts.check(message.replace(api.url, "URL"))
     assert len(pauses) == 2
 
 
@@ -107,10 +107,10 @@ def test_a_redirect_is_not_followed_with_the_token(api: Api) -> None:
     assert other.requests == []
 
 
-def test_one_that_does_not_answer(api: Api) -> None:
+def test_one_that_does_not_answer(api: Api, texts: Texts) -> None:
     api.slow_s = 0.4
     message, pauses = refused(endpoint(api, timeout_s=0.1, tries=2))
-    assert "no answer within 0.1 s; tried 2 times" in message
+    texts.check(message.replace(api.url, "URL"))
     assert len(pauses) == 1
 
 
@@ -174,7 +174,7 @@ def test_every_fault_of_the_network_is_one_sentence(octets: bytes, says: str) ->
     "token", [f"{TOKEN}\rx", f"{TOKEN}\nsecond", f"{TOKEN}\u2019", f"{TOKEN} x", f"{TOKEN}\x0b"]
 )
 def test_a_token_that_is_no_header_is_in_no_traceback(api: Api, token: str) -> None:
-    with pytest.raises(PublishError, match="characters that no header may have") as caught:
+    with pytest.raises(PublishError, match="no header may have") as caught:
         post_document(endpoint(api, token=token), DOCUMENT)
     assert TOKEN not in "".join(traceback.format_exception(caught.value))
     assert api.requests == []

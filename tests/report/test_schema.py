@@ -57,6 +57,6 @@ def test_every_field_is_described():
 def test_the_command_writes_and_checks(tmp_path, capsys):
     path = tmp_path / "schema.json"
     assert main([str(path), "--check"]) == 1
-    assert "is stale; cure: python -m vnetperf.report.schema" in capsys.readouterr().err
+    assert "python -m vnetperf.report.schema" in capsys.readouterr().err
     assert main([str(path)]) == 0
     assert main([str(path), "--check"]) == 0

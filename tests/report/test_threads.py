@@ -16,19 +16,15 @@ from .sample_outcomes import TESTS
 TITLE = "Busy threads at the lower bounds"
 
 
-def test_both_reports_have_them(results):
+def test_both_reports_have_them(results, texts):
     md, page = markdown_report(results), html_report(results)
     group = md.split(f"### {TITLE}")[1].split("\n\n")
-    assert "dTLB load misses | iTLB load misses" in group[1]
-    first = group[1].splitlines()[2]
-    assert (
-        "| 64 | ndr | pmd | pmd-c00 | 0 | 97 % | 2 % | alone | 4.20 | 4.00 | 0.5 % | 120 (" in first
-    )
+    texts.check(group[1].splitlines()[:3])
     assert "not measured" in group[1]  # of the goal whose trial had no counter
     assert TITLE in page
     assert "dTLB load misses" in page
     for report in (md, page):
-        assert "events: not measured: nobody counts them" in report
+        assert "events: not measured: " in report
 
 
 def test_goals_of_one_bound_share_a_row(results):
@@ -77,12 +73,11 @@ def test_a_run_of_before_has_none(results):
     assert TITLE not in html_report(plain)
 
 
-def test_the_vswitchs_own_counters_stand_below(results):
+def test_the_vswitchs_own_counters_stand_below(results, texts):
     md, page = markdown_report(results), html_report(results)
     title = "The vSwitch's own counters at the lower bounds"
     first = md.split(f"### {title}")[1].split("\n\n")[1].splitlines()[2]
-    assert "| 64 | ndr | core 0 |" in first
-    assert "| 412 | 98.1 % | 67 % | exact match cache 75 %, megaflow 25 % |" in first
+    texts.check(first)
     assert "own counters at the lower bounds" in page
 
 
@@ -94,14 +89,16 @@ def test_every_test_has_the_processor_use_by_role_of_the_trial_that_decides(ever
         rows = part.split("### Processor use by role")[1].split("\n\n")[1].splitlines()
         found = [row for row in rows if "| tester | 0 |" in row]
         assert found, test
-        own = "| not recorded | not recorded | 0.610 | 0.0200 | 0.0130 | 0 | 0.00400 | 310 | pmd |"
-        assert all(own in row for row in found)
-        vnf = "| 1-3, 5 | not recorded | not recorded | 0.900 | 0.0500 | not recorded |"
-        assert any(f"| vnf0 {vnf}" in row for row in rows)
-        assert rows[0].endswith("| shared with | queue drops | queue stops |")
-        none = "not recorded | not recorded"
-        assert any("| kernel | 0-5 | 0.0410 | 0.00200 | not recorded | 0.0100 |" in r for r in rows)
-        assert any(f"| others | 0-5 | 0.120 | {none} | {none} |" in r for r in rows)
+        missing = "not recorded"
+        own = [missing, missing, "0.610", "0.0200", "0.0130", "0", "0.00400", "310", "pmd"]
+        assert all(f"| {' | '.join(own)} |" in row for row in found)
+        assert rows[0].split(" | ")[-3:] == ["shared with", "queue drops", "queue stops |"]
+        for cell in (
+            ["vnf0", "1-3, 5", missing, missing, "0.900", "0.0500", missing],
+            ["kernel", "0-5", "0.0410", "0.00200", missing, "0.0100"],
+            ["others", "0-5", "0.120", missing, missing, missing, missing],
+        ):
+            assert any(f"| {' | '.join(cell)} |" in row for row in rows), cell
         assert any("| machine | 0-5 | 2.10 |" in r and r.endswith("| 17 | 3 |") for r in rows)
     assert page.count("Processor use by role") == len(TESTS)
 
@@ -121,7 +118,7 @@ def test_processor_use_of_every_trial_is_in_a_file_of_its_own(every):
     assert next(row for row in rows if row["role"] == "vnf0")["steal_cores"] == ""
 
 
-def test_nodes_of_a_graph_stand_below_with_clocks_and_vector_sizes(results):
+def test_nodes_of_a_graph_stand_below_with_clocks_and_vector_sizes(results, texts):
     nodes = (
         NodeUse(
             name="memif-input",
@@ -142,14 +139,13 @@ def test_nodes_of_a_graph_stand_below_with_clocks_and_vector_sizes(results):
     )
     title = "Nodes of the vSwitch's graph at the lower bounds"
     rows = markdown_report(run).split(f"### {title}")[1].split("\n\n")[1].splitlines()
-    assert rows[2].endswith("| vpp\\_wk\\_0 | memif-input | 300 | 310 | 0.500 | input |")
-    assert rows[3].endswith("| vpp\\_wk\\_0 | l2-output | 300 | 15.0 | 34.3 | \N{EN DASH} |")
-    assert "| vpp\\_wk\\_0 | 300 | 45.4 | not measured |" in markdown_report(run)
+    texts.check(rows[2:])
+    assert "| 300 | 45.4 | not measured |" in markdown_report(run)
     assert "graph at the lower bounds" in html_report(run)
     assert title not in markdown_report(results)
 
 
-def test_flame_graphs_are_linked_and_what_they_lack_is_told(results):
+def test_flame_graphs_are_linked_and_what_they_lack_is_told(results, texts):
     taken = Profile(
         scenario="pvp_dpdk",
         frame_size=64,
@@ -165,8 +161,7 @@ def test_flame_graphs_are_linked_and_what_they_lack_is_told(results):
     run = results.model_copy(update={"profiles": (taken, none)})
     md, page = markdown_report(run).replace("\\", ""), html_report(run)
     rows = md.split("### Profiles")[1].split("\n\n")[1].splitlines()
-    assert "| lower, ndr, pdr | 1.000 Mfps | 2000 | poll 60 %, emc_lookup 25 % |" in rows[2]
-    assert rows[3].endswith(f"| {why} |")
+    texts.check(rows[2:])
     assert f'<a href="{taken.file}">' in page
     assert page.count(f'href="{taken.file}"') == 1
     assert "### Profiles" not in markdown_report(results)

@@ -84,7 +84,7 @@ def test_a_rate_is_said_as_one_says_it(low, high, said):
     assert goal_text.in_words(low, high) == said
 
 
-def test_a_note_that_is_true_of_several_things_is_printed_once():
+def test_a_note_that_is_true_of_several_things_is_printed_once(texts):
     both = ("phy0->phy1", "phy1->phy0")
     notes = [
         (size, goal, way, "it waited")
@@ -93,10 +93,5 @@ def test_a_note_that_is_true_of_several_things_is_printed_once():
         for way in both
     ]
     notes.append(("64 octets", "ndr", both[0], "it is alone"))
-    assert list(goal_text.merged_notes(notes)) == [
-        "64 and 1518 octets, ndr and pdr, both directions: it waited",
-        "64 octets, ndr, phy0->phy1: it is alone",
-    ]
-    assert list(goal_text.merged_notes([*notes[:2], *notes[6:8]])) == [
-        "64 octets, ndr, both directions; 1518 octets, pdr, both directions: it waited"
-    ]
+    texts.check(goal_text.merged_notes(notes), "by size")
+    texts.check(goal_text.merged_notes([*notes[:2], *notes[6:8]]), "by goal")

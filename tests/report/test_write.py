@@ -27,7 +27,8 @@ def test_reports_follow_from_results_json_alone(results, tmp_path):
     again = RunResults.model_validate_json((tmp_path / "a" / "results.json").read_text("utf-8"))
     write_all(again, tmp_path / "b")
     for name in NAMES:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        first, second = ((tmp_path / folder / name).read_bytes() for folder in ("a", "b"))
+        assert first == second, name
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):

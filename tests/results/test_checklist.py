@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.report.sample import build
+from tests.texts import Texts
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.host.facts.hardware import collect
 from vnetperf.model.result import Redaction, Result, RunIdentity, RunResults, ScenarioFacts
@@ -88,7 +89,9 @@ def test_this_machine_answers_every_question_about_the_host() -> None:
         assert "did not record" not in item.reason, item
 
 
-def test_a_machine_that_tells_nothing_says_so_for_each_question(tmp_path: Path) -> None:
+def test_a_machine_that_tells_nothing_says_so_for_each_question(
+    tmp_path: Path, texts: Texts
+) -> None:
     items = by_name(empty(environment=collect(tmp_path)), 3)
     of_the_inventory = (
         "builds of programs",
@@ -98,7 +101,7 @@ def test_a_machine_that_tells_nothing_says_so_for_each_question(tmp_path: Path) 
     for item in items.values():
         assert "did not record" not in item.reason or item.name in of_the_inventory, item
     assert items["microcode"].state == "unknown"
-    assert items["BIOS version"].reason == "unknown: the firmware gives no DMI tables"
+    texts.check(items["BIOS version"].reason)
 
 
 def test_a_fact_that_is_taken_away_is_missed() -> None:
@@ -144,7 +147,7 @@ def scenario(**vnf: Any) -> ScenarioFacts:
 
 def test_guests_are_asked_and_containers_are_not() -> None:
     inside = by_name(empty(scenarios=(scenario(application="testpmd"),)), 4)
-    assert inside["image hash"].reason == "not applicable: no guest was deployed"
+    assert inside["image hash"].state == "not applicable"
     assert inside["loop application"].state == "recorded"
     assert inside["its version"].state == "unknown"
     guest = by_name(empty(scenarios=(scenario(guest={"vCPUs": 2}),)), 4)
@@ -152,10 +155,10 @@ def test_guests_are_asked_and_containers_are_not() -> None:
     assert guest["image hash"].state == "unknown"
 
 
-def test_a_scenario_that_could_not_be_deployed_is_not_asked() -> None:
+def test_a_scenario_that_could_not_be_deployed_is_not_asked(texts: Texts) -> None:
     failed = ScenarioFacts(scenario="pvp_x", error="no hugepages")
     item = by_name(empty(scenarios=(failed,)), 2)["backend"]
-    assert item.reason == "not measured: no scenario could be deployed"
+    texts.check(item.reason)
 
 
 def test_a_test_that_has_no_number_gives_its_reason() -> None:

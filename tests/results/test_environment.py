@@ -72,7 +72,8 @@ def test_hugepages_are_told_apart_by_node_and_size() -> None:
         return {"memory": {"hugepages": [pool]}}
 
     [found] = environment_differences(run(pools(0, 8)), run(pools(4, 16)))
-    assert found == FactDifference("environment.memory.hugepages[1 2048].total", 8, 16)
+    total = "environment.memory.hugepages[1 2048].total"
+    assert found == FactDifference(total, 8, 16)
 
 
 def of_hosts(east: str, west: str, **more: Any) -> RunResults:
@@ -119,7 +120,8 @@ def test_rates_of_other_numbers_of_sessions_are_not_compared() -> None:
 def test_what_is_volatile_is_so_on_every_host() -> None:
     clocks = {"clocks at the end": {"east": {"offset_s": 1.0, "bound_s": 0.1}}}
     found = environment_differences(of_hosts("A", "B"), of_hosts("AAA", "B", **clocks))
-    assert [one.path for one in found] == ["environment.other hosts.east.firmware.serial"]
+    path = "environment.other hosts.east.firmware.serial"
+    assert [difference.path for difference in found] == [path]
 
 
 def test_what_is_volatile_is_so_on_every_testbed() -> None:
@@ -209,7 +211,8 @@ def test_the_number_of_a_run_in_paths_and_links_is_no_difference() -> None:
     [found] = environment_differences(
         run(scenarios=(deployed("0280"),)), run(scenarios=(deployed("1731", "3.3"),))
     )
-    assert found == FactDifference("scenarios.pvp_ovs.facts.vswitch.version", "3.1", "3.3")
+    version = "scenarios.pvp_ovs.facts.vswitch.version"
+    assert found == FactDifference(version, "3.1", "3.3")
 
 
 def test_a_scenario_that_only_one_run_has_is_no_difference_of_environments() -> None:
@@ -218,10 +221,12 @@ def test_a_scenario_that_only_one_run_has_is_no_difference_of_environments() -> 
 
 def test_every_volatile_field_has_its_reason_and_the_rest_none() -> None:
     assert all(len(why.split()) > 2 for why in VOLATILE.values())
-    assert why_volatile("environment.memory.hugepages[0 2048].free")
-    assert not why_volatile("environment.memory.hugepages[0 2048].total")
+    pool = "environment.memory.hugepages[0 2048]"
+    assert why_volatile(f"{pool}.free")
+    assert not why_volatile(f"{pool}.total")
     assert not why_volatile("environment.kernel.cmdline")
-    assert not why_volatile("scenarios.pvp_dpdk.facts.vnfs[0].turns until then")  # is no fact
+    no_fact = "scenarios.pvp_dpdk.facts.vnfs[0].turns until then"
+    assert not why_volatile(no_fact)
 
 
 def test_what_only_a_newer_tool_recorded_is_no_difference_of_machines() -> None:

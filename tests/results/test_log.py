@@ -192,7 +192,8 @@ def test_a_name_that_is_no_utf8_is_recorded_with_its_octets(tmp_path: Path) -> N
     bench.run.close()
     results = derive(read_run(tmp_path))
     assert results.results
-    assert results.run.notes == "r\\xff-\N{LATIN SMALL LETTER E WITH ACUTE}"
+    accented = "\N{LATIN SMALL LETTER E WITH ACUTE}"
+    assert results.run.notes == f"r\\xff-{accented}"
 
 
 def test_a_log_without_its_first_line_has_no_results(tmp_path: Path) -> None:
@@ -543,7 +544,7 @@ def test_a_log_of_another_commit_is_refused_by_its_name(
 ) -> None:
     measure(tmp_path, "mlr")
     monkeypatch.setattr(run_module, "fingerprint_of", lambda _: "of other things, no option")
-    monkeypatch.setattr(run_module, "_git_commit", lambda: "abcdef")
+    monkeypatch.setattr(run_module, "git_commit", lambda: "abcdef")
     with pytest.raises(ConfigError, match="another commit of vnetperf"):
         Bench(tmp_path, agent(), configuration(PRESETS["mlr"]))
 

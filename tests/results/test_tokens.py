@@ -28,13 +28,14 @@ def tokens(**names: str) -> Pseudonyms:
 def test_the_same_name_has_the_same_token_everywhere() -> None:
     made = tokens(hosts="Rack7-Node3")
     text = made.plain("ssh Rack7-Node3; vg rack7--node3--vg-root; rack7-node3:4500")
-    assert text == "ssh host-1; vg host-1--vg-root; host-1:4500"
+    assert text.split("; ") == ["ssh host-1", "vg host-1--vg-root", "host-1:4500"]
     assert made.counts == {"host name": 1}
 
 
 def test_a_short_name_is_no_part_of_a_word() -> None:
     made = tokens(hosts="box")
-    assert made.plain("box, sandbox, box-2, box_vg") == "host-1, sandbox, host-1-2, host-1_vg"
+    words = made.plain("box, sandbox, box-2, box_vg").split(", ")
+    assert words == ["host-1", "sandbox", "host-1-2", "host-1_vg"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,9 @@ def test_four_numbers_are_a_version_where_versions_stand() -> None:
     assert Pseudonyms().plain("218.0.152.0", versions=True) == "218.0.152.0"
     assert Pseudonyms().plain("10.1.2.3") == "203.0.113.1"
     both = Pseudonyms().plain("218.0.219.13/pkg 218.0.221.0 at 10.1.2.3", versions=True)
-    assert both == "218.0.219.13/pkg 218.0.221.0 at 203.0.113.1"
+    versions, _, address = both.partition(" at ")
+    assert versions == "218.0.219.13/pkg 218.0.221.0"
+    assert address == "203.0.113.1"
 
 
 def test_a_name_in_base64_is_hidden() -> None:
@@ -173,7 +176,8 @@ def test_no_spelling_of_a_hardware_address_stays(octets: list[int], data: st.Dat
     text = Pseudonyms().plain(f"port{before or ' '}{spelled}{after}")
     assert not re.search(re.escape(spelled), text)
     ours = re.sub("02.?5e.?53|serial-[0-9]+", "", text)
-    assert not re.search("[0-9a-f]{2}[:._ -][0-9a-f]{2}[:._ -][0-9a-f]{2}[:._ -][0-9a-f]{2}", ours)
+    octet, separator = "[0-9a-f]{2}", "[:._ -]"
+    assert not re.search(separator.join([octet] * 4), ours)
 
 
 @given(st.uuids(), st.sampled_from(("-", "_", "")), st.sampled_from(("{}", "pod{}.x", "({})")))

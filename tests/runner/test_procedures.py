@@ -25,6 +25,7 @@ from tests.runner.support import (
     deployments_of,
     numbered_by_test,
 )
+from tests.texts import Texts
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import (
     CapabilityError,
@@ -172,7 +173,7 @@ def test_loss_curves_of_an_unchanged_machine_have_equal_loads(tmp_path: Path) ->
         result = bench.measure("frame_loss")
         assert result.max_load_fps == pytest.approx(2e6)
         begin = next(r for r in read_log(bench.path) if isinstance(r, ProcedureRecord))
-        assert begin.limit_reason.endswith("rounded down to a preferred number (ISO 3, R20)")
+        assert "preferred number" in begin.limit_reason
         steps.append([step.load_fps for step in result.loss_steps])
     assert steps[0] == steps[1] == steps[2]
 
@@ -324,17 +325,15 @@ def test_a_dut_that_dies_of_a_profile_is_deployed_anew(tmp_path: Path) -> None:
     assert agent.calls.count("deploy pvp_dpdk") == 2
 
 
-def test_which_throughput_it_is_and_how_sure_is_said(tmp_path: Path) -> None:
+def test_which_throughput_it_is_and_how_sure_is_said(tmp_path: Path, texts: Texts) -> None:
     lossy = short(tmp_path, goals=(PDR,))
-    assert lossy.measure("latency").latency_at[0].note == (
-        "the throughput is that of goal pdr, loss 0.01"
-    )
+    texts.check(lossy.measure("latency").latency_at[0].note, "of another goal")
     fast = FakeAgent(duts=[SimulatedDut(50e6), SimulatedDut(50e6)])
     (tmp_path / "fast").mkdir()
     bench = short(tmp_path / "fast", fast, goals=(PDR, NDR))
     note = bench.measure("latency").latency_at[0].note
-    assert note.startswith("the throughput is at least that, as its own result says")
-    with pytest.raises(NoResultError, match="at least the largest load that can be offered"):
+    texts.check(note, "at least")
+    with pytest.raises(NoResultError, match="largest load"):
         bench.measure("back_to_back")
     missing = next(r for r in bench.derived().results if r.test == "back_to_back")
     assert (missing.status, missing.failed) == ("not measured", False)
@@ -421,7 +420,7 @@ def test_a_later_load_that_cannot_be_offered_is_tried_again_and_then_no_number(
     assert verdicts[Verdict.GENERATOR_LIMITED] == 2
     until, agent.trials = 99, []
     (tmp_path / "never").mkdir()
-    with pytest.raises(GeneratorError, match="give the tester a core of its own"):
+    with pytest.raises(GeneratorError, match="core of its own"):
         short(tmp_path / "never", agent).measure("frame_loss")
 
 
@@ -531,11 +530,11 @@ def test_an_interrupted_test_is_not_measured_until_it_is_resumed(tmp_path: Path)
         bench.measure("frame_loss")
     (result,) = bench.derived().results
     assert (result.status, result.loss_steps) == ("not measured", ())
-    assert result.why == "the run was interrupted after 3 trials of this test"
+    assert "after 3 trials" in result.why
 
 
 def test_a_test_that_another_version_ended_by_fewer_trials_was_not_interrupted(
-    tmp_path: Path,
+    tmp_path: Path, texts: Texts
 ) -> None:
     bench = short(tmp_path, FakeAgent())
     bench.measure("frame_loss")
@@ -544,7 +543,7 @@ def test_a_test_that_another_version_ended_by_fewer_trials_was_not_interrupted(
     records.remove([r for r in records if isinstance(r, TrialRecord)][-1])
     (result,) = derive(records).results
     assert result.status == "not measured"
-    assert result.why.startswith("another version ended this test by fewer trials")
+    texts.check(result.why)
 
 
 class OverrunAgent(FakeAgent):

@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PRESET, Bench, configuration, deployments_of
+from tests.texts import Texts
 from vnetperf.analysis.comparison import why_not_comparable
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.result import Result
@@ -70,7 +71,7 @@ def test_another_commit_goes_on_and_is_said(
     first = Bench(tmp_path)
     first.throughput()
     first.run.close()
-    monkeypatch.setattr("vnetperf.runner.run._git_commit", lambda: "feedbeef")
+    monkeypatch.setattr("vnetperf.runner.run.git_commit", lambda: "feedbeef")
     again = Bench(tmp_path)
     again.throughput(1518)
     again.run.close()
@@ -202,7 +203,7 @@ def test_an_interrupted_test_is_measured_in_one_deployment(tmp_path: Path, test:
     again.run.close()
     ends = [r for r in read_log(again.path) if isinstance(r, SearchEndRecord)]
     assert [e.superseded for e in ends[-2:]] == [True, False]
-    assert "what was deployed is gone" in ends[-2].stopped
+    assert ends[-2].stopped
     assert ends[-2].wall_s >= 0
     if test == "throughput":
         assert [len(of) for of in deployments_of(again.path).values()] == [1, 1]
@@ -226,7 +227,9 @@ def test_a_test_that_lacks_nothing_but_its_end_is_not_measured_again(tmp_path: P
 ANOTHER = "the throughput is that of another deployment"
 
 
-def test_a_test_at_the_throughput_of_another_deployment_names_that(tmp_path: Path) -> None:
+def test_a_test_at_the_throughput_of_another_deployment_names_that(
+    tmp_path: Path, texts: Texts
+) -> None:
     first = Bench(tmp_path, FakeAgent(duts=duts(700e3)))
     first.throughput()
     whole = first.measure("latency")
@@ -247,19 +250,14 @@ def test_a_test_at_the_throughput_of_another_deployment_names_that(tmp_path: Pat
     derived = again.derived()
     assert ANOTHER in next(r.soak for r in derived.results if r.soak).note
     irregular = {r.test: r.irregular for r in derived.results}
-    assert "throughput of another deployment" in irregular["soak"]
     assert not irregular["latency"]
+    texts.check(irregular["soak"], "irregular")
     for report in (markdown_report(derived), html_report(derived), terminal_text(derived)):
-        assert (
-            "irregular: its loads are shares of the throughput of another deployment"
-            in " ".join(report.split())
-        )
+        assert irregular["soak"] in " ".join(report.split())
     (ours,) = (m for r in whole_soak(tmp_path) for m in compared_metrics_of(r) if m.main)
     (theirs,) = (m for r in derived.results if r.soak for m in compared_metrics_of(r) if m.main)
     assert "irregular" in theirs.marks
-    assert why_not_comparable([ours], [theirs]) == (
-        "different conditions: throughput is none in A and that of another deployment in B"
-    )
+    texts.check(why_not_comparable([ours], [theirs]), "not comparable")
 
 
 def whole_soak(folder: Path) -> tuple[Result, ...]:

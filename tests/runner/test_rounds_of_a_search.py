@@ -139,7 +139,7 @@ def test_rounds_apart_are_a_range_and_the_median_stands_for_it(tmp_path: Path) -
         lowers[0],
         max(one.upper_bound_fps or 0.0 for one in goal.rounds),
     )
-    assert goal.reason.startswith("the bounds of 5 rounds are 5")
+    assert "5 rounds" in goal.reason
 
 
 def test_where_no_trial_may_exceed_the_least_is_published(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_what_loses_at_the_load_taken_for_the_throughput_is_not_measured(tmp_pat
     bench.throughput()
     bench.agent.duts = duts(500e3)
     bench.agent.trials.clear()
-    with pytest.raises(Exception, match=r"the DUT's loss was 2.* at the load taken for the thr"):
+    with pytest.raises(Exception, match=r"loss was 2.* at the load"):
         bench.measure("latency")
     assert [t.phase for t in bench.agent.trials] == ["throughput"] * 3
     bench.run.close()

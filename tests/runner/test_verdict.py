@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.texts import Texts
 from vnetperf.model.machine_load import MachineLoad
 from vnetperf.model.trial import (
     NUMBER_SHORTFALL,
@@ -90,7 +91,7 @@ def test_a_shortfall_matters_where_it_may_change_what_is_said(
     result = TrialResult(directions=(counts(sent=10_000 - unsent, unsent=unsent),))
     got, why = judge(result, TOLERANCE, classifies)
     assert got is expected
-    assert (f"offered {unsent / 10_000:.2%} less than intended" in why) is said
+    assert (f"{unsent / 10_000:.2%}" in why) is said
 
 
 @pytest.mark.parametrize(
@@ -105,15 +106,14 @@ def test_an_overload_counts_where_the_dut_lost_more_than_was_not_offered(
     assert judge(result, TOLERANCE)[0] is Verdict.GENERATOR_LIMITED
 
 
-def test_a_trial_short_by_a_little_classifies_what_it_can_and_says_what() -> None:
+def test_a_trial_short_by_a_little_classifies_what_it_can_and_says_what(texts: Texts) -> None:
     result = TrialResult(directions=(counts(sent=9_935, unsent=65, received=9_925),))
     got, why = judge(result, TOLERANCE, (0.0, 0.01))
     assert got is Verdict.VALID
-    assert why.startswith("direction 0: offered 0.65% less than intended (65 frames unsent, ")
-    assert why.endswith("the DUT's loss is between 0.101 % and 0.75 %")
+    texts.check(why, "all losses")
     got, why = judge(result, TOLERANCE, (0.0, 0.005))
     assert got is Verdict.VALID
-    assert why.endswith("0.75 %: classifies the load for a loss ratio of 0 only")
+    texts.check(why, "one loss ratio")
     assert judge(result, TOLERANCE, (0.005,))[0] is Verdict.GENERATOR_LIMITED
 
 
@@ -126,16 +126,16 @@ def test_the_cause_that_alone_makes_a_loss_straddle_is_named() -> None:
     assert judge(both, TOLERANCE, (0.02,))[0] is Verdict.VALID
 
 
-def test_more_received_than_offered_is_inconsistent_and_not_zero_loss() -> None:
+def test_more_received_than_offered_is_inconsistent_and_not_zero_loss(texts: Texts) -> None:
     got, why = verdict(counts(), counts(1, sent=100, received=101))
     assert got is Verdict.INCONSISTENT
-    assert why == "direction 1: 1 more frames received than sent"
+    texts.check(why)
 
 
-def test_refused_frames_do_not_hide_frames_that_came_from_nowhere() -> None:
+def test_refused_frames_do_not_hide_frames_that_came_from_nowhere(texts: Texts) -> None:
     got, why = verdict(counts(sent=500, refused=500, received=700))
     assert got is Verdict.INCONSISTENT
-    assert "200 more frames received than sent" in why
+    texts.check(why)
 
 
 def test_frames_at_the_wrong_port_are_inconsistent() -> None:
@@ -291,14 +291,13 @@ def stalled(gaps: TrialGaps | None, *directions: DirectionCounts) -> tuple[Verdi
 LOSSY = counts(sent=1_000_000, received=998_967)
 
 
-def test_loss_beside_a_stall_that_overflows_the_ring_is_the_testers() -> None:
+def test_loss_beside_a_stall_that_overflows_the_ring_is_the_testers(texts: Texts) -> None:
     got, why = stalled(stood_still(poll_s=0.005), counts(sent=1_000_000), LOSSY)
     assert got is Verdict.TESTER_STALLED
-    assert "1033 frames lost" in why
-    assert "did not poll for 5 ms (the tester's receive ring holds 2 ms" in why
+    texts.check(why, "poll")
     got, why = stalled(stood_still(send_s=0.005), LOSSY)
     assert got is Verdict.TESTER_STALLED
-    assert "did not send for 5 ms (the DUT's receive ring holds 2 ms" in why
+    texts.check(why, "send")
 
 
 def test_a_stall_that_the_rings_bridge_or_that_cost_nothing_is_none() -> None:
@@ -334,12 +333,12 @@ def of_queues(*queues: QueueGaps) -> TrialGaps:
     return TrialGaps(poll=gaps, send=Gaps(max_s=0.0), queues=queues, catch_up_frames=1024)
 
 
-def test_a_thread_that_stood_still_condemns_only_what_its_queues_carry() -> None:
+def test_a_thread_that_stood_still_condemns_only_what_its_queues_carry(texts: Texts) -> None:
     other = counts(1, sent=1_000_000)
     assert stalled(of_queues(away(1, 0, 0.5)), LOSSY, other)[0] is Verdict.VALID
     got, why = stalled(of_queues(away(0, 2, 0.5), away(1, 0, 0.5)), LOSSY, other)
     assert got is Verdict.TESTER_STALLED
-    assert "did not poll queue 2 of port 1 for 500 ms (the tester's receive ring holds 8 ms" in why
+    texts.check(why)
 
 
 def test_a_stall_of_one_queue_costs_no_more_than_its_share_of_the_frames() -> None:
@@ -478,10 +477,10 @@ def test_nothing_sent_gives_no_new_maximum() -> None:
 # --- what the tester and the machine did to the counts ---------------------------------------
 
 
-def test_frames_that_came_too_late_to_be_told_from_copies_are_no_loss() -> None:
+def test_frames_that_came_too_late_to_be_told_from_copies_are_no_loss(texts: Texts) -> None:
     got, why = verdict(counts(sent=1000, received=900, late=100))
     assert got is Verdict.INCONSISTENT
-    assert "100 frames came back too late" in why
+    texts.check(why)
 
 
 TENTH_LOST = TrialResult(directions=(counts(sent=10_000, received=9_000), counts(1)))
@@ -501,14 +500,14 @@ TENTH_LOST = TrialResult(directions=(counts(sent=10_000, received=9_000), counts
     ],
 )
 def test_a_loss_that_the_testers_own_ports_dropped_is_not_the_duts(
-    port: PortCounts, expected: Verdict
+    port: PortCounts, expected: Verdict, texts: Texts
 ) -> None:
     result = TENTH_LOST.model_copy(update={"tester": (PortCounts(port=0, missed=0), port)})
     got, why = judge(result, TOLERANCE)
     assert got is expected
-    assert bool(why) == (expected is not Verdict.VALID)
+    assert bool(why) is (expected is not Verdict.VALID)
     if why:
-        assert why.startswith("direction 0: 1000 frames lost, and tester port 1: ")
+        texts.check(why)
     # Whatever the verdict, a reader learns of it.
     assert bool(result.disturbed_by(0.05)) == bool(port.dropped or port.no_send_buffers)
 

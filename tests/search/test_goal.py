@@ -76,8 +76,9 @@ def test_a_search_is_made_by_name() -> None:
 
 
 def test_an_unknown_search_names_those_accepted() -> None:
-    with pytest.raises(ConfigError, match="'bisect'; accepted: binary, mlr"):
+    with pytest.raises(ConfigError, match="'bisect'") as caught:
         make_search("bisect", [NDR], LIMITS)
+    assert caught.value.accepted.startswith("binary, mlr")
 
 
 @pytest.mark.parametrize("goals", [[], [NDR, NDR]])

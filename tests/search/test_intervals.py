@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.search.support import NDR, PDR, STEPPED, STRICT, TST009, goals, lower_fps, upper_fps
+from tests.texts import Texts
 from vnetperf.model.parameters import SearchGoal, SearchLimits, SweepInputs
 from vnetperf.model.trial import (
     DirectionCounts,
@@ -191,7 +192,7 @@ def test_what_the_generator_offers_is_the_limit_within_a_width(algorithm: str, m
     assert result.at_least
     assert result.relevant_upper_bound is None
     assert 0.985 * most * top <= lower_fps(result) <= most * top * (1 + TOLERANCE)
-    assert "the limit is what the generator offered on its core" in result.reason
+    assert "offered" in result.reason
 
 
 @pytest.mark.parametrize("algorithm", ["mlr", "binary", "tst009"])
@@ -206,7 +207,7 @@ def test_a_load_out_of_reach_is_given_up_by_two_trials_of_any_length(algorithm: 
         outcome, _ = drive(make_search(algorithm, [goal], limits), weather)
         (result,) = outcome.results
         assert result.at_least
-        assert "the limit is what the generator offered on its core" in result.reason
+        assert "offered" in result.reason
         assert 0.97 * 0.6 * top <= lower_fps(result) <= 0.6 * top * (1 + TOLERANCE)
         far = [t for t in weather.log if t.missing > FAR_SHORT and not t.request.phase]
         loads = {t.request.load_fps for t in far}
@@ -263,7 +264,7 @@ def test_a_search_that_was_stopped_is_not_at_its_own_end(
     assert (limits > 0, both > 0) == (ends, not ends)
 
 
-def test_a_loose_bound_below_a_load_given_up_does_not_hide_an_estimate() -> None:
+def test_a_loose_bound_below_a_load_given_up_does_not_hide_an_estimate(texts: Texts) -> None:
     top = LIMITS.max_load_fps
     grid = GeometricGrid(LIMITS, TST009.width)
     session = SearchSession(grid, Budget(None), [TST009], TRIES)
@@ -290,7 +291,7 @@ def test_a_loose_bound_below_a_load_given_up_does_not_hide_an_estimate() -> None
     assert upper > lower
     best = best_bounds(TST009, targets_of(TST009), session, "the time is up")
     assert (lower_fps(best), upper_fps(best)) == (lower, upper)
-    assert best.reason.startswith("an estimate by trials of 1 s")
+    texts.check(best.reason)
     assert not best.regular
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.search.support import LIMITS, STEPPED, STRICT, lower_fps, upper_fps
+from tests.texts import Texts
 from vnetperf.model.parameters import SearchGoal, SweepInputs
 from vnetperf.search import make_search, replay
 from vnetperf.testing.sim import SimulatedDut, run
@@ -55,7 +56,7 @@ def test_one_trial_that_loses_is_no_upper_bound_where_most_must() -> None:
         assert sum(t.duration_s for t in swept if t.load_fps == load) > SweepInputs().trial_s
 
 
-def test_what_cannot_be_decided_below_within_the_budget_is_irregular() -> None:
+def test_what_cannot_be_decided_below_within_the_budget_is_irregular(texts: Texts) -> None:
     dut = SimulatedDut(5e6, lossy_loads_fps=(2e6, 3.5e6))
     whole, log = run(make_search("mlr", [MAJORITY], SWEPT), dut)
     first = next(n for n, t in enumerate(log) if t.request.phase == "sweep" and t.loss_ratio)
@@ -67,7 +68,7 @@ def test_what_cannot_be_decided_below_within_the_budget_is_irregular() -> None:
     (found,) = cut.results
     assert whole.results[0].regular
     assert not found.regular
-    assert "below the lower bound, lost more than the goal allows" in found.reason
+    texts.check(found.reason)
 
 
 @pytest.mark.parametrize("algorithm", ["mlr", "binary", "tst009"])
@@ -84,7 +85,7 @@ def test_a_budget_that_ends_before_the_loads_below_are_known_is_irregular(algori
     assert found.relevant_lower_bound is not None
     assert found.relevant_upper_bound is not None
     assert not found.regular
-    assert "loads below the lower bound were not all tried" in found.reason
+    assert "not all tried" in found.reason
 
 
 def test_a_dut_is_warm_when_two_seconds_agree() -> None:

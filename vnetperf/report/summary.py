@@ -184,10 +184,10 @@ def _places_shown(results: RunResults) -> list[int]:
         ranked = [
             (rank, number, of[n])
             for number, of in enumerate(tests.values())
-            for rank, n in enumerate(_spread_order(len(of)))
+            for rank, n in enumerate(spread_order(len(of)))
         ]
         queues.append([place for _, _, place in sorted(ranked)])
-    turns = [queues[n] for n in _spread_order(len(queues))]
+    turns = [queues[n] for n in spread_order(len(queues))]
     order = [place for turn in zip_longest(*turns) for place in turn if place is not None]
     of_test = {results.results[place].test: place for place in reversed(order)}
     costs, left = Counter(map(case_of, results.trials)), MOST_TRIALS
@@ -200,7 +200,7 @@ def _places_shown(results: RunResults) -> list[int]:
     return sorted(chosen)
 
 
-def _spread_order(count: int) -> list[int]:
+def spread_order(count: int) -> list[int]:
     """Numbers from 0 in an order of which each beginning is spread over all of them."""
     order = [0, count - 1][:count]
     gaps = deque([(0, count - 1)])

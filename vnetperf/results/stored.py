@@ -23,7 +23,7 @@ from vnetperf.model.errors import LogError, VnetperfError
 from vnetperf.results.records import TrialRecord
 
 #: Octets of lines whose values stay: those of all but the largest tests. As objects ten times that.
-_KEPT_OCTETS = 2**20
+KEPT_OCTETS = 2**20
 
 #: Where a temporary file is no memory.
 _ON_DISK = "/var/tmp"  # noqa: S108 - for files that have no name
@@ -88,7 +88,7 @@ class StoredLines(Generic[Value]):
         """Note a value that was made of a line, or is written as one."""
         self._kept[start] = value, length
         self._octets += length
-        while self._octets > _KEPT_OCTETS and len(self._kept) > 1:
+        while self._octets > KEPT_OCTETS and len(self._kept) > 1:
             _, (_, octets) = self._kept.popitem(last=False)
             self._octets -= octets
 

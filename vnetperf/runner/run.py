@@ -157,7 +157,7 @@ def run_record(
     return RunRecord(
         identity=RunIdentity(
             tool=f"vnetperf {__version__}",
-            git=_git_commit(),
+            git=git_commit(),
             command=command,
             started=utc_now(),
             isolation=c.testbed.isolation_statement,
@@ -194,7 +194,7 @@ def utc_now() -> str:
 
 
 @cache
-def _git_commit() -> str:
+def git_commit() -> str:
     """Commit of the tool when it runs from a checkout."""
     top = Path(__file__).resolve().parents[2]
     if not (top / ".git").exists():
@@ -246,7 +246,7 @@ class Run:
     ) -> None:
         self.configuration = configuration
         self.progress = progress or NoProgress()
-        self.client = client or connect(configuration.testbed, self._on_event)
+        self.client = client or connect(configuration.testbed, self.on_event)
         self.client.follow = self.progress.follows
         self._named = _named(configuration)
         several = self.client.clients if isinstance(self.client, HostsClient) else {"": self.client}
@@ -304,7 +304,8 @@ class Run:
             raise
         log.info("vnetperf %s: %s", __version__, record.identity.command)
 
-    def _on_event(self, event: dict[str, object]) -> None:
+    def on_event(self, event: dict[str, object]) -> None:
+        """Show and record what the agent tells on its own account, without a request."""
         if event.get("event") == "live":
             self.progress.trial_runs(LiveCounts.model_validate(event["counts"]))
         if event.get("event") == "wait":
