@@ -234,6 +234,11 @@ class Row:
                 f"  {load['role']} {load['run_s'] / seconds:.2f} on {load['cpu']}, "
                 f"{switches / seconds / 1e3:.1f}k/s, waited {load['wait_s'] / seconds:.1%}"
             )
+        machine = self.result.get("machine") or {}
+        if lines_ns := machine.get("line_ns"):
+            text += f"  line {lines_ns[0]:.0f}, {lines_ns[1]:.0f} ns"
+        if gathered_s := machine.get("gathered_s"):
+            text += f", gathered in {gathered_s:.1f} s"
         if turns := self.result.get("turns"):
             text += f"  groups of {turns['group_frames']}, held back {turns['held_back']}"
         died = {"refused": self.sum("refused")}

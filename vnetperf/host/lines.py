@@ -47,7 +47,7 @@ def line_ns(first: int, second: int) -> float | None:
 FIRST_ATTEMPT_S, ATTEMPT_S = 1.0, 2.5
 #: A failed attempt is followed by a pause as long as itself, the next one by one twice as long, and
 #: so on, up to so many times its length.
-LONGEST_PAUSE = 16
+LONGEST_PAUSE = 4
 
 
 @dataclass
