@@ -30,6 +30,7 @@ pytestmark = pytest.mark.slow
         "nicclock",
         "fuzz",
         "steps",
+        "thread",
         "tscoffset",
         "turns",
         "wallclock",

@@ -36,6 +36,7 @@ void test_echo(void);
 void test_gaps(void);
 void test_hdr(void);
 void test_neighbour(void);
+void test_thread(void);
 void test_turns(void);
 void test_nicclock(void);
 void test_order(void);

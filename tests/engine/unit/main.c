@@ -24,6 +24,7 @@ static const struct {
 	{"fuzz", test_fuzz},
 	{"nicclock", test_nicclock},
 	{"tscoffset", test_tscoffset},
+	{"thread", test_thread},
 	{"turns", test_turns},
 	{"wallclock", test_wallclock},
 	{"hdr-layout", print_hdr_layout},

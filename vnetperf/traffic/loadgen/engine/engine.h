@@ -23,6 +23,7 @@
 #include "seqtrack.h"
 #include "steps.h"
 #include "stream.h"
+#include "thread.h"
 #include "tscoffset.h"
 #include "turns.h"
 #include "wallclock.h"
@@ -272,7 +273,8 @@ void workers_compare_clocks(void);
 void workers_release(void);
 
 /* worker.c */
-int worker_main(void *unused);
+/* Runs a worker, by its own lcore, until the engine ends. */
+int worker_main(void *worker);
 
 /* order.c */
 /* Give the order to all workers and wait until they follow; false after 20 s, or at the end. */

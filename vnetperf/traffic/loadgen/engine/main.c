@@ -28,7 +28,17 @@ static bool start(struct problem *why)
 
 static void run(void)
 {
-	rte_eal_mp_remote_launch(worker_main, NULL, CALL_MAIN);
+	struct worker *main_worker = engine.worker[0];
+
+	for (unsigned int i = 0; i < engine.n_workers; i++) {
+		struct worker *w = engine.worker[i];
+
+		if (w->lcore == rte_get_main_lcore())
+			main_worker = w;
+		else
+			rte_eal_remote_launch(worker_main, w, w->lcore);
+	}
+	worker_main(main_worker);
 	rte_eal_mp_wait_lcore();
 }
 

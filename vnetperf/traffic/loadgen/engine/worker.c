@@ -2,10 +2,6 @@
 #include "answer.h"
 #include "engine.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -358,30 +354,15 @@ static inline void note_work(struct worker *w, uint64_t cycles, unsigned int fra
 	w->work.frames += frames;
 }
 
-/* The main thread has the program's name; DPDK's own names differ between versions. */
-static void name_thread(const struct worker *w)
+int worker_main(void *worker)
 {
-	char name[16];
+	struct worker *w = worker;
 
-	if (w->lcore == rte_get_main_lcore())
-		return;
-	snprintf(name, sizeof(name), "loadgen-%u", w->index);
-	prctl(PR_SET_NAME, name);
-}
-
-int worker_main(void *unused)
-{
-	struct worker *w = engine.worker[0];
-
-	(void)unused;
-	for (unsigned int i = 0; i < engine.n_workers; i++) {
-		if (engine.worker[i]->lcore == rte_lcore_id())
-			w = engine.worker[i];
-	}
 	w->tid = (pid_t)syscall(SYS_gettid);
 	plugs_look(w, atomic_load(&engine.plugs));
-	name_thread(w);
-	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
+	if (w->lcore != rte_get_main_lcore()) /* whose thread has the program's name */
+		thread_set_name("loadgen", w->index);
+	thread_sleep_exactly();
 	while (LG_LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
 		const uint32_t order = atomic_load_explicit(&engine.order, memory_order_acquire);
 		const uint32_t plugs = atomic_load_explicit(&engine.plugs, memory_order_acquire);

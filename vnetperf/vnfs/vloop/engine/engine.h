@@ -10,6 +10,7 @@
 #include "args.h"
 #include "commands.h"
 #include "program.h"
+#include "thread.h"
 #include "turns.h"
 
 #define LIKELY(x)   __builtin_expect(!!(x), 1)

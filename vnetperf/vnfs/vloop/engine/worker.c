@@ -5,10 +5,6 @@
  */
 #include "engine.h"
 
-#include <unistd.h>
-
-#include <sys/prctl.h>
-
 #include <rte_cycles.h>
 #include <rte_mbuf.h>
 
@@ -142,12 +138,11 @@ static void forward_in_turns(struct worker *w)
 int worker_main(void *unused)
 {
 	(void)unused;
-	prctl(PR_SET_NAME, "vloop-0");
-	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
+	thread_set_name("vloop", 0);
+	thread_sleep_exactly();
 	take_turns(&engine.worker);
 	/* No memif may be polled while it is being connected (see the testpmd switch's driver). */
-	while (!atomic_load(&engine.forwarding) && !atomic_load(&engine.quit))
-		usleep(1000);
+	thread_wait_for(&engine.forwarding, &engine.quit);
 	forward_in_turns(&engine.worker);
 	return 0;
 }

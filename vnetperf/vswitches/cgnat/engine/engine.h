@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "fragments.h"
 #include "program.h"
+#include "thread.h"
 #include "tracker.h"
 #include "turns.h"
 
@@ -64,7 +65,8 @@ bool ports_start(struct problem *why);
 
 /* worker.c */
 bool workers_create(struct problem *why);
-int worker_main(void *unused);
+/* Runs a worker, by its own lcore, until the engine ends. */
+int worker_main(void *worker);
 
 /* telemetry.c */
 extern const struct command telemetry_commands[];

@@ -35,7 +35,8 @@ static bool start(struct problem *why)
 
 static void run(void)
 {
-	rte_eal_mp_remote_launch(worker_main, NULL, SKIP_MAIN);
+	for (uint32_t i = 0; i < engine.n_workers; i++)
+		rte_eal_remote_launch(worker_main, &engine.workers[i], engine.workers[i].lcore);
 	while (!atomic_load(&engine.quit)) {
 		blocklog_write();
 		usleep(LOG_US);

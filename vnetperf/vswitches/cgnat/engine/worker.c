@@ -5,10 +5,6 @@
  */
 #include "engine.h"
 
-#include <sys/prctl.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_lcore.h>
@@ -351,30 +347,15 @@ static void take_turns(struct worker *w)
 	turns_hold(&w->share, o->turn_us && o->priority && w->refused == 0, rte_rdtsc());
 }
 
-static struct worker *mine(void)
+int worker_main(void *worker)
 {
-	for (uint32_t i = 0; i < engine.n_workers; i++) {
-		if (engine.workers[i].lcore == rte_lcore_id())
-			return &engine.workers[i];
-	}
-	return NULL;
-}
-
-int worker_main(void *unused)
-{
-	struct worker *w = mine();
-	char name[16];
+	struct worker *w = worker;
 	uint64_t before, now;
 
-	(void)unused;
-	if (w == NULL)
-		return -1;
-	snprintf(name, sizeof(name), "cgnat-%u", (unsigned int)(w - engine.workers));
-	prctl(PR_SET_NAME, name);
-	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
+	thread_set_name("cgnat", (unsigned int)(w - engine.workers));
+	thread_sleep_exactly();
 	/* No memif may be polled while it is being connected (see the switch's driver). */
-	while (!atomic_load(&engine.forwarding) && !atomic_load(&engine.quit))
-		usleep(1000);
+	thread_wait_for(&engine.forwarding, &engine.quit);
 	take_turns(w);
 	before = w->swept = rte_rdtsc();
 	set_clocks(w, before); /* before the first packets */
