@@ -116,7 +116,7 @@ static void run(struct worker *w)
 }
 
 /* An order to rest may come again without a trial in between: what the last one found stays. */
-static void rest(struct worker *w)
+static void enter_rest(struct worker *w)
 {
 	const bool ends = w->ran && !engine.trial.learning;
 
@@ -164,7 +164,7 @@ static void follow(struct worker *w, uint32_t order)
 		run(w);
 		break;
 	default:
-		rest(w);
+		enter_rest(w);
 	}
 	atomic_store_explicit(&w->ack, order, memory_order_release);
 }
@@ -201,8 +201,8 @@ static bool ports_flushed(void)
 	return empty;
 }
 
-/* The first worker ends the trial: when all has been sent, and arrived or had its time to. */
-static void lead(struct worker *w)
+/* For the first worker: end the trial when all has been sent, and arrived or had its time to. */
+static void end_trial_if_over(struct worker *w)
 {
 	struct trial *t = &engine.trial;
 	uint64_t now, from;
@@ -275,7 +275,7 @@ static inline unsigned int look(struct worker *w, uint32_t ports)
 
 /* The first send of a round finds colder caches than the others, so another port is to be first in
  * the next one. */
-static void pass_on(struct worker *w)
+static void send_next_port_first(struct worker *w)
 {
 	const uint16_t port = w->txq[w->first]->port;
 	uint16_t i = w->first;
@@ -303,7 +303,7 @@ static unsigned int send_and_look(struct worker *w, uint64_t turn, unsigned int 
 	}
 	*found += look(w, w->others);
 	if (sent)
-		pass_on(w);
+		send_next_port_first(w);
 	if (LG_UNLIKELY(done))
 		atomic_store(&w->tx_done, true);
 	return sent;
@@ -389,7 +389,7 @@ int worker_main(void *worker)
 		for (uint16_t i = 0; LG_UNLIKELY(w->nic_time) && i < w->n_polled; i++)
 			rx_read_clock(w->rxq[i]);
 		if (running && w->index == 0 && may_be_over(w, found + sent))
-			lead(w);
+			end_trial_if_over(w);
 		now = rte_rdtsc();
 		/* A turn that began without a sleep did so later: others ran until then. */
 		if (running)

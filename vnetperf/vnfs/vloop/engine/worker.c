@@ -93,7 +93,7 @@ static void take_turns(struct worker *w)
 	turns_hold(&w->turns, o->priority && error == 0, rte_rdtsc());
 }
 
-static void rest(struct worker *w, bool worked, bool forced)
+static void sleep_to_next_turn(struct worker *w, bool worked, bool forced)
 {
 	const uint64_t from = rte_rdtsc();
 
@@ -128,7 +128,7 @@ static void forward_in_turns(struct worker *w)
 			unflushed = !flush();
 		began = now;
 		if (engine.options.turn_us) {
-			rest(w, worked, n > 0);
+			sleep_to_next_turn(w, worked, n > 0);
 			began = rte_rdtsc();
 		}
 		worked = false;

@@ -31,11 +31,11 @@ struct worker {
 	unsigned int lcore;
 	struct rte_ring *in; /* from the group before; NULL for the first */
 	struct rte_ring *out;
-	bool unflushed;		 /* sent since the transmit rings were seen to be empty */
-	uint64_t swept;		 /* cycles until which tables were looked through */
-	_Atomic uint32_t forgot; /* what was done of `forget` */
-	struct turns share;	 /* of its processor */
-	int refused;		 /* the kernel's reason against its priority; 0: none */
+	bool unflushed;			   /* sent since the transmit rings were seen to be empty */
+	uint64_t swept;			   /* cycles until which tables were looked through */
+	_Atomic uint32_t end_request_done; /* the last of `end_requests` that it carried out */
+	struct turns share;		   /* of its processor */
+	int refused;			   /* the kernel's reason against its priority; 0: none */
 	uint64_t turns, empty;
 	uint64_t busy, idle; /* cycles of turns with packets, and of those without */
 	struct stage_work work[STAGES];
@@ -55,7 +55,7 @@ struct engine {
 	struct afpacket afpacket[SIDES];
 	uint64_t hz, start; /* cycles */
 	atomic_bool forwarding, quit;
-	_Atomic uint32_t forget; /* how often all sessions were to end */
+	_Atomic uint32_t end_requests; /* how often telemetry asked to end all sessions */
 };
 
 extern struct engine engine;

@@ -72,14 +72,14 @@ static bool tell_drops(struct params *ps, struct rte_tel_data *d, struct problem
 	return true;
 }
 
-/* Workers that have yet to do what they were asked. */
-static uint32_t forgetting(void)
+/* Workers that have not yet ended all sessions as telemetry asked. */
+static uint32_t count_ending_workers(void)
 {
-	const uint32_t asked = atomic_load(&engine.forget);
+	const uint32_t request = atomic_load(&engine.end_requests);
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < engine.n_workers; i++)
-		n += atomic_load(&engine.workers[i].forgot) != asked;
+		n += atomic_load(&engine.workers[i].end_request_done) != request;
 	return n;
 }
 
@@ -102,7 +102,7 @@ static bool tell_tables(struct params *ps, struct rte_tel_data *d, struct proble
 	add(d, "blocks given", read_number(&m->blocks.given));
 	add(d, "blocks returned", read_number(&m->blocks.returned));
 	add(d, "block events lost", blocklog_lost());
-	add(d, "workers that forget", forgetting());
+	add(d, "workers that forget", count_ending_workers());
 	return true;
 }
 
@@ -160,11 +160,11 @@ static bool forward(struct params *ps, struct rte_tel_data *d, struct problem *w
 }
 
 /* Done by the threads that own the tables; /cgnat/tables tells when they all have. */
-static bool forget(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool end_sessions(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	if (!params_done(ps, "no parameters", why))
 		return false;
-	atomic_fetch_add(&engine.forget, 1);
+	atomic_fetch_add(&engine.end_requests, 1);
 	tel_dict_uint(d, "ok", 1);
 	return true;
 }
@@ -175,7 +175,7 @@ const struct command telemetry_commands[] = {
 	{"/cgnat/worker", tell_worker, "Stages of one worker. Parameters: worker"},
 	{"/cgnat/port", tell_port, "Packets of one port. Parameters: port"},
 	{"/cgnat/forward", forward, "Begin to poll the ports. Parameters: none"},
-	{"/cgnat/forget", forget, "End all sessions. Parameters: none"},
+	{"/cgnat/forget", end_sessions, "End all sessions. Parameters: none"},
 	/* Last, see commands_register(). */
 	{"/cgnat/info", tell_info, "Version, room, clock. Parameters: none"},
 	{0},

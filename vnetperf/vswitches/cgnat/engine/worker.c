@@ -151,7 +151,7 @@ static uint32_t run_stage(struct worker *w, enum stage stage, struct packet *pac
 	case STAGE_NAT:
 		mapper_run(&engine.mapper, packets, n);
 		n = keep(w, packets, n);
-		/* What a full ring does not take is taken back, see hand_on(). */
+		/* What a full ring does not take is taken back, see enqueue_to_next_group(). */
 		if (w->group.last > STAGE_NAT)
 			engine.mapper.sent += n;
 		return n;
@@ -170,7 +170,7 @@ static uint32_t run_stage(struct worker *w, enum stage stage, struct packet *pac
 	}
 }
 
-static void hand_on(struct worker *w, struct packet *packets[], uint32_t n)
+static void enqueue_to_next_group(struct worker *w, struct packet *packets[], uint32_t n)
 {
 	const uint32_t put = rte_ring_sp_enqueue_burst(w->out, (void *const *)packets, n, NULL);
 
@@ -198,7 +198,7 @@ static void run_stages(struct worker *w, enum stage next, struct packet *packets
 		since = now;
 	}
 	if (n && w->out)
-		hand_on(w, packets, n);
+		enqueue_to_next_group(w, packets, n);
 }
 
 /* Fragments whose first one has come: they follow it from the stage after validation on. */
@@ -263,18 +263,18 @@ static struct worker *owner_of(enum stage stage)
 
 /* All at once, while no packets come: between trials. Mappings go when the owner of sessions, who
  * may be another, has ended those; a late packet may make one until they have gone. */
-static void forget(struct worker *w, uint32_t wanted)
+static void end_sessions(struct worker *w, uint32_t request)
 {
 	const struct worker *mappings = owner_of(STAGE_NAT);
-	bool done =
-		!has(w, STAGE_CT) || (w != mappings && atomic_load(&mappings->forgot) == wanted);
+	bool done = !has(w, STAGE_CT) ||
+		    (w != mappings && atomic_load(&mappings->end_request_done) == request);
 
 	if (!done)
 		tracker_end_all(&engine.tracker);
 	if (w == mappings)
 		done = mapper_end_all(&engine.mapper);
 	if (done)
-		w->forgot = wanted;
+		w->end_request_done = request;
 }
 
 static void set_clocks(const struct worker *w, uint64_t now)
@@ -289,7 +289,7 @@ static void set_clocks(const struct worker *w, uint64_t now)
 		engine.mapper.second = second;
 }
 
-static void look_through(struct worker *w, uint64_t now)
+static void sweep_tables(struct worker *w, uint64_t now)
 {
 	const uint64_t since = now - w->swept;
 
@@ -297,8 +297,8 @@ static void look_through(struct worker *w, uint64_t now)
 	set_clocks(w, now);
 	/* No part of a table is looked through meanwhile: the last mapping is to go where that is
 	 * seen. */
-	if (UNLIKELY(w->forgot != atomic_load(&engine.forget))) {
-		forget(w, atomic_load(&engine.forget));
+	if (UNLIKELY(w->end_request_done != atomic_load(&engine.end_requests))) {
+		end_sessions(w, atomic_load(&engine.end_requests));
 		return;
 	}
 	if (has(w, STAGE_VAL)) {
@@ -325,7 +325,7 @@ static void flush(struct worker *w)
 }
 
 /* Until the next turn: without packets, or because the thread has used up its share. */
-static uint64_t rest(struct worker *w, uint64_t from, bool forced)
+static uint64_t sleep_to_next_turn(struct worker *w, uint64_t from, bool forced)
 {
 	uint64_t now;
 
@@ -366,7 +366,7 @@ int worker_main(void *worker)
 			released(w);
 		now = rte_rdtsc();
 		if (now - w->swept > engine.hz / SWEEPS_PER_S)
-			look_through(w, now);
+			sweep_tables(w, now);
 		w->turns++;
 		if (n) {
 			w->busy += now - before;
@@ -379,7 +379,7 @@ int worker_main(void *worker)
 		before = now;
 		if (engine.options.turn_us && (n == 0 || turns_spent(&w->share, now))) {
 			/* or the next turn would have it, which may have packets */
-			before = rest(w, now, n > 0);
+			before = sleep_to_next_turn(w, now, n > 0);
 			w->idle += before - now;
 		}
 		turns_begin(&w->share, before, rte_rdtsc);
