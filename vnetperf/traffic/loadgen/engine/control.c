@@ -1,6 +1,6 @@
 #include "control.h"
 
-#include "keep.h"
+#include "capture_buffer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -148,7 +148,7 @@ static void collect(void)
 		control_stream_sums(id, &result.stream[id]);
 		result.stream[id].known = engine.stream[id] != NULL;
 		result.stream[id].tx_port = engine.stream[id] ? engine.stream[id]->tx_port : 0;
-		result.stream[id].tail = watch.n_bins ? watching_tail(id) : 0;
+		result.stream[id].tail = timeline.n_bins ? trial_timeline_tail(id) : 0;
 	}
 	for (uint16_t port = 0; port < engine.n_ports; port++)
 		control_port_sums(port, &result.port[port], true);
@@ -202,7 +202,7 @@ static bool not_followed(struct problem *why)
 }
 
 /* Arm, fix the common start, go.  engine.trial has been filled in. */
-static bool launch(const struct plan *plan, double delay, struct problem *why)
+static bool launch(const struct schedule *schedule, double delay, struct problem *why)
 {
 	struct trial *t = &engine.trial;
 
@@ -210,57 +210,59 @@ static bool launch(const struct plan *plan, double delay, struct problem *why)
 	atomic_store(&t->end, 0);
 	atomic_store(&t->abort, false);
 	t->aborted = t->flushed = false;
-	if (!keep_arm(!plan->learning, why))
+	if (!capture_buffer_arm(!schedule->learning, why))
 		return false; /* the last result stays */
-	result.known = result.known && plan->learning;
-	watch = plan->learning ? watch : plan->watch;
-	if (!plan_apply(plan, why)) {
-		plan_release_tx();
+	result.known = result.known && schedule->learning;
+	timeline = schedule->learning ? timeline : schedule->timeline;
+	if (!schedule_apply(schedule, why)) {
+		schedule_release_tx();
 		return false;
 	}
-	if (!plan->learning && !echo_begin(&t->echo, plan->echo, plan->echo_every, ECHO_MAX_ROWS)) {
-		plan_release_tx();
+	if (!schedule->learning &&
+	    !echo_begin(&t->echo, schedule->echo, schedule->echo_every, ECHO_MAX_ROWS)) {
+		schedule_release_tx();
 		return problem_set(why, "more memory", "no memory for round trips");
 	}
 	t->active = true;
 	if (!workers_order(PHASE_ARM))
 		return not_followed(why);
 	t->start = rte_rdtsc() + cycles(RTE_MAX(delay, MIN_DELAY_S));
-	watch.start = plan->learning ? watch.start : t->start;
-	t->echo.next = t->start + watch.tag;
+	timeline.start = schedule->learning ? timeline.start : t->start;
+	t->echo.next = t->start + timeline.tag;
 	if (!workers_order(PHASE_RUN))
 		return not_followed(why);
 	return true;
 }
 
 /* Loads by stream, as they are set. */
-static bool plan_loads(struct plan *plan, const struct trial_spec *spec, struct problem *why)
+static bool schedule_loads(struct schedule *schedule, const struct trial_spec *spec,
+			   struct problem *why)
 {
 	uint64_t total = 0;
 
-	plan->steps = spec->steps.n ? &engine.trial.steps : NULL;
+	schedule->steps = spec->steps.n ? &engine.trial.steps : NULL;
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
 		const struct stream_spec *s = engine.stream[id];
 
 		if (s == NULL)
 			continue;
-		plan->rate[id] = s->load.rate;
-		plan->max[id] = s->load.max;
-		plan->count[id] = s->load.count;
-		if (plan->steps && (s->load.counted || s->load.max))
+		schedule->rate[id] = s->load.rate;
+		schedule->max[id] = s->load.max;
+		schedule->count[id] = s->load.count;
+		if (schedule->steps && (s->load.counted || s->load.max))
 			return problem_set(why, "rates without a count, or no steps",
 					   "stream %u has a count, and the trial steps", id);
-		if (plan->steps) {
-			plan->count[id] = 0;
+		if (schedule->steps) {
+			schedule->count[id] = 0;
 			for (unsigned int k = 0; k < spec->steps.n; k++)
-				plan->count[id] += steps_count(&spec->steps, s->load.rate, k);
+				schedule->count[id] += steps_count(&spec->steps, s->load.rate, k);
 		} else if (!s->load.counted && s->load.rate > 0) {
 			if (!spec->has_duration)
 				return problem_set(why, "duration, or a count for each stream",
 						   "stream %u has a rate but no count", id);
-			plan->count[id] = (uint64_t)llround(s->load.rate * spec->duration);
+			schedule->count[id] = (uint64_t)llround(s->load.rate * spec->duration);
 		}
-		total += plan->count[id];
+		total += schedule->count[id];
 	}
 	if (total == 0)
 		return problem_set(why, "streams with a load (/loadgen/stream/load)",
@@ -269,23 +271,24 @@ static bool plan_loads(struct plan *plan, const struct trial_spec *spec, struct 
 }
 
 /* Seconds until the last frame may come. */
-static double longest(const struct plan *plan, const struct trial_spec *spec)
+static double longest(const struct schedule *schedule, const struct trial_spec *spec)
 {
 	double seconds = spec->has_duration ? spec->duration : 0;
 
-	if (plan->steps)
+	if (schedule->steps)
 		seconds = steps_seconds(&spec->steps);
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
-		if (plan->count[id] && !plan->max[id])
-			seconds = RTE_MAX(seconds, (double)plan->count[id] / plan->rate[id]);
+		if (schedule->count[id] && !schedule->max[id])
+			seconds =
+				RTE_MAX(seconds, (double)schedule->count[id] / schedule->rate[id]);
 	}
 	return seconds + spec->drain;
 }
 
-static bool any_away(const struct plan *plan)
+static bool any_away(const struct schedule *schedule)
 {
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
-		if (plan->count[id] && engine.stream[id]->away)
+		if (schedule->count[id] && engine.stream[id]->away)
 			return true;
 	}
 	return false;
@@ -313,38 +316,40 @@ static void set_turns(uint32_t us)
 
 bool control_start(const struct trial_spec *spec, struct problem *why)
 {
-	struct plan plan = {.retry = spec->retry,
-			    .single = spec->ipdv,
-			    .epoch = spec->epoch,
-			    .burst = spec->burst,
-			    .group = spec->group,
-			    .catch_up = spec->catch_up,
-			    .max_lag = cycles(spec->max_lag),
-			    .echo = spec->echo,
-			    .echo_every = cycles(spec->every)};
+	struct schedule schedule = {.retry = spec->retry,
+				    .single = spec->ipdv,
+				    .epoch = spec->epoch,
+				    .burst = spec->burst,
+				    .group = spec->group,
+				    .catch_up = spec->catch_up,
+				    .max_lag = cycles(spec->max_lag),
+				    .echo = spec->echo,
+				    .echo_every = cycles(spec->every)};
 
-	if (!control_at_rest(why) || !plan_loads(&plan, spec, why) || !plan_check(&plan, why))
+	if (!control_at_rest(why) || !schedule_loads(&schedule, spec, why) ||
+	    !schedule_check(&schedule, why))
 		return false;
 	if (result.known && result.epoch == spec->epoch)
 		return problem_set(why, "an epoch other than the last trial's",
 				   "epoch %u again: stale frames would count", spec->epoch);
-	if (spec->bin > 0 && longest(&plan, spec) / spec->bin > WATCH_MAX_BINS)
+	if (spec->bin > 0 && longest(&schedule, spec) / spec->bin > TIMELINE_MAX_BINS)
 		return problem_set(why, "at most 1000000 bins", "bins of %g s", spec->bin);
 	set_turns(spec->turn_us);
-	plan.watch = watching_of(spec, longest(&plan, spec));
+	schedule.timeline = trial_timeline_make(spec, longest(&schedule, spec));
 	engine.trial.learning = false;
 	engine.trial.by_wall = spec->by_wall;
 	engine.trial.wall = wall_of_trial();
 	engine.trial.steps = spec->steps;
 	engine.trial.epoch = spec->epoch;
 	engine.trial.drain = cycles(spec->drain);
-	engine.trial.away = any_away(&plan) ? cycles(longest(&plan, spec) - spec->drain) + 1 : 0;
-	return launch(&plan, spec->delay, why);
+	engine.trial.away =
+		any_away(&schedule) ? cycles(longest(&schedule, spec) - spec->drain) + 1 : 0;
+	return launch(&schedule, spec->delay, why);
 }
 
 bool control_learn(uint16_t id, uint64_t count, double rate, double drain, struct problem *why)
 {
-	struct plan plan = {.learning = true, .burst = 32, .max_lag = cycles(1)};
+	struct schedule schedule = {.learning = true, .burst = 32, .max_lag = cycles(1)};
 	bool any = false, binding = false;
 
 	if (!control_at_rest(why))
@@ -352,8 +357,8 @@ bool control_learn(uint16_t id, uint64_t count, double rate, double drain, struc
 	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++) {
 		if (engine.stream[i] == NULL || (id != LG_MAX_STREAMS && id != i))
 			continue;
-		plan.count[i] = count;
-		plan.rate[i] = rate;
+		schedule.count[i] = count;
+		schedule.rate[i] = rate;
 		any = true;
 		binding = binding || engine.stream[i]->bindings;
 		if (engine.stream[i]->bindings)
@@ -368,7 +373,7 @@ bool control_learn(uint16_t id, uint64_t count, double rate, double drain, struc
 	engine.trial.binding = binding;
 	engine.trial.drain = cycles(drain);
 	engine.trial.away = 0;
-	return launch(&plan, 0, why);
+	return launch(&schedule, 0, why);
 }
 
 const struct gaps *control_gaps(uint64_t *poll_ns, uint64_t *send_ns)

@@ -1,9 +1,9 @@
 /* Start up, run the workers, shut down. */
 #include <rte_launch.h>
 
-#include "answer.h"
+#include "capture_buffer.h"
 #include "engine.h"
-#include "keep.h"
+#include "neighbour_reply.h"
 #include "telemetry.h"
 
 struct engine engine;
@@ -20,7 +20,7 @@ static bool start(struct problem *why)
 	engine.turn_us = engine.options.turn_us;
 	engine.turn = (uint64_t)((double)engine.hz * engine.options.turn_us / 1e6);
 	engine.steady = program_clock(CLOCK_MONOTONIC);
-	if (!ports_start(why) || !answers_create(why) || !workers_create(why))
+	if (!ports_start(why) || !replies_create(why) || !workers_create(why))
 		return false;
 	workers_compare_clocks();
 	return true;
@@ -44,7 +44,7 @@ static void run(void)
 
 static void stop(void)
 {
-	answers_release();
+	replies_release();
 	workers_release();
 	capture_release(&capture);
 }

@@ -5,9 +5,9 @@
  * compared frame by frame but written to the counters once, which is what makes accounting for
  * every frame affordable.
  */
-#include "answer.h"
+#include "capture_buffer.h"
 #include "engine.h"
-#include "keep.h"
+#include "neighbour_reply.h"
 
 #define SIGNATURE_MAGIC	 0xffffffu
 #define EPOCH(signature) ((signature) >> 24)
@@ -47,7 +47,7 @@ static void not_of_this_trial(const struct worker *w, struct rx_queue *q, const 
 	const uint32_t signature = t ? load_le32(t) : 0;
 
 	if ((signature & SIGNATURE_MAGIC) != TRAILER_MAGIC) {
-		if (answer_request(q, m))
+		if (reply_to_request(q, m))
 			return;
 		q->totals.foreign++;
 		q->totals.foreign_octets += m->pkt_len + LG_FCS_LEN;
@@ -122,8 +122,9 @@ static inline void note(const struct run *r, uint64_t seq, uint64_t n, uint64_t 
 	if (LG_UNLIKELY(engine.trial.by_wall))
 		sent = by_wall(sent, at);
 	note_arrival(s, at, n);
-	if (LG_UNLIKELY(s->watch) &&
-	    !watch_received(&watch, s->watch, (uint16_t)(r->track - s->track), seq, n, sent, at))
+	if (LG_UNLIKELY(s->timeline) &&
+	    !timeline_received(&timeline, s->timeline, (uint16_t)(r->track - s->track), seq, n,
+			       sent, at))
 		return;
 	note_latency(s, sent, at, n);
 }
@@ -318,7 +319,7 @@ unsigned int rx_poll(struct worker *w, struct rx_queue *q)
 		return 0;
 	now = rte_rdtsc();
 	if (LG_UNLIKELY(capture.on && signature))
-		keep_received(w, q, mbufs, n, now);
+		capture_received(w, q, mbufs, n, now);
 	pool = mbufs[0]->pool;
 	for (uint16_t i = 0; i < n; i++) {
 		const struct rte_mbuf *m = mbufs[i];

@@ -141,8 +141,8 @@ void workers_compare_clocks(void)
 void workers_release(void)
 {
 	if (engine.n_workers) {
-		plan_release_tx();
-		plan_release_rx();
+		schedule_release_tx();
+		schedule_release_rx();
 	}
 	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++)
 		stream_release(engine.stream[i]);

@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "capture_buffer.h"
 #include "control.h"
-#include "keep.h"
 #include "telemetry.h"
 
 bool command_capture(struct params *ps, struct rte_tel_data *d, struct problem *why)
@@ -31,7 +31,7 @@ bool command_captured(struct params *ps, struct rte_tel_data *d, struct problem 
 	if (!params_done(ps, "no parameters", why) || !control_at_rest(why))
 		return false;
 	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
-	frames = keep_write(path);
+	frames = capture_buffer_write(path);
 	if (frames < 0)
 		return problem_set(why, "a runtime directory that can be written", "%s: %s", path,
 				   strerror(errno));

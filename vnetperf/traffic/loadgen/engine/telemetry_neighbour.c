@@ -1,6 +1,6 @@
 /* Commands that say whom the ports answer for. */
-#include "answer.h"
 #include "control.h"
+#include "neighbour_reply.h"
 #include "telemetry.h"
 
 #define ADD_KEYS "port address mac count mac_steps"
@@ -51,7 +51,7 @@ bool command_neighbour_add(struct params *ps, struct rte_tel_data *d, struct pro
 
 	if (!control_at_rest(why) || !parse_entry(ps, &entry, why))
 		return false;
-	table = answers_table(why);
+	table = replies_table(why);
 	return table && neighbour_add(table, &entry, why) && reply(table, d);
 }
 
@@ -64,7 +64,7 @@ bool command_neighbour_any(struct params *ps, struct rte_tel_data *d, struct pro
 	if (!control_at_rest(why) || !port_and_mac(ps, &port, mac, why) ||
 	    !params_done(ps, ANY_KEYS, why))
 		return false;
-	table = answers_table(why);
+	table = replies_table(why);
 	return table && neighbour_add_any(table, port, mac, why) && reply(table, d);
 }
 
@@ -72,7 +72,7 @@ bool command_neighbour_clear(struct params *ps, struct rte_tel_data *d, struct p
 {
 	if (!params_done(ps, "no parameters", why) || !control_at_rest(why))
 		return false;
-	answers_clear();
+	replies_clear();
 	rte_tel_data_add_dict_int(d, "ok", 1);
 	return true;
 }
@@ -82,7 +82,7 @@ bool command_neighbour_announce(struct params *ps, struct rte_tel_data *d, struc
 	uint64_t announced;
 
 	if (!params_done(ps, "no parameters", why) || !control_at_rest(why) ||
-	    !answers_announce(&announced, why))
+	    !replies_announce(&announced, why))
 		return false;
 	tel_dict_uint(d, "announced", announced);
 	return true;

@@ -154,9 +154,9 @@ bool command_stream_clear(struct params *ps, struct rte_tel_data *d, struct prob
 {
 	if (!params_done(ps, "no parameters", why) || !control_at_rest(why))
 		return false;
-	/* The last plan points at the streams; its results have been collected. */
-	plan_release_tx();
-	plan_forget_expected();
+	/* The last schedule points at the streams; its results have been collected. */
+	schedule_release_tx();
+	schedule_forget_expected();
 	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++) {
 		stream_release(engine.stream[i]);
 		engine.stream[i] = NULL;

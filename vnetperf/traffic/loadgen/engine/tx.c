@@ -1,6 +1,6 @@
 /* The sending side: take what is due, fill it in, stamp it, hand it over, account for it. */
+#include "capture_buffer.h"
 #include "engine.h"
-#include "keep.h"
 
 /* Frames given up in one call: a long stall is worked off in pieces, receiving goes on between. */
 #define MAX_SKIP 4096u
@@ -247,10 +247,10 @@ static inline void note_times(struct tx_queue *q, uint16_t n, uint64_t now)
 __attribute__((noinline, cold)) static void note_bins(struct tx_queue *q, uint16_t sent, uint16_t n,
 						      uint64_t now)
 {
-	const uint32_t bin = watch_bin(&watch, now);
+	const uint32_t bin = timeline_bin(&timeline, now);
 
 	for (uint16_t i = 0; i < n; i++) {
-		struct watch_tx *x = q->streams[q->who[i]].watch;
+		struct timeline_tx *x = q->streams[q->who[i]].timeline;
 
 		if (i < sent)
 			x->sent[bin]++;
@@ -266,12 +266,12 @@ static uint64_t hand_over(struct tx_queue *q, uint16_t n)
 	uint16_t sent = 0;
 
 	if (LG_UNLIKELY(capture.on) && !q->away)
-		sent = keep_and_send(q, n, now);
+		sent = capture_and_send(q, n, now);
 	else if (LG_LIKELY(!q->away))
 		sent = rte_eth_tx_burst(q->port, q->queue, q->out, n);
 
 	note_times(q, n, now);
-	if (LG_UNLIKELY(q->watched))
+	if (LG_UNLIKELY(q->has_timeline))
 		note_bins(q, sent, n, now);
 	q->totals.calls++;
 	q->totals.frames += sent;

@@ -1,6 +1,6 @@
 /* The loop that every lcore runs: send what is due, receive from all its queues, follow orders. */
-#include "answer.h"
 #include "engine.h"
+#include "neighbour_reply.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@ static void rx_arm(struct worker *w)
 
 	for (uint16_t i = 0; i < w->n_rxq; i++) {
 		memset(w->rxq[i]->expected, 0, expected);
-		w->rxq[i]->times_polls = watch.ipdv;
+		w->rxq[i]->times_polls = timeline.ipdv;
 		w->rxq[i]->polled = w->rxq[i]->waits = w->rxq[i]->finds = 0;
 	}
 	/* Each worker clears its own: the pages come from its memory node. */
@@ -313,8 +313,8 @@ static unsigned int send_and_look(struct worker *w, uint64_t turn, unsigned int 
 static void answer_neighbours(struct worker *w)
 {
 	for (uint16_t i = 0; i < w->n_txq; i++) {
-		if (LG_UNLIKELY(answers_waiting(w->txq[i])) && !w->txq[i]->away)
-			answers_send(w->txq[i]);
+		if (LG_UNLIKELY(replies_waiting(w->txq[i])) && !w->txq[i]->away)
+			replies_send(w->txq[i]);
 	}
 }
 
@@ -359,7 +359,7 @@ int worker_main(void *worker)
 	struct worker *w = worker;
 
 	w->tid = (pid_t)syscall(SYS_gettid);
-	plugs_look(w, atomic_load(&engine.plugs));
+	hotplug_update(w, atomic_load(&engine.plugs));
 	if (w->lcore != rte_get_main_lcore()) /* whose thread has the program's name */
 		thread_set_name("loadgen", w->index);
 	thread_sleep_exactly();
@@ -375,7 +375,7 @@ int worker_main(void *worker)
 		if (LG_UNLIKELY(order != w->order))
 			follow(w, order);
 		if (LG_UNLIKELY(plugs != w->plugs))
-			plugs_look(w, plugs);
+			hotplug_update(w, plugs);
 		running = order_phase(order) == PHASE_RUN;
 		/* What came during a sleep waits for no send. */
 		if (!running || w->woke)

@@ -28,32 +28,32 @@ static bool write_rows(const char *path, const void *rows, size_t octets, uint32
 bool command_timeline(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	char name[48], path[512];
-	const struct watch_gap *gap;
+	const struct timeline_gap *gap;
 	uint64_t *rows;
 	uint16_t id;
 	bool whole;
 
 	if (!tel_result_stream(ps, &id, why) || !params_done(ps, "stream", why))
 		return false;
-	if (watch.n_bins == 0)
+	if (timeline.n_bins == 0)
 		return problem_set(why, "bin=SECONDS of /loadgen/trial/start",
 				   "the last trial has no timeline");
-	rows = calloc(watch.n_bins, sizeof(*rows) * WATCH_COLUMNS);
+	rows = calloc(timeline.n_bins, sizeof(*rows) * TIMELINE_COLUMNS);
 	if (rows == NULL)
 		return problem_set(why, "more memory", "no memory for a timeline");
-	watching_rows(id, rows);
+	trial_timeline_rows(id, rows);
 	snprintf(name, sizeof(name), "timeline-%u", id);
 	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
-	whole = write_rows(path, rows, sizeof(*rows) * WATCH_COLUMNS, watch.n_bins);
+	whole = write_rows(path, rows, sizeof(*rows) * TIMELINE_COLUMNS, timeline.n_bins);
 	free(rows);
 	if (!whole)
 		return not_written(path, why);
-	gap = &watch.gap[result.stream[id].tx_port];
+	gap = &timeline.gap[result.stream[id].tx_port];
 	rte_tel_data_add_dict_string(d, "file", name);
-	tel_dict_uint(d, "bins", watch.n_bins);
-	tel_dict_uint(d, "bin_ns", cycles_to_ns(watch.width));
+	tel_dict_uint(d, "bins", timeline.n_bins);
+	tel_dict_uint(d, "bin_ns", cycles_to_ns(timeline.width));
 	tel_dict_uint(d, "gap_ns", cycles_to_ns(gap->gap));
-	tel_dict_uint(d, "gap_from_ns", gap->gap ? cycles_to_ns(gap->from - watch.start) : 0);
+	tel_dict_uint(d, "gap_from_ns", gap->gap ? cycles_to_ns(gap->from - timeline.start) : 0);
 	if (result.stream[id].tail > result.start)
 		tel_dict_uint(d, "tail_ns", cycles_to_ns(result.stream[id].tail - result.start));
 	return true;
@@ -69,10 +69,10 @@ bool command_ipdv(struct params *ps, struct rte_tel_data *d, struct problem *why
 
 	if (!tel_result_stream(ps, &id, why) || !params_done(ps, "stream", why))
 		return false;
-	if (!watch.ipdv)
+	if (!timeline.ipdv)
 		return problem_set(why, "ipdv=1 of /loadgen/trial/start",
 				   "the last trial has no differences of delays");
-	shared = watching_differences(id, &rising, &falling);
+	shared = trial_timeline_differences(id, &rising, &falling);
 	snprintf(name, sizeof(name), "ipdv-%u", id);
 	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
 	pairs = tel_write_pairs(path, &rising, &falling);
@@ -81,7 +81,7 @@ bool command_ipdv(struct params *ps, struct rte_tel_data *d, struct problem *why
 	rte_tel_data_add_dict_string(d, "file", name);
 	tel_dict_uint(d, "pairs", (uint64_t)pairs);
 	tel_dict_uint(d, "shared", shared);
-	tel_dict_uint(d, "poll_ns", watching_poll_ns(result.stream[id].rx_port));
+	tel_dict_uint(d, "poll_ns", trial_timeline_poll_ns(result.stream[id].rx_port));
 	tel_dict_uint(d, "rising", rising.count);
 	tel_dict_uint(d, "rising_min_ns", rising.count ? rising.min : 0);
 	tel_dict_uint(d, "rising_max_ns", rising.max);

@@ -11,7 +11,7 @@
 
 #define PATIENCE_MS 5000u
 
-void plugs_look(struct worker *w, uint32_t plugs)
+void hotplug_update(struct worker *w, uint32_t plugs)
 {
 	uint16_t polled = 0;
 
@@ -31,7 +31,7 @@ void plugs_look(struct worker *w, uint32_t plugs)
 }
 
 /* Returns whether all workers have seen which ports are away. */
-static bool workers_look(void)
+static bool update_workers(void)
 {
 	const uint32_t plugs = atomic_load(&engine.plugs) + 1;
 
@@ -70,7 +70,7 @@ bool command_unplug(struct params *ps, struct rte_tel_data *d, struct problem *w
 	if (engine.port[port].away)
 		return problem_set(why, "a port that is plugged in", "port %u is not", port);
 	engine.port[port].away = true;
-	if (!workers_look())
+	if (!update_workers())
 		return problem_set(why, "lcores that get to run", "workers do not follow");
 	rte_eth_dev_stop(port);
 	rte_tel_data_add_dict_int(d, "ok", 1);
@@ -91,7 +91,7 @@ bool command_plug(struct params *ps, struct rte_tel_data *d, struct problem *why
 		return problem_set(why, "a far end that is there", "port %u does not start: %d",
 				   port, trouble);
 	engine.port[port].away = false;
-	if (!workers_look())
+	if (!update_workers())
 		return problem_set(why, "lcores that get to run", "workers do not follow");
 	rte_tel_data_add_dict_int(d, "ok", 1);
 	return true;
