@@ -96,7 +96,7 @@ static void on_signal(int number)
 
 int program_main(const struct program *p, int argc, char **argv)
 {
-	struct problem why = {"", ""};
+	struct error error = {"", ""};
 	bool help = false, ok;
 	int used;
 
@@ -109,9 +109,9 @@ int program_main(const struct program *p, int argc, char **argv)
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	/* EAL prints its own usage for --help; ours is asked for behind "--". */
-	ok = p->parse(argc - used, argv + used, &help, &why);
+	ok = p->parse(argc - used, argv + used, &help, &error);
 	if (ok && !help)
-		ok = p->start(&why) && commands_register(p->commands, &why);
+		ok = p->start(&error) && commands_register(p->commands, &error);
 	if (ok && !help && !atomic_load(quit)) {
 		printf("ready\n");
 		fflush(stdout);
@@ -125,7 +125,7 @@ int program_main(const struct program *p, int argc, char **argv)
 	rte_eal_cleanup();
 	if (ok)
 		return EXIT_SUCCESS;
-	fprintf(stderr, "%s: %s; accepted: %s\n", p->name, why.what, why.accepted);
+	fprintf(stderr, "%s: %s; accepted: %s\n", p->name, error.text, error.accepted);
 	return EXIT_FAILURE;
 }
 

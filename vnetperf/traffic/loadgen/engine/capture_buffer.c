@@ -38,7 +38,7 @@ static uint32_t longest(void)
 	return RTE_MIN(most, (uint32_t)LG_MAX_FRAME);
 }
 
-bool capture_buffer_arm(bool trial, struct problem *why)
+bool capture_buffer_arm(bool trial, struct error *error)
 {
 	struct capture_request request = capture_request;
 
@@ -51,7 +51,7 @@ bool capture_buffer_arm(bool trial, struct problem *why)
 			memset(engine.port[p].rxq[i].follows, 0,
 			       sizeof(engine.port[p].rxq[i].follows));
 	}
-	return capture_arm(&capture, &request, groups(), longest(), why);
+	return capture_arm(&capture, &request, groups(), longest(), error);
 }
 
 static void fill(struct capture_slot *s, const struct rte_mbuf *m, enum capture_kind kind,

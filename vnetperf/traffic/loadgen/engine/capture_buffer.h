@@ -10,7 +10,7 @@ extern struct capture capture;
 extern struct capture_request capture_request;
 
 /* Before workers are armed for a trial (or, without one, for learning frames: nothing is kept). */
-bool capture_buffer_arm(bool trial, struct problem *why);
+bool capture_buffer_arm(bool trial, struct error *error);
 /* Write what was kept; returns the number of frames, -1 when the file cannot be written. */
 int64_t capture_buffer_write(const char *path);
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "problem.h"
+#include "error.h"
 
 #define LG_VERSION  "1.0"
 #define LG_PROTOCOL 1

@@ -56,11 +56,11 @@ extern struct result result;
 enum state control_state(void);
 const char *control_state_name(enum state state);
 /* Refuses while a trial or learning is going on. */
-bool control_at_rest(struct problem *why);
-bool control_start(const struct trial_spec *spec, struct problem *why);
+bool control_at_rest(struct error *error);
+bool control_start(const struct trial_spec *spec, struct error *error);
 /* Send `count` learning frames of one stream (or all: id LG_MAX_STREAMS) at `rate` each.  Their
  * bindings are learnt anew, from what comes out until `drain` seconds after the last. */
-bool control_learn(uint16_t id, uint64_t count, double rate, double drain, struct problem *why);
+bool control_learn(uint16_t id, uint64_t count, double rate, double drain, struct error *error);
 /* Sums over all workers and queues, also while they run. */
 void control_stream_sums(uint16_t id, struct stream_result *sum);
 void control_port_sums(uint16_t port, struct port_result *sum, bool at_rest);
@@ -94,8 +94,8 @@ struct schedule {
 	enum echo_role echo;
 	uint64_t echo_every; /* cycles */
 };
-bool schedule_check(const struct schedule *schedule, struct problem *why);
-bool schedule_apply(const struct schedule *schedule, struct problem *why);
+bool schedule_check(const struct schedule *schedule, struct error *error);
+bool schedule_apply(const struct schedule *schedule, struct error *error);
 void schedule_release_tx(void);
 void schedule_release_rx(void);
 void schedule_forget_expected(void);

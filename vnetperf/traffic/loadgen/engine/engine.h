@@ -262,11 +262,11 @@ static inline uint32_t *mbuf_tag(struct rte_mbuf *m)
 	return RTE_MBUF_DYNFIELD(m, engine.tag_offset, uint32_t *);
 }
 
-/* ports.c: configure and start all ports; a failure is told by `why`. */
-bool ports_start(struct problem *why);
+/* ports.c: configure and start all ports; a failure is told by `error`. */
+bool ports_start(struct error *error);
 
 /* setup.c */
-bool workers_create(struct problem *why);
+bool workers_create(struct error *error);
 /* Measure how far their TSCs are apart; before they run. */
 void workers_compare_clocks(void);
 /* Free streams, schedules, workers; only after the workers have ended. */

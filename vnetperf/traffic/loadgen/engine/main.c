@@ -8,19 +8,19 @@
 
 struct engine engine;
 
-static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
+static bool parse(int argc, char *const argv[], bool *help, struct error *error)
 {
-	return args_parse(&engine.options, argc, argv, help, why);
+	return args_parse(&engine.options, argc, argv, help, error);
 }
 
-static bool start(struct problem *why)
+static bool start(struct error *error)
 {
 	engine.hz = program_counter_hz();
 	engine.ns_mult = (uint64_t)(((unsigned __int128)WALL_NS_PER_S << 32) / engine.hz);
 	engine.turn_us = engine.options.turn_us;
 	engine.turn = (uint64_t)((double)engine.hz * engine.options.turn_us / 1e6);
 	engine.steady = program_clock(CLOCK_MONOTONIC);
-	if (!ports_start(why) || !replies_create(why) || !workers_create(why))
+	if (!ports_start(error) || !replies_create(error) || !workers_create(error))
 		return false;
 	workers_compare_clocks();
 	return true;

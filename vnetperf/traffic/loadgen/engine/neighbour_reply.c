@@ -28,7 +28,7 @@ static struct neighbours nobody;
 static _Atomic(struct neighbours *) current = &nobody;
 static _Atomic bool in_use;
 
-bool replies_create(struct problem *why)
+bool replies_create(struct error *error)
 {
 	char name[32];
 
@@ -37,7 +37,7 @@ bool replies_create(struct problem *why)
 		ring[port] = rte_ring_create_elem(name, sizeof(struct reply), RING_FRAMES,
 						  SOCKET_ID_ANY, RING_F_SC_DEQ);
 		if (ring[port] == NULL)
-			return problem_set(why, "more memory", "no memory for answers");
+			return error_set(error, "more memory", "no memory for answers");
 	}
 	return true;
 }
@@ -52,7 +52,7 @@ void replies_release(void)
 		rte_ring_free(ring[port]);
 }
 
-struct neighbours *replies_table(struct problem *why)
+struct neighbours *replies_table(struct error *error)
 {
 	struct neighbours *table = atomic_load(&current);
 
@@ -60,7 +60,7 @@ struct neighbours *replies_table(struct problem *why)
 		return table;
 	table = calloc(1, sizeof(*table));
 	if (table == NULL) {
-		problem_write(why, "more memory", "no memory for neighbours");
+		error_write(error, "more memory", "no memory for neighbours");
 		return NULL;
 	}
 	atomic_store(&current, table);
@@ -151,7 +151,7 @@ static bool announce(const struct neighbour_entry *e, uint64_t i)
 	return false;
 }
 
-bool replies_announce(uint64_t *announced, struct problem *why)
+bool replies_announce(uint64_t *announced, struct error *error)
 {
 	const struct neighbours *table = atomic_load(&current);
 
@@ -161,8 +161,8 @@ bool replies_announce(uint64_t *announced, struct problem *why)
 
 		for (uint64_t i = 0; i < e->count && i < NEIGHBOUR_ANNOUNCED; i++) {
 			if (!announce(e, i))
-				return problem_set(why, "lcores that get to run",
-						   "workers do not send");
+				return error_set(error, "lcores that get to run",
+						 "workers do not send");
 			++*announced;
 		}
 	}

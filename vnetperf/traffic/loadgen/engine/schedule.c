@@ -3,12 +3,12 @@
 
 #include <stdlib.h>
 
-static bool no_memory(struct problem *why)
+static bool no_memory(struct error *error)
 {
-	return problem_set(why, "fewer streams, or more memory", "no memory for the trial");
+	return error_set(error, "fewer streams, or more memory", "no memory for the trial");
 }
 
-bool schedule_check(const struct schedule *schedule, struct problem *why)
+bool schedule_check(const struct schedule *schedule, struct error *error)
 {
 	for (uint16_t port = 0; port < engine.n_ports; port++) {
 		bool paced = false, max = false;
@@ -20,9 +20,8 @@ bool schedule_check(const struct schedule *schedule, struct problem *why)
 			max = max || schedule->max[i];
 		}
 		if (paced && max)
-			return problem_set(why, "rate=max for all streams of a port or for none",
-					   "port %u has paced streams and streams of rate max",
-					   port);
+			return error_set(error, "rate=max for all streams of a port or for none",
+					 "port %u has paced streams and streams of rate max", port);
 	}
 	return true;
 }
@@ -239,7 +238,7 @@ static bool rx_stream_schedule(const struct schedule *schedule, const struct str
 	return true;
 }
 
-bool schedule_apply(const struct schedule *schedule, struct problem *why)
+bool schedule_apply(const struct schedule *schedule, struct error *error)
 {
 	schedule_release_tx();
 	if (!schedule->learning)
@@ -247,14 +246,14 @@ bool schedule_apply(const struct schedule *schedule, struct problem *why)
 	for (unsigned int p = 0; p < engine.n_ports; p++) {
 		for (unsigned int i = 0; i < engine.port[p].n_txq; i++) {
 			if (!tx_queue_schedule(engine.port[p].txq[i], schedule))
-				return no_memory(why);
+				return no_memory(error);
 		}
 	}
 	if (schedule->learning)
 		return true;
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
 		if (schedule->count[id] && !rx_stream_schedule(schedule, engine.stream[id]))
-			return no_memory(why);
+			return no_memory(error);
 	}
 	return true;
 }

@@ -43,7 +43,7 @@ struct engine {
 extern struct engine engine;
 
 /* ports.c */
-bool ports_start(struct problem *why);
+bool ports_start(struct error *error);
 
 /* worker.c */
 int worker_main(void *unused);

@@ -38,12 +38,12 @@ static void tell_priority(char *text, size_t octets)
 		snprintf(text, octets, "refused: error %d", error);
 }
 
-static bool tell_info(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool tell_info(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	const struct options *o = &engine.options;
 	char priority[32];
 
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	tell_priority(priority, sizeof(priority));
 	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
@@ -56,11 +56,11 @@ static bool tell_info(struct params *ps, struct rte_tel_data *d, struct problem 
 	return true;
 }
 
-static bool tell_turns(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool tell_turns(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	const struct worker *w = &engine.worker;
 
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	add_read(d, "sleeps", &w->turns.sleeps);
 	add_read(d, "empty", &w->empty);
@@ -75,9 +75,9 @@ static bool tell_turns(struct params *ps, struct rte_tel_data *d, struct problem
 	return true;
 }
 
-static bool forward(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool forward(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	atomic_store(&engine.forwarding, true);
 	add(d, "ok", 1);

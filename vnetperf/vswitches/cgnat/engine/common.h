@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "problem.h"
+#include "error.h"
 #include "types.h"
 
 #define CGNAT_PROTOCOL 2

@@ -61,10 +61,10 @@ struct engine {
 extern struct engine engine;
 
 /* ports.c */
-bool ports_start(struct problem *why);
+bool ports_start(struct error *error);
 
 /* worker.c */
-bool workers_create(struct problem *why);
+bool workers_create(struct error *error);
 /* Runs a worker, by its own lcore, until the engine ends. */
 int worker_main(void *worker);
 
@@ -72,7 +72,7 @@ int worker_main(void *worker);
 extern const struct command telemetry_commands[];
 
 /* blocklog.c: events of blocks, written to a file by the main lcore. */
-bool blocklog_open(const char *path, bool ipfix, struct problem *why);
+bool blocklog_open(const char *path, bool ipfix, struct error *error);
 void blocklog_note(void *unused, const struct block_event *event);
 void blocklog_write(void);
 void blocklog_close(void);

@@ -30,17 +30,17 @@ static void add(struct rte_tel_data *d, const char *name, uint64_t number)
 
 /* The only parameter of a command: a number below `end`. */
 static bool asked_for(struct params *ps, const char *key, uint32_t end, uint64_t *number,
-		      struct problem *why)
+		      struct error *error)
 {
-	return params_need(ps, key, why) && params_u64(ps, key, 0, end - 1, number, why) &&
-	       params_done(ps, key, why);
+	return params_need(ps, key, error) && params_u64(ps, key, 0, end - 1, number, error) &&
+	       params_done(ps, key, error);
 }
 
-static bool tell_info(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool tell_info(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	const struct config *c = &engine.options.nat;
 
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	add(d, "protocol", CGNAT_PROTOCOL);
 	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
@@ -61,11 +61,11 @@ static uint64_t drops(uint64_t side, unsigned int verdict)
 	return sum;
 }
 
-static bool tell_drops(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool tell_drops(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	uint64_t side = 0;
 
-	if (!asked_for(ps, "port", SIDES, &side, why))
+	if (!asked_for(ps, "port", SIDES, &side, error))
 		return false;
 	for (unsigned int verdict = PASS + 1; verdict < N_VERDICTS; verdict++)
 		add(d, verdict_names[verdict], drops(side, verdict));
@@ -83,12 +83,12 @@ static uint32_t count_ending_workers(void)
 	return n;
 }
 
-static bool tell_tables(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool tell_tables(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	const struct mapper *m = &engine.mapper;
 	const struct tracker *t = &engine.tracker;
 
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	add(d, "sessions", tracker_count(t));
 	add(d, "sessions made", read_number(&t->made));
@@ -116,12 +116,12 @@ static void add_stage(struct rte_tel_data *d, const struct worker *w, enum stage
 	add(d, name, read_number(&w->work[stage].cycles));
 }
 
-static bool tell_worker(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool tell_worker(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	const struct worker *w;
 	uint64_t n = 0;
 
-	if (!asked_for(ps, "worker", engine.n_workers, &n, why))
+	if (!asked_for(ps, "worker", engine.n_workers, &n, error))
 		return false;
 	w = &engine.workers[n];
 	add(d, "lcore", w->lcore);
@@ -135,11 +135,11 @@ static bool tell_worker(struct params *ps, struct rte_tel_data *d, struct proble
 	return true;
 }
 
-static bool tell_port(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool tell_port(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	uint64_t side = 0, rx = 0, tx = 0;
 
-	if (!asked_for(ps, "port", SIDES, &side, why))
+	if (!asked_for(ps, "port", SIDES, &side, error))
 		return false;
 	for (uint32_t i = 0; i < engine.n_workers; i++) {
 		rx += read_number(&engine.workers[i].rx[side]);
@@ -150,9 +150,9 @@ static bool tell_port(struct params *ps, struct rte_tel_data *d, struct problem 
 	return true;
 }
 
-static bool forward(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool forward(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	atomic_store(&engine.forwarding, true);
 	tel_dict_uint(d, "ok", 1);
@@ -160,9 +160,9 @@ static bool forward(struct params *ps, struct rte_tel_data *d, struct problem *w
 }
 
 /* Done by the threads that own the tables; /cgnat/tables tells when they all have. */
-static bool end_sessions(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool end_sessions(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	atomic_fetch_add(&engine.end_requests, 1);
 	tel_dict_uint(d, "ok", 1);

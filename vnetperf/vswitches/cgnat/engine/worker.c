@@ -26,7 +26,7 @@ static inline bool has(const struct worker *w, enum stage stage)
 	return w->group.first <= stage && stage <= w->group.last;
 }
 
-static bool lcores_given(struct problem *why)
+static bool lcores_given(struct error *error)
 {
 	struct options *o = &engine.options;
 	unsigned int lcore;
@@ -40,23 +40,23 @@ static bool lcores_given(struct problem *why)
 		n++;
 	}
 	if (n != o->n_groups || (o->n_lcores && o->n_lcores != n))
-		return problem_set(why, "one for each group of --stages, beside the main lcore",
-				   "%u lcores for %u groups of stages", n, o->n_groups);
+		return error_set(error, "one for each group of --stages, beside the main lcore",
+				 "%u lcores for %u groups of stages", n, o->n_groups);
 	for (uint32_t i = 0; i < n; i++) {
 		lcore = o->lcores[i];
 		if (lcore >= RTE_MAX_LCORE || !rte_lcore_is_enabled(lcore) ||
 		    lcore == rte_get_main_lcore())
-			return problem_set(why, "lcores of EAL but the main one", "lcore %u",
-					   lcore);
+			return error_set(error, "lcores of EAL but the main one", "lcore %u",
+					 lcore);
 		engine.workers[i].lcore = lcore;
 		engine.workers[i].group = o->groups[i];
 	}
 	return true;
 }
 
-bool workers_create(struct problem *why)
+bool workers_create(struct error *error)
 {
-	if (!lcores_given(why))
+	if (!lcores_given(error))
 		return false;
 	for (uint32_t i = 0; i + 1 < engine.n_workers; i++) {
 		char name[RTE_RING_NAMESIZE];
@@ -65,16 +65,16 @@ bool workers_create(struct problem *why)
 		engine.workers[i].out = rte_ring_create(name, RING_PACKETS, (int)rte_socket_id(),
 							RING_F_SP_ENQ | RING_F_SC_DEQ);
 		if (engine.workers[i].out == NULL)
-			return problem_set(why, "more memory", "no memory for a ring: %s",
-					   rte_strerror(rte_errno));
+			return error_set(error, "more memory", "no memory for a ring: %s",
+					 rte_strerror(rte_errno));
 		engine.workers[i + 1].in = engine.workers[i].out;
 	}
 	if (!fragments_create(&engine.fragments, engine.options.nat.seed, &memory) ||
 	    !mapper_create(&engine.mapper, &engine.options.nat, &engine.published, &memory) ||
 	    !tracker_create(&engine.tracker, &engine.options.nat, &engine.published, &memory))
-		return problem_set(why, "more memory (-m, hugepages), or smaller tables",
-				   "no memory for %u mappings and %u sessions",
-				   engine.options.nat.mappings, engine.options.nat.sessions);
+		return error_set(error, "more memory (-m, hugepages), or smaller tables",
+				 "no memory for %u mappings and %u sessions",
+				 engine.options.nat.mappings, engine.options.nat.sessions);
 	return true;
 }
 
