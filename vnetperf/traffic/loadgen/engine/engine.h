@@ -13,6 +13,7 @@
 #include "afpacket.h"
 #include "args.h"
 #include "common.h"
+#include "counter.h"
 #include "echo.h"
 #include "gaps.h"
 #include "hdr.h"

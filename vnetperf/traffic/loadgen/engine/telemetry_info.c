@@ -33,7 +33,7 @@ static uint64_t answers_sent(uint16_t port)
 	uint64_t sum = 0;
 
 	for (uint16_t i = 0; i < engine.port[port].n_txq; i++)
-		sum += __atomic_load_n(&engine.port[port].txq[i]->answers, __ATOMIC_RELAXED);
+		sum += counter_read(&engine.port[port].txq[i]->answers);
 	return sum;
 }
 

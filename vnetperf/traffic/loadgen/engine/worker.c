@@ -175,7 +175,7 @@ static uint64_t received_so_far(void)
 
 	for (unsigned int i = 0; i < engine.n_workers; i++) {
 		for (unsigned int s = 0; s < LG_MAX_STREAMS; s++)
-			sum += __atomic_load_n(&engine.worker[i]->rx[s].received, __ATOMIC_RELAXED);
+			sum += counter_read(&engine.worker[i]->rx[s].received);
 	}
 	return sum;
 }
@@ -186,8 +186,7 @@ static uint64_t sent_in_all(void)
 
 	for (unsigned int p = 0; p < engine.n_ports; p++) {
 		for (unsigned int i = 0; i < engine.port[p].n_txq; i++)
-			sum += __atomic_load_n(&engine.port[p].txq[i]->totals.frames,
-					       __ATOMIC_RELAXED);
+			sum += counter_read(&engine.port[p].txq[i]->totals.frames);
 	}
 	return sum;
 }
@@ -253,9 +252,9 @@ static inline void note_poll(struct worker *w, uint64_t now, unsigned int found)
 		atomic_load_explicit(&engine.trial.drain_from, memory_order_relaxed) == 0;
 	const unsigned int before = w->found;
 
-	if (LG_UNLIKELY((int64_t)(now - w->polled) < 0 || w->signature == 0))
+	if (UNLIKELY((int64_t)(now - w->polled) < 0 || w->signature == 0))
 		return;
-	if (LG_LIKELY(gaps_poll_counts(sending, before, found)))
+	if (LIKELY(gaps_poll_counts(sending, before, found)))
 		hdr_record_many(w->gaps, cycles_to_ns(now - w->polled), 1);
 	w->polled = now;
 	w->found = found;
@@ -304,7 +303,7 @@ static unsigned int send_and_look(struct worker *w, uint64_t turn, unsigned int 
 	*found += look(w, w->others);
 	if (sent)
 		send_next_port_first(w);
-	if (LG_UNLIKELY(done))
+	if (UNLIKELY(done))
 		atomic_store(&w->tx_done, true);
 	return sent;
 }
@@ -313,7 +312,7 @@ static unsigned int send_and_look(struct worker *w, uint64_t turn, unsigned int 
 static void answer_neighbours(struct worker *w)
 {
 	for (uint16_t i = 0; i < w->n_txq; i++) {
-		if (LG_UNLIKELY(replies_waiting(w->txq[i])) && !w->txq[i]->away)
+		if (UNLIKELY(replies_waiting(w->txq[i])) && !w->txq[i]->away)
 			replies_send(w->txq[i]);
 	}
 }
@@ -363,7 +362,7 @@ int worker_main(void *worker)
 	if (w->lcore != rte_get_main_lcore()) /* whose thread has the program's name */
 		thread_set_name("loadgen", w->index);
 	thread_sleep_exactly();
-	while (LG_LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
+	while (LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
 		const uint32_t order = atomic_load_explicit(&engine.order, memory_order_acquire);
 		const uint32_t plugs = atomic_load_explicit(&engine.plugs, memory_order_acquire);
 		const uint64_t looked = rte_rdtsc();
@@ -372,9 +371,9 @@ int worker_main(void *worker)
 		uint64_t now;
 		bool running;
 
-		if (LG_UNLIKELY(order != w->order))
+		if (UNLIKELY(order != w->order))
 			follow(w, order);
-		if (LG_UNLIKELY(plugs != w->plugs))
+		if (UNLIKELY(plugs != w->plugs))
 			hotplug_update(w, plugs);
 		running = order_phase(order) == PHASE_RUN;
 		/* What came during a sleep waits for no send. */
@@ -386,7 +385,7 @@ int worker_main(void *worker)
 			note_poll(w, looked, found);
 		}
 		answer_neighbours(w);
-		for (uint16_t i = 0; LG_UNLIKELY(w->nic_time) && i < w->n_polled; i++)
+		for (uint16_t i = 0; UNLIKELY(w->nic_time) && i < w->n_polled; i++)
 			rx_read_clock(w->rxq[i]);
 		if (running && w->index == 0 && may_be_over(w, found + sent))
 			end_trial_if_over(w);

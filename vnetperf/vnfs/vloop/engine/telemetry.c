@@ -9,15 +9,14 @@ static void add(struct rte_tel_data *d, const char *name, uint64_t number)
 	tel_dict_uint(d, name, number);
 }
 
-/* Written by one thread, read by another: each number is whole. */
 static void add_read(struct rte_tel_data *d, const char *name, const uint64_t *number)
 {
-	add(d, name, __atomic_load_n(number, __ATOMIC_RELAXED));
+	add(d, name, counter_read(number));
 }
 
 static void add_read_ns(struct rte_tel_data *d, const char *name, const uint64_t *cycles)
 {
-	const uint64_t n = __atomic_load_n(cycles, __ATOMIC_RELAXED);
+	const uint64_t n = counter_read(cycles);
 
 	add(d, name, (uint64_t)((unsigned __int128)n * WALL_NS_PER_S / engine.hz));
 }

@@ -51,8 +51,7 @@ void blocklog_write(void)
 
 uint64_t blocklog_lost(void)
 {
-	return __atomic_load_n(&lost, __ATOMIC_RELAXED) +
-	       __atomic_load_n(&unwritten, __ATOMIC_RELAXED);
+	return counter_read(&lost) + counter_read(&unwritten);
 }
 
 void blocklog_close(void)

@@ -11,6 +11,7 @@
 #include "afpacket.h"
 #include "args.h"
 #include "commands.h"
+#include "counter.h"
 #include "fragments.h"
 #include "program.h"
 #include "thread.h"

@@ -10,12 +10,6 @@ static const char *const verdict_names[] = {
 #undef NAME
 };
 
-/* Written by one thread, read by another: each number is whole. */
-static uint64_t read_number(const uint64_t *number)
-{
-	return __atomic_load_n(number, __ATOMIC_RELAXED);
-}
-
 /* Telemetry takes names of letters, digits and underscores. */
 static void add(struct rte_tel_data *d, const char *name, uint64_t number)
 {
@@ -57,7 +51,7 @@ static uint64_t drops(uint64_t side, unsigned int verdict)
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < engine.n_workers; i++)
-		sum += read_number(&engine.workers[i].verdicts[side][verdict]);
+		sum += counter_read(&engine.workers[i].verdicts[side][verdict]);
 	return sum;
 }
 
@@ -91,16 +85,16 @@ static bool tell_tables(struct params *ps, struct rte_tel_data *d, struct error 
 	if (!params_done(ps, "no parameters", error))
 		return false;
 	add(d, "sessions", tracker_count(t));
-	add(d, "sessions made", read_number(&t->made));
-	add(d, "sessions ended", read_number(&t->ended));
+	add(d, "sessions made", counter_read(&t->made));
+	add(d, "sessions ended", counter_read(&t->ended));
 	add(d, "mappings", mapper_count(m));
-	add(d, "mappings made", read_number(&m->made));
-	add(d, "mappings ended", read_number(&m->ended));
+	add(d, "mappings made", counter_read(&m->made));
+	add(d, "mappings ended", counter_read(&m->ended));
 	add(d, "datagrams in fragments", fragments_partials(&engine.fragments));
 	add(d, "fragments that wait", engine.fragments.held);
 	add(d, "blocks", m->blocks.in_use);
-	add(d, "blocks given", read_number(&m->blocks.given));
-	add(d, "blocks returned", read_number(&m->blocks.returned));
+	add(d, "blocks given", counter_read(&m->blocks.given));
+	add(d, "blocks returned", counter_read(&m->blocks.returned));
 	add(d, "block events lost", blocklog_lost());
 	add(d, "workers that forget", count_ending_workers());
 	return true;
@@ -111,9 +105,9 @@ static void add_stage(struct rte_tel_data *d, const struct worker *w, enum stage
 	char name[32];
 
 	snprintf(name, sizeof(name), "%s packets", stage_names[stage]);
-	add(d, name, read_number(&w->work[stage].packets));
+	add(d, name, counter_read(&w->work[stage].packets));
 	snprintf(name, sizeof(name), "%s cycles", stage_names[stage]);
-	add(d, name, read_number(&w->work[stage].cycles));
+	add(d, name, counter_read(&w->work[stage].cycles));
 }
 
 static bool tell_worker(struct params *ps, struct rte_tel_data *d, struct error *error)
@@ -126,10 +120,10 @@ static bool tell_worker(struct params *ps, struct rte_tel_data *d, struct error 
 	w = &engine.workers[n];
 	add(d, "lcore", w->lcore);
 	rte_tel_data_add_dict_string(d, "refused", w->refused ? strerror(w->refused) : "");
-	add(d, "turns", read_number(&w->turns));
-	add(d, "empty", read_number(&w->empty));
-	add(d, "busy", read_number(&w->busy));
-	add(d, "idle", read_number(&w->idle));
+	add(d, "turns", counter_read(&w->turns));
+	add(d, "empty", counter_read(&w->empty));
+	add(d, "busy", counter_read(&w->busy));
+	add(d, "idle", counter_read(&w->idle));
 	for (uint32_t stage = w->group.first; stage <= (uint32_t)w->group.last; stage++)
 		add_stage(d, w, (enum stage)stage);
 	return true;
@@ -142,8 +136,8 @@ static bool tell_port(struct params *ps, struct rte_tel_data *d, struct error *e
 	if (!asked_for(ps, "port", SIDES, &side, error))
 		return false;
 	for (uint32_t i = 0; i < engine.n_workers; i++) {
-		rx += read_number(&engine.workers[i].rx[side]);
-		tx += read_number(&engine.workers[i].tx[side]);
+		rx += counter_read(&engine.workers[i].rx[side]);
+		tx += counter_read(&engine.workers[i].tx[side]);
 	}
 	add(d, "rx", rx);
 	add(d, "tx", tx);
