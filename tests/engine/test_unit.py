@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
         "hdr",
         "gaps",
         "echo",
-        "order",
+        "worker_phase",
         "pacing",
         "fields",
         "params",
@@ -30,10 +30,11 @@ pytestmark = pytest.mark.slow
         "nicclock",
         "fuzz",
         "steps",
+        "thread",
         "tscoffset",
         "turns",
         "wallclock",
-        "watch",
+        "timeline",
     ],
 )
 def test_suite_finds_no_fault(unit_tests: Path, suite: str) -> None:

@@ -8,6 +8,7 @@
 #define SEC(name)	   __attribute__((section(name), used))
 #define FIELD(name, value) int(*name)[value]
 #define TYPE(name, type)   type *name
+#define ALWAYS		   static inline __attribute__((always_inline))
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value,

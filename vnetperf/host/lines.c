@@ -5,9 +5,9 @@
  *
  *   lines CPU CPU [NS MS]
  *
- * With NS and MS the processors are brought together first: each wakes the other and sleeps until it
- * is woken, and so on until a line takes NS at most or MS ms are over.  A hypervisor has processors
- * that wake each other share a cache, and those that are always busy be apart.
+ * With NS and MS the processors are brought together first: each wakes the other and sleeps until
+ * it is woken, and so on until a line takes NS at most or MS ms are over.  A hypervisor has
+ * processors that wake each other share a cache, and those that are always busy be apart.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

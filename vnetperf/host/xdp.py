@@ -36,14 +36,14 @@ CLANG = Program(
     by_make=True,
     optional=True,
 )
-#: Where bpf.h is, which programs include.
+#: Where programs find bpf.h and bpf_counts.h; byteorder.h and checksum.h are shared with engines.
 INCLUDE = Path(__file__).parent
 _COMPILE_S = 60
 _TAIL_LINES = 12
 
 
-#: Flags of programs that swap atomically (Linux 5.12), and include <stdint.h>.
-ATOMIC: Final = ("-mcpu=v3", "-ffreestanding")
+#: Flags of programs that swap atomically (Linux 5.12).
+ATOMIC: Final = ("-mcpu=v3",)
 
 
 def compile_program(
@@ -53,10 +53,11 @@ def compile_program(
     # clang of a BPF target does not search the directory that Debian keeps <asm/types.h> in.
     multiarch = sysconfig.get_config_var("MULTIARCH") or ""
     argv = [
-        *(clang, "-O2", "-g", "-target", "bpf", "-Wall", "-Wextra", "-Werror"),
+        *(clang, "-O2", "-g", "-target", "bpf", "-ffreestanding", "-Wall", "-Wextra", "-Werror"),
         *flags,
         *(f"-D{name}={value}" for name, value in numbers.items()),
-        *(f"-I{INCLUDE}", "-idirafter", f"/usr/include/{multiarch}"),
+        *(f"-I{INCLUDE}", "-iquote", f"{INCLUDE / 'engine'}"),
+        *("-idirafter", f"/usr/include/{multiarch}"),
         *("-c", str(source), "-o", "-"),
     ]
     try:

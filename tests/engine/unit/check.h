@@ -36,9 +36,10 @@ void test_echo(void);
 void test_gaps(void);
 void test_hdr(void);
 void test_neighbour(void);
+void test_thread(void);
 void test_turns(void);
 void test_nicclock(void);
-void test_order(void);
+void test_worker_phase(void);
 void test_pacing(void);
 void test_fields(void);
 void test_fuzz(void);
@@ -48,7 +49,7 @@ void test_stream(void);
 void test_steps(void);
 void test_tscoffset(void);
 void test_wallclock(void);
-void test_watch(void);
+void test_timeline(void);
 /* Prints "value index lowest" for the cross-check with the Python implementation. */
 void print_hdr_layout(void);
 

@@ -4,13 +4,13 @@
 #include "check.h"
 
 static struct capture c;
-static struct problem why;
+static struct error error;
 
 static bool arm(uint32_t frames, uint32_t groups, uint32_t longest)
 {
 	const struct capture_request request = {.frames = frames, .what = CAPTURE_STREAMS};
 
-	return capture_arm(&c, &request, groups, longest, &why);
+	return capture_arm(&c, &request, groups, longest, &error);
 }
 
 static void slots(void)
@@ -41,7 +41,7 @@ static void room(void)
 	CHECK(c.room < 9276 && c.room >= CAPTURE_LEAST);
 	CHECK(c.stride * 40000 <= CAPTURE_MEMORY);
 	CHECK(capture_take(&c, 3) != NULL);
-	CHECK(!arm(10000, 512, 60) && strstr(why.accepted, "fewer"));
+	CHECK(!arm(10000, 512, 60) && strstr(error.accepted, "fewer"));
 	CHECK(c.groups == 4 && capture_slot_at(&c, 3, 0) != NULL);
 	CHECK(arm(0, 4, 60) && !c.on);
 	CHECK(capture_slot_at(&c, 0, 0) == NULL);

@@ -125,15 +125,15 @@ static void checksums_follow(void)
 		{.offset = 47, .width = 8, .base = 1, .step = 0x123456789abcULL, .count = 50000},
 	};
 	const struct checksum_spec sums = {.ip = 14, .udp = 38};
-	struct problem why;
+	struct error error;
 	uint8_t f[FRAME];
 	struct fields fs;
 
 	ip4_udp(f);
-	CHECK(checksum_check(&sums, f, 46, FRAME, &why));
+	CHECK(checksum_check(&sums, f, 46, FRAME, &error));
 	for (unsigned int i = 0; i < 8; i++)
-		CHECK(field_check(&spec[i], 60, &why));
-	CHECK(fields_check_layout(spec, 8, &sums, f, &why));
+		CHECK(field_check(&spec[i], 60, &error));
+	CHECK(fields_check_layout(spec, 8, &sums, f, &error));
 	fields_init(&fs, spec, 8, &sums, f, FRAME, 0);
 	for (uint32_t seq = 0; seq < 70000; seq++) {
 		uint8_t *trailer = f + FRAME - TRAILER_LEN;
@@ -160,7 +160,7 @@ static void ip6_udp_follows(void)
 	const struct field_spec spec = {
 		.offset = 30, .width = 8, .base = 5, .step = 3, .count = 100};
 	const struct checksum_spec sums = {.ip = 14, .udp = 54};
-	struct problem why;
+	struct error error;
 	uint8_t f[FRAME] = {0};
 	struct fields fs;
 
@@ -168,8 +168,8 @@ static void ip6_udp_follows(void)
 	f[19] = FRAME - 54;
 	f[20] = 17;
 	f[59] = FRAME - 54;
-	CHECK(checksum_check(&sums, f, 62, FRAME, &why));
-	CHECK(fields_check_layout(&spec, 1, &sums, f, &why));
+	CHECK(checksum_check(&sums, f, 62, FRAME, &error));
+	CHECK(fields_check_layout(&spec, 1, &sums, f, &error));
 	fields_init(&fs, &spec, 1, &sums, f, FRAME, 0);
 	for (int i = 0; i < 200; i++) {
 		fields_udp(&fs, f, fields_write(&fs, f));
@@ -190,7 +190,7 @@ static void tcp_in_a_tunnel_follows(void)
 		{.offset = 84, .width = 2, .base = 1024, .step = 1, .count = 60000},
 	};
 	const struct checksum_spec sums = {.ip = IP, .udp = TCP, .tcp = true, .outer = 14};
-	struct problem why;
+	struct error error;
 	uint8_t f[LEN] = {0};
 	struct fields fs;
 
@@ -201,8 +201,8 @@ static void tcp_in_a_tunnel_follows(void)
 	f[IP + 3] = LEN - IP;
 	f[IP + 9] = 6;
 	f[TCP + 12] = 0x50;
-	CHECK(checksum_check(&sums, f, 104, LEN, &why));
-	CHECK(fields_check_layout(spec, 4, &sums, f, &why));
+	CHECK(checksum_check(&sums, f, 104, LEN, &error));
+	CHECK(fields_check_layout(spec, 4, &sums, f, &error));
 	fields_init(&fs, spec, 4, &sums, f, LEN, 0);
 	for (uint64_t i = 0; i < 70000; i++) {
 		store_le64(f + LEN - TRAILER_LEN + TRAILER_TSC, 0);
@@ -217,13 +217,13 @@ static void tcp_in_a_tunnel_follows(void)
 			 0xffff);
 		CHECK_EQ(read_be(f + 26, 4), 0xc0000202 + i % 250);
 	}
-	CHECK(!checksum_check(&sums, f, 104, LEN + 1, &why)); /* IP ends before the frame */
+	CHECK(!checksum_check(&sums, f, 104, LEN + 1, &error)); /* IP ends before the frame */
 	CHECK(!checksum_check(&(struct checksum_spec){.ip = IP, .udp = -1, .outer = 50}, f, 104,
-			      LEN, &why));
+			      LEN, &error));
 	CHECK(!checksum_check(&(struct checksum_spec){.ip = 14, .udp = -1, .outer = IP}, f, 104,
-			      LEN, &why));
+			      LEN, &error));
 	f[IP + 9] = 17;
-	CHECK(!checksum_check(&sums, f, 104, LEN, &why));
+	CHECK(!checksum_check(&sums, f, 104, LEN, &error));
 }
 
 /* Frames of a NAT: each has the address and port of its number, in whatever order they come. */
@@ -293,20 +293,20 @@ static void a_quoting_error_is_not_the_frame(void)
 
 static bool refused(struct field_spec f, const struct checksum_spec *c)
 {
-	struct problem why = {"", ""};
+	struct error error = {"", ""};
 	uint8_t frame[FRAME];
 	bool ok;
 
 	ip4_udp(frame);
-	ok = field_check(&f, 46, &why) && fields_check_layout(&f, 1, c, frame, &why);
-	CHECK(ok || (why.what[0] && why.accepted[0]));
+	ok = field_check(&f, 46, &error) && fields_check_layout(&f, 1, c, frame, &error);
+	CHECK(ok || (error.text[0] && error.accepted[0]));
 	return !ok;
 }
 
 static void bad_fields(void)
 {
 	const struct checksum_spec c = {.ip = 14, .udp = 38}, none = {.ip = -1, .udp = -1};
-	struct problem why;
+	struct error error;
 	uint8_t f[FRAME];
 
 	CHECK(refused((struct field_spec){.offset = 0, .width = 9, .count = 1}, &none));
@@ -335,14 +335,14 @@ static void bad_fields(void)
 	CHECK(!refused((struct field_spec){.offset = 26, .width = 4, .count = 1}, &c));
 
 	ip4_udp(f);
-	CHECK(!checksum_check(&(struct checksum_spec){.ip = 30, .udp = -1}, f, 46, FRAME, &why));
-	CHECK(!checksum_check(&(struct checksum_spec){.ip = 14, .udp = -1}, f, 30, FRAME, &why));
-	CHECK(!checksum_check(&(struct checksum_spec){.ip = 14, .udp = -1}, f, 46, 100, &why));
-	CHECK(!checksum_check(&(struct checksum_spec){.ip = 14, .udp = 34}, f, 46, FRAME, &why));
-	CHECK(!checksum_check(&(struct checksum_spec){.ip = -1, .udp = 38}, f, 46, FRAME, &why));
-	CHECK(!checksum_check(&c, f, 46, FRAME + 1, &why)); /* UDP ends before the frame */
+	CHECK(!checksum_check(&(struct checksum_spec){.ip = 30, .udp = -1}, f, 46, FRAME, &error));
+	CHECK(!checksum_check(&(struct checksum_spec){.ip = 14, .udp = -1}, f, 30, FRAME, &error));
+	CHECK(!checksum_check(&(struct checksum_spec){.ip = 14, .udp = -1}, f, 46, 100, &error));
+	CHECK(!checksum_check(&(struct checksum_spec){.ip = 14, .udp = 34}, f, 46, FRAME, &error));
+	CHECK(!checksum_check(&(struct checksum_spec){.ip = -1, .udp = 38}, f, 46, FRAME, &error));
+	CHECK(!checksum_check(&c, f, 46, FRAME + 1, &error)); /* UDP ends before the frame */
 	f[23] = 6;
-	CHECK(!checksum_check(&c, f, 46, FRAME, &why));
+	CHECK(!checksum_check(&c, f, 46, FRAME, &error));
 }
 
 void test_fields(void)

@@ -81,22 +81,22 @@ static void order_of_a_stream(void)
 	static const char *const load[] = {"rate", "count"};
 	static struct stream_spec spec;
 	static uint8_t frame[LG_MAX_FRAME];
-	struct problem why;
+	struct error error;
 	struct params ps;
 	struct fields fs;
 	char text[4096];
 
 	make_order(text, sizeof(text), add, N_OF(add));
-	if (!params_parse(&ps, text, &why) || !stream_parse(&spec, &ps, 2, LG_MAX_FRAME, &why))
+	if (!params_parse(&ps, text, &error) || !stream_parse(&spec, &ps, 2, LG_MAX_FRAME, &error))
 		return;
 	for (uint32_t i = draw(10); i > 0; i--) {
 		make_order(text, sizeof(text), field, N_OF(field));
-		if (params_parse(&ps, text, &why))
-			stream_add_field(&spec, &ps, NULL, 0, &why);
+		if (params_parse(&ps, text, &error))
+			stream_add_field(&spec, &ps, NULL, 0, &error);
 	}
 	make_order(text, sizeof(text), load, N_OF(load));
-	if (params_parse(&ps, text, &why))
-		stream_set_load(&spec, &ps, &why);
+	if (params_parse(&ps, text, &error))
+		stream_set_load(&spec, &ps, &error);
 	stream_frame(&spec, frame);
 	fields_init(&fs, spec.field, spec.n_fields, &spec.checksum, frame,
 		    (uint16_t)(spec.frame_size - LG_FCS_LEN), state);
@@ -110,12 +110,12 @@ static void order_of_steps(void)
 {
 	static const char *const pieces[] = {"1", "0.5", "@", "/", "1e308", "-1", "nan", "@1/", "9e9"};
 	struct load_steps steps;
-	struct problem why;
+	struct error error;
 	char text[256] = "";
 
 	for (uint32_t i = draw(20); i > 0; i--)
 		strcat(text, pieces[draw(N_OF(pieces))]);
-	if (!steps_parse(&steps, text, 2e9, &why))
+	if (!steps_parse(&steps, text, 2e9, &error))
 		return;
 	CHECK(steps.n <= LG_MAX_STEPS && steps_seconds(&steps) >= 0);
 }
@@ -127,7 +127,7 @@ static void arguments(void)
 	static const char *const maps[] = {"rx0.0@0", "tx15.15@63", "rx16.0@0", "rx0.0", "rx", ","};
 	static struct options options;
 	char text[8][96], *argv[9] = {(char[]){"loadgen"}};
-	struct problem why;
+	struct error error;
 	bool help;
 	int n = 1 + (int)draw(8);
 
@@ -138,7 +138,7 @@ static void arguments(void)
 			 draw(2) ? values[draw(N_OF(values))] : maps[draw(N_OF(maps))]);
 		argv[i] = text[i - 1];
 	}
-	if (args_parse(&options, n, argv, &help, &why))
+	if (args_parse(&options, n, argv, &help, &error))
 		CHECK(options.n_map <= ARGS_MAX_MAP && options.rx_burst <= LG_MAX_BURST);
 }
 
@@ -152,7 +152,7 @@ static void frames(void)
 	uint8_t reply[NEIGHBOUR_FRAME];
 	size_t len = draw(130), at = 12;
 	uint8_t *frame = malloc(len ? len : 1); /* its end is watched */
-	struct problem why;
+	struct error error;
 
 	for (size_t i = 0; i < len; i++)
 		frame[i] = draw(3) ? 0 : (uint8_t)draw(256);
@@ -165,9 +165,9 @@ static void frames(void)
 		memcpy(frame + at, draw(2) ? arp : ipv6, sizeof(arp));
 	memset(&table, 0, sizeof(table));
 	entry.ipv6 = draw(2);
-	neighbour_add(&table, &entry, &why);
+	neighbour_add(&table, &entry, &error);
 	if (draw(2))
-		neighbour_add_any(&table, 0, entry.mac, &why);
+		neighbour_add_any(&table, 0, entry.mac, &error);
 	CHECK(neighbour_answer(&table, (uint16_t)draw(2), frame, len, reply) <= NEIGHBOUR_FRAME);
 	neighbour_announcement(&entry, draw(5), reply);
 	free(frame);

@@ -3,7 +3,7 @@
 #include "neighbour.h"
 
 static struct neighbours table;
-static struct problem why;
+static struct error error;
 static uint8_t reply[NEIGHBOUR_FRAME];
 
 static const uint8_t asker[6] = {2, 0, 0, 0, 0, 9};
@@ -50,7 +50,7 @@ static void arp(void)
 
 	memset(&table, 0, sizeof(table));
 	CHECK_EQ(neighbour_answer(&table, 1, frame, len, reply), 0);
-	CHECK(neighbour_add(&table, &entry, &why));
+	CHECK(neighbour_add(&table, &entry, &error));
 	CHECK_EQ(neighbour_answer(&table, 0, frame, len, reply), 0); /* another port's */
 	CHECK_EQ(neighbour_answer(&table, 1, frame, len, reply), 60);
 	CHECK(memcmp(reply, asker, 6) == 0 && memcmp(reply + 6, entry.mac, 6) == 0);
@@ -116,16 +116,16 @@ static void steps_and_any(void)
 	entry.mac_steps = true;
 	entry.mac[5] = 100;
 	memset(&table, 0, sizeof(table));
-	CHECK(neighbour_add(&table, &entry, &why));
+	CHECK(neighbour_add(&table, &entry, &error));
 	CHECK_EQ(neighbour_answer(&table, 0, frame, len, reply), 60);
 	CHECK(reply[9] == 0 && reply[10] == 1 && reply[11] == 43); /* 100 + 199 = 0x12b */
 	len = request(frame, 0, 250);
 	CHECK_EQ(neighbour_answer(&table, 0, frame, len, reply), 0);
-	CHECK(!neighbour_add_any(&table, 0, group, &why) && strstr(why.what, "group"));
+	CHECK(!neighbour_add_any(&table, 0, group, &error) && strstr(error.text, "group"));
 	CHECK_EQ(neighbour_answer(&table, 0, frame, len, reply), 0);
-	CHECK(neighbour_add_any(&table, 0, asker, &why));
-	CHECK(neighbour_add_any(&table, 0, asker, &why));
-	CHECK(!neighbour_add_any(&table, 0, entry.mac, &why) && strstr(why.what, "another"));
+	CHECK(neighbour_add_any(&table, 0, asker, &error));
+	CHECK(neighbour_add_any(&table, 0, asker, &error));
+	CHECK(!neighbour_add_any(&table, 0, entry.mac, &error) && strstr(error.text, "another"));
 	CHECK_EQ(neighbour_answer(&table, 0, frame, len, reply), 60);
 	CHECK(memcmp(reply + 22, asker, 6) == 0);
 }
@@ -135,19 +135,19 @@ static void limits(void)
 	struct neighbour_entry entry = ipv4(0, 1, 0);
 
 	memset(&table, 0, sizeof(table));
-	CHECK(!neighbour_add(&table, &entry, &why));
+	CHECK(!neighbour_add(&table, &entry, &error));
 	memset(entry.address, 0xff, 4);
 	entry.count = 1;
-	CHECK(neighbour_add(&table, &entry, &why));
+	CHECK(neighbour_add(&table, &entry, &error));
 	entry.count = 2;
-	CHECK(!neighbour_add(&table, &entry, &why) && strstr(why.what, "2 addresses"));
+	CHECK(!neighbour_add(&table, &entry, &error) && strstr(error.text, "2 addresses"));
 	entry.count = 1;
 	entry.mac[0] = 1;
-	CHECK(!neighbour_add(&table, &entry, &why) && strstr(why.what, "group"));
+	CHECK(!neighbour_add(&table, &entry, &error) && strstr(error.text, "group"));
 	entry.mac[0] = 2;
 	while (table.n < NEIGHBOUR_MAX)
-		CHECK(neighbour_add(&table, &entry, &why));
-	CHECK(!neighbour_add(&table, &entry, &why) && strstr(why.accepted, "1024"));
+		CHECK(neighbour_add(&table, &entry, &error));
+	CHECK(!neighbour_add(&table, &entry, &error) && strstr(error.accepted, "1024"));
 }
 
 static const uint8_t home[16] = {0x20, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10};
@@ -191,7 +191,7 @@ static void ipv6(void)
 
 	memcpy(entry.address, home, 16);
 	memset(&table, 0, sizeof(table));
-	CHECK(neighbour_add(&table, &entry, &why));
+	CHECK(neighbour_add(&table, &entry, &error));
 	CHECK_EQ(neighbour_answer(&table, 2, frame, len, reply), 86);
 	CHECK(memcmp(reply, asker, 6) == 0 && memcmp(reply + 6, entry.mac, 6) == 0);
 	CHECK(reply[54] == 136 && reply[58] == 0x60 && reply[14 + 7] == 255);

@@ -2,11 +2,11 @@
 #include "steps.h"
 
 static struct load_steps s;
-static struct problem why;
+static struct error error;
 
 static bool parse(const char *text)
 {
-	return steps_parse(&s, text, 1000, &why);
+	return steps_parse(&s, text, 1000, &error);
 }
 
 static void adds_up(double rate)

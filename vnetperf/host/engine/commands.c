@@ -9,9 +9,9 @@ static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
 
 static int answer(const char *name, const char *text, struct rte_tel_data *d)
 {
-	struct problem why = {"", ""};
+	struct error error = {"", ""};
 	struct params ps;
-	bool ok = params_parse(&ps, text, &why);
+	bool ok = params_parse(&ps, text, &error);
 
 	rte_tel_data_start_dict(d);
 	if (ok) {
@@ -20,24 +20,24 @@ static int answer(const char *name, const char *text, struct rte_tel_data *d)
 		while (strcmp(name, c->name) != 0)
 			c++;
 		pthread_mutex_lock(&running);
-		ok = c->run(&ps, d, &why);
+		ok = c->run(&ps, d, &error);
 		pthread_mutex_unlock(&running);
 	}
 	if (!ok) {
 		rte_tel_data_start_dict(d);
-		rte_tel_data_add_dict_string(d, "error", why.what);
-		rte_tel_data_add_dict_string(d, "accepted", why.accepted);
+		rte_tel_data_add_dict_string(d, "error", error.text);
+		rte_tel_data_add_dict_string(d, "accepted", error.accepted);
 	}
 	return 0;
 }
 
-bool commands_register(const struct command commands[], struct problem *why)
+bool commands_register(const struct command commands[], struct error *error)
 {
 	known = commands;
 	for (const struct command *c = known; c->name; c++) {
 		if (rte_telemetry_register_cmd(c->name, answer, c->help) != 0)
-			return problem_set(why, "a DPDK with telemetry",
-					   "telemetry refuses the command %s", c->name);
+			return error_set(error, "a DPDK with telemetry",
+					 "telemetry refuses the command %s", c->name);
 	}
 	return true;
 }

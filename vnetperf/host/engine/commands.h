@@ -9,7 +9,7 @@
 
 /* Reads its parameters and fills the (already started) dictionary `d`. No two run at once. Who asks
  * what is refused gets {"error", "accepted"}. */
-typedef bool command_fn(struct params *ps, struct rte_tel_data *d, struct problem *why);
+typedef bool command_fn(struct params *ps, struct rte_tel_data *d, struct error *error);
 
 struct command {
 	const char *name; /* NULL ends a table */
@@ -18,7 +18,7 @@ struct command {
 };
 
 /* In the table's order: who gets an answer to the last finds all the others there. */
-bool commands_register(const struct command commands[], struct problem *why);
+bool commands_register(const struct command commands[], struct error *error);
 /* A command that comes from now on waits until the process is gone. */
 void commands_end(void);
 

@@ -11,7 +11,7 @@ ARCH       ?= native
 
 # Files of this directory that all engines have.
 COMMON      := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
-COMMON_PURE := afpacket.c options.c params.c problem.c turns.c values.c wallclock.c
+COMMON_PURE := afpacket.c error.c options.c params.c thread.c turns.c values.c wallclock.c
 COMMON_SRCS := $(COMMON_PURE) commands.c ethdev.c program.c
 SRCS        := $(PURE) $(DPDK)
 OBJS        := $(SRCS:%.c=$(OUT)/%.o) $(COMMON_SRCS:%.c=$(OUT)/%.o)

@@ -1,11 +1,11 @@
-/* A port of DPDK, from its buffers to its start. What its driver refuses is told by `why`. */
+/* A port of DPDK, from its buffers to its start. What its driver refuses is told by `error`. */
 #ifndef ENGINE_ETHDEV_H
 #define ENGINE_ETHDEV_H
 
 #include <rte_ethdev.h>
 
 #include "afpacket.h"
-#include "problem.h"
+#include "error.h"
 
 /* Buffers that each lcore keeps of a pool. */
 #define ETHDEV_CACHE 256u
@@ -23,15 +23,15 @@ struct ethdev {
 
 /* Buffers with `room` octets for a frame or more: drivers expect a certain least. */
 struct rte_mempool *ethdev_pool(const char *name, uint32_t n, uint32_t room, uint16_t private_room,
-				int node, struct problem *why);
+				int node, struct error *error);
 /* Whether it has so many queues, and what is set of any port. Sent buffers go back in bulk: all of
  * a transmit queue must be of one pool, and nobody else may have them. */
-bool ethdev_look(struct ethdev *e, struct problem *why);
+bool ethdev_look(struct ethdev *e, struct error *error);
 /* Received frames come in buffers of `pool`. */
-bool ethdev_configure(const struct ethdev *e, struct rte_mempool *pool, struct problem *why);
+bool ethdev_configure(const struct ethdev *e, struct rte_mempool *pool, struct error *error);
 /* Takes every frame from now on. Finds the sockets behind it. */
-bool ethdev_start(const struct ethdev *e, struct afpacket *sockets, struct problem *why);
+bool ethdev_start(const struct ethdev *e, struct afpacket *sockets, struct error *error);
 /* A step that its driver refused, with DPDK's (negative) number; returns false. */
-bool ethdev_refused(uint16_t port, const char *step, int error, struct problem *why);
+bool ethdev_refused(uint16_t port, const char *step, int code, struct error *error);
 
 #endif

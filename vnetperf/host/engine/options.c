@@ -22,21 +22,21 @@ static void store(const struct option *o, void *to, uint64_t value)
 	}
 }
 
-bool option_number(const struct option *o, void *to, const char *text, struct problem *why)
+bool option_number(const struct option *o, void *to, const char *text, struct error *error)
 {
 	uint64_t value;
 
-	if (!value_number(o->name, text, o->min, o->max, &value, why))
+	if (!value_number(o->name, text, o->min, o->max, &value, error))
 		return false;
 	store(o, to, value);
 	return true;
 }
 
-bool option_choice(const struct option *o, void *to, const char *text, struct problem *why)
+bool option_choice(const struct option *o, void *to, const char *text, struct error *error)
 {
 	unsigned int place;
 
-	if (!value_choice(o->name, text, o->words, &place, why))
+	if (!value_choice(o->name, text, o->words, &place, error))
 		return false;
 	store(o, to, place);
 	return true;
@@ -54,17 +54,17 @@ static void print(const struct option known[], const char *purpose)
 }
 
 static bool read_one(const struct option known[], void *values, const char *name, const char *text,
-		     struct problem *why)
+		     struct error *error)
 {
 	for (const struct option *o = known; o->name; o++) {
 		if (strcmp(name, o->name) == 0)
-			return o->read(o, (char *)values + o->at, text, why);
+			return o->read(o, (char *)values + o->at, text, error);
 	}
-	return problem_set(why, "those that --help lists", "unknown option '%.60s'", name);
+	return error_set(error, "those that --help lists", "unknown option '%.60s'", name);
 }
 
 bool options_read(const struct option known[], const char *purpose, void *values, int argc,
-		  char *const argv[], bool *help, struct problem *why)
+		  char *const argv[], bool *help, struct error *error)
 {
 	for (int i = 1; i < argc; i++) {
 		char name[64];
@@ -84,8 +84,8 @@ bool options_read(const struct option known[], const char *purpose, void *values
 			text = i + 1 < argc ? argv[i + 1] : NULL;
 		}
 		if (text == NULL)
-			return problem_set(why, "a value after it", "%.60s without a value", name);
-		if (!read_one(known, values, name, text, why))
+			return error_set(error, "a value after it", "%.60s without a value", name);
+		if (!read_one(known, values, name, text, error))
 			return false;
 		if (!equals)
 			i++;

@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "problem.h"
+#include "error.h"
 
 struct option;
 
 /* Reads the text of an option into `to`: where the option's value is, or else all of them. */
-typedef bool option_fn(const struct option *o, void *to, const char *text, struct problem *why);
+typedef bool option_fn(const struct option *o, void *to, const char *text, struct error *error);
 
 struct option {
 	const char *name; /* with its dashes; NULL ends a table */
@@ -36,6 +36,6 @@ option_fn option_choice;
 /* Reads all options into `values`; a value follows an equals sign or is the next word. argv[0] is
  * skipped. --help prints `purpose` and the options, sets *help and ends it. */
 bool options_read(const struct option known[], const char *purpose, void *values, int argc,
-		  char *const argv[], bool *help, struct problem *why);
+		  char *const argv[], bool *help, struct error *error);
 
 #endif

@@ -31,7 +31,7 @@ static void set_flag(void *flag)
 	atomic_store((atomic_bool *)flag, true);
 }
 
-static void rest(void *flag)
+static void block_thread(void *flag)
 {
 	set_flag(flag);
 	for (;;)
@@ -60,14 +60,14 @@ static void finish_interrupts(void)
  * interrupts are handled with, and unmaps that: a thread that gets its processor late would crash.
  * It rests in an interrupt of its own; the alarms' would be waited for.
  */
-static void rest_interrupts(void)
+static void block_interrupt_thread(void)
 {
 	static atomic_bool resting;
 	struct rte_intr_handle *last = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
 
 	if (last != NULL && rte_intr_fd_set(last, eventfd(1, EFD_CLOEXEC)) == 0 &&
 	    rte_intr_type_set(last, RTE_INTR_HANDLE_EXT) == 0 &&
-	    rte_intr_callback_register(last, rest, &resting) == 0)
+	    rte_intr_callback_register(last, block_thread, &resting) == 0)
 		wait_for_flag(&resting, REST_MS);
 	rte_intr_instance_free(last); /* what is registered is a copy */
 }
@@ -96,7 +96,7 @@ static void on_signal(int number)
 
 int program_main(const struct program *p, int argc, char **argv)
 {
-	struct problem why = {"", ""};
+	struct error error = {"", ""};
 	bool help = false, ok;
 	int used;
 
@@ -109,9 +109,9 @@ int program_main(const struct program *p, int argc, char **argv)
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	/* EAL prints its own usage for --help; ours is asked for behind "--". */
-	ok = p->parse(argc - used, argv + used, &help, &why);
+	ok = p->parse(argc - used, argv + used, &help, &error);
 	if (ok && !help)
-		ok = p->start(&why) && commands_register(p->commands, &why);
+		ok = p->start(&error) && commands_register(p->commands, &error);
 	if (ok && !help && !atomic_load(quit)) {
 		printf("ready\n");
 		fflush(stdout);
@@ -121,11 +121,11 @@ int program_main(const struct program *p, int argc, char **argv)
 	if (p->stop)
 		p->stop();
 	close_ports();
-	rest_interrupts();
+	block_interrupt_thread();
 	rte_eal_cleanup();
 	if (ok)
 		return EXIT_SUCCESS;
-	fprintf(stderr, "%s: %s; accepted: %s\n", p->name, why.what, why.accepted);
+	fprintf(stderr, "%s: %s; accepted: %s\n", p->name, error.text, error.accepted);
 	return EXIT_FAILURE;
 }
 

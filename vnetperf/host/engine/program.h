@@ -8,15 +8,15 @@
 #include <time.h>
 
 #include "commands.h"
-#include "problem.h"
+#include "error.h"
 #include "wallclock.h"
 
 struct program {
 	const char *name;
 	atomic_bool *quit; /* set by SIGINT and SIGTERM */
 	/* Reads its own options; *help: they asked for the usage, and it is printed. */
-	bool (*parse)(int argc, char *const argv[], bool *help, struct problem *why);
-	bool (*start)(struct problem *why);
+	bool (*parse)(int argc, char *const argv[], bool *help, struct error *error);
+	bool (*start)(struct error *error);
 	const struct command *commands; /* from the start on until the stop */
 	void (*run)(void);		/* until `quit` */
 	void (*stop)(void); /* before ports are closed, also after a start that failed; or NULL */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 bool value_number(const char *name, const char *text, uint64_t min, uint64_t max, uint64_t *out,
-		  struct problem *why)
+		  struct error *error)
 {
 	/* A leading zero alone is no sign of octal digits. */
 	const int base = text[0] == '0' && (text[1] == 'x' || text[1] == 'X') ? 16 : 10;
@@ -20,14 +20,14 @@ bool value_number(const char *name, const char *text, uint64_t min, uint64_t max
 	    value > max) {
 		snprintf(accepted, sizeof(accepted), "a whole number %" PRIu64 "..%" PRIu64, min,
 			 max);
-		return problem_set(why, accepted, "%s=%.60s", name, text);
+		return error_set(error, accepted, "%s=%.60s", name, text);
 	}
 	*out = value;
 	return true;
 }
 
 bool value_choice(const char *name, const char *text, const char *const words[], unsigned int *out,
-		  struct problem *why)
+		  struct error *error)
 {
 	char list[100] = "";
 	size_t used = 0;
@@ -41,7 +41,7 @@ bool value_choice(const char *name, const char *text, const char *const words[],
 			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
 						 i ? ", " : "", words[i]);
 	}
-	return problem_set(why, list, "%s=%.60s", name, text);
+	return error_set(error, list, "%s=%.60s", name, text);
 }
 
 int value_hex_digit(char c)

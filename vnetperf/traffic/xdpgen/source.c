@@ -6,7 +6,7 @@
  * headers), FLOWS (frames of a stream that differ), and TAKES_0 and TAKES_1: the interfaces that
  * the streams come back by.
  */
-#include "bpf.h"
+#include "bpf_counts.h"
 
 #define STREAMS	 2
 #define STAMP	 18 /* octets at a frame's end that are the generator's own */
@@ -82,42 +82,28 @@ enum count {
 	FOREIGN
 };
 
-struct {
-	FIELD(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	FIELD(max_entries, FOREIGN + 1);
-	TYPE(key, __u32);
-	TYPE(value, __u64);
-} counts SEC(".maps");
+COUNTERS(counts, FOREIGN + 1);
 
-static inline __attribute__((always_inline)) int counted(__u32 what, int verdict)
+ALWAYS void note_delay(__u32 stream, __u64 trial, __u64 delay)
 {
-	__u64 *frames = bpf_map_lookup_elem(&counts, &what);
+	struct delays *sums = bpf_map_lookup_elem(&delays, &stream);
 
-	if (frames)
-		++*frames;
-	return verdict;
-}
-
-static inline __attribute__((always_inline)) void timed(__u32 stream, __u64 trial, __u64 delay)
-{
-	struct delays *seen = bpf_map_lookup_elem(&delays, &stream);
-
-	if (!seen)
+	if (!sums)
 		return;
-	if (seen->trial != trial) {
-		seen->trial = trial;
-		seen->count = seen->sum = seen->most = 0;
-		seen->least = delay;
+	if (sums->trial != trial) {
+		sums->trial = trial;
+		sums->count = sums->sum = sums->most = 0;
+		sums->least = delay;
 	}
-	++seen->count;
-	seen->sum += delay;
-	if (delay < seen->least)
-		seen->least = delay;
-	if (delay > seen->most)
-		seen->most = delay;
+	++sums->count;
+	sums->sum += delay;
+	if (delay < sums->least)
+		sums->least = delay;
+	if (delay > sums->most)
+		sums->most = delay;
 }
 
-static inline __attribute__((always_inline)) int is_due(struct pace *pace, __u64 now)
+ALWAYS int is_due(struct pace *pace, __u64 now)
 {
 	__u64 due, most;
 
@@ -136,8 +122,7 @@ static inline __attribute__((always_inline)) int is_due(struct pace *pace, __u64
 	return pace->made + pace->skipped < due;
 }
 
-static inline __attribute__((always_inline)) int emit(void *start, struct pace *pace, __u32 stream,
-						      __u64 now)
+ALWAYS int emit(void *start, struct pace *pace, __u32 stream, __u64 now)
 {
 	__u32 place = stream * FLOWS + (__u32)(pace->made % FLOWS);
 	struct headers *made = bpf_map_lookup_elem(&headers, &place);
@@ -184,18 +169,18 @@ SEC("xdp") int take(struct xdp_md *frame)
 	__u32 stream;
 
 	if (start + LENGTH > end)
-		return counted(FOREIGN, XDP_PASS);
+		return count_frame(FOREIGN, XDP_PASS);
 	__builtin_memcpy(&seen, start + LENGTH - STAMP, STAMP);
 	stream = seen.stream & 1;
 	pace = bpf_map_lookup_elem(&paces, &stream);
 	if (seen.magic != MAGIC || !pace)
-		return counted(FOREIGN, XDP_PASS);
+		return count_frame(FOREIGN, XDP_PASS);
 	if (seen.trial != (__u16)pace->trial)
-		return counted(STALE, XDP_DROP);
+		return count_frame(STALE, XDP_DROP);
 	if (frame->ingress_ifindex != (stream ? TAKES_1 : TAKES_0))
-		return counted(MISROUTED_0 + stream, XDP_DROP);
+		return count_frame(MISROUTED_0 + stream, XDP_DROP);
 	if (start + LENGTH != end)
-		return counted(ALTERED_0 + stream, XDP_DROP);
-	timed(stream, pace->trial, bpf_ktime_get_ns() - seen.made);
-	return counted(RECEIVED_0 + stream, XDP_DROP);
+		return count_frame(ALTERED_0 + stream, XDP_DROP);
+	note_delay(stream, pace->trial, bpf_ktime_get_ns() - seen.made);
+	return count_frame(RECEIVED_0 + stream, XDP_DROP);
 }

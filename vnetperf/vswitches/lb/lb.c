@@ -6,6 +6,8 @@
  */
 #include "../xdp/router.h"
 
+#include "checksum.h"
+
 #include <linux/in.h>
 #include <linux/pkt_cls.h>
 #include <linux/tcp.h>
@@ -23,7 +25,7 @@
 #define CAME_BY ingress_ifindex
 #define DROP	XDP_DROP
 #endif
-#define FRAGMENT NETWORK_ORDER(0x3fff)
+#define FRAGMENT net16(0x3fff)
 #define L4	 (sizeof(struct ethhdr) + sizeof(struct iphdr))
 
 struct end {
@@ -65,7 +67,7 @@ struct {
 } flows SEC(".maps");
 
 /* Give a new flow a backend: both directions are known from then on. */
-ALWAYS struct end *balance(const struct flow *flow, enum count *why)
+ALWAYS struct end *balance(const struct flow *flow, enum count *cause)
 {
 	struct end virtual = flow->to;
 	struct flow back = {.to = flow->from, .protocol = flow->protocol, .direction = 1};
@@ -74,7 +76,7 @@ ALWAYS struct end *balance(const struct flow *flow, enum count *why)
 	__u32 place;
 
 	virtual.protocol = flow->protocol;
-	*why = NO_FLOW;
+	*cause = NO_FLOW;
 	choice = bpf_map_lookup_elem(&services, &virtual);
 	if (!choice || !choice->count)
 		return 0;
@@ -83,7 +85,7 @@ ALWAYS struct end *balance(const struct flow *flow, enum count *why)
 	if (!backend)
 		return 0;
 	back.from = *backend;
-	*why = NO_ROOM;
+	*cause = NO_ROOM;
 	if (bpf_map_update_elem(&flows, flow, backend, BPF_ANY) ||
 	    bpf_map_update_elem(&flows, &back, &flow->to, BPF_ANY))
 		return 0;
@@ -109,31 +111,21 @@ ALWAYS void rewrite(FRAME *frame, struct iphdr *ip, const struct end *was, const
 	bpf_skb_store_bytes(frame, L4 + (DIRECTION ? 0 : 2), &is->port, 2, 0);
 }
 #else
-/* RFC 1624, equation 3, for each word that changes. */
-ALWAYS __u16 changed(__u16 check, __u32 was, __u32 is)
-{
-	__u32 sum = (__u16)~check + (__u16)~was + (__u16) ~(was >> 16) + (__u16)is + (is >> 16);
-
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (__u16)~sum;
-}
-
 ALWAYS void rewrite(FRAME *frame, struct iphdr *ip, const struct end *was, const struct end *is)
 {
 	void *end = (void *)(long)frame->data_end;
 	struct udphdr *udp = (void *)(ip + 1);
 	struct tcphdr *tcp = (void *)(ip + 1);
+	const __u32 address_change = change32(was->address, is->address);
+	const __u32 change = address_change + change16(was->port, is->port);
 
-	ip->check = changed(ip->check, was->address, is->address);
+	ip->check = update_checksum(ip->check, address_change);
 	if (ip->protocol == IPPROTO_UDP && udp->check) {
-		udp->check = changed(changed(udp->check, was->address, is->address), was->port,
-				     is->port);
+		udp->check = update_checksum(udp->check, change);
 		if (!udp->check)
 			udp->check = 0xffff; /* RFC 768: 0 is for none */
 	} else if (ip->protocol == IPPROTO_TCP && (void *)(tcp + 1) <= end) {
-		tcp->check = changed(changed(tcp->check, was->address, is->address), was->port,
-				     is->port);
+		tcp->check = update_checksum(tcp->check, change);
 	}
 	*(DIRECTION ? &ip->saddr : &ip->daddr) = is->address;
 	*(DIRECTION ? &udp->source : &udp->dest) = is->port;
@@ -149,19 +141,19 @@ HOOK int forward(FRAME *frame)
 	struct bpf_fib_lookup way = {.ifindex = frame->CAME_BY};
 	struct flow flow = {.direction = DIRECTION};
 	struct end *is, was;
-	enum count why = NO_FLOW;
+	enum count cause = NO_FLOW;
 
-	counted(TAKEN, 0);
-	if (start + L4 + sizeof(*ports) > end || ethernet->h_proto != NETWORK_ORDER(ETH_P_IP) ||
+	add_one(&counts, TAKEN);
+	if (start + L4 + sizeof(*ports) > end || ethernet->h_proto != net16(ETH_P_IP) ||
 	    ip->version != 4)
-		return counted(NOT_IPV4, DROP);
+		return count_frame(NOT_IPV4, DROP);
 	if (ip->ihl != 5 || ip->frag_off & FRAGMENT ||
 	    (ip->protocol != IPPROTO_UDP && ip->protocol != IPPROTO_TCP))
-		return counted(NO_PORTS, DROP);
+		return count_frame(NO_PORTS, DROP);
 	if (!is_own(ethernet))
-		return counted(OTHER_MAC, DROP);
+		return count_frame(OTHER_MAC, DROP);
 	if (ip->ttl <= 1)
-		return counted(TTL_ENDED, DROP);
+		return count_frame(TTL_ENDED, DROP);
 
 	flow.from.address = ip->saddr;
 	flow.from.port = ports->source;
@@ -170,15 +162,15 @@ HOOK int forward(FRAME *frame)
 	flow.protocol = ip->protocol;
 	is = bpf_map_lookup_elem(&flows, &flow);
 	if (!is && !DIRECTION)
-		is = balance(&flow, &why);
+		is = balance(&flow, &cause);
 	if (!is)
-		return counted(why, DROP);
+		return count_frame(cause, DROP);
 	was = DIRECTION ? flow.from : flow.to;
 
 	way.ipv4_src = DIRECTION ? is->address : ip->saddr;
 	way.ipv4_dst = DIRECTION ? ip->daddr : is->address;
 	if (!has_way(frame, ip, &way))
-		return counted(NO_ROUTE, DROP);
+		return count_frame(NO_ROUTE, DROP);
 	forward_by(&way, ethernet, ip);
 	rewrite(frame, ip, &was, is);
 	return bpf_redirect(way.ifindex, 0);

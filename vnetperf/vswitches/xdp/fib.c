@@ -11,19 +11,19 @@ SEC("xdp.frags") int forward(struct xdp_md *frame)
 	struct iphdr *ip = start + sizeof(*ethernet);
 	struct bpf_fib_lookup way = {.ifindex = frame->ingress_ifindex};
 
-	counted(TAKEN, 0);
-	if (start + sizeof(*ethernet) + sizeof(*ip) > end ||
-	    ethernet->h_proto != NETWORK_ORDER(ETH_P_IP) || ip->version != 4)
-		return counted(NOT_IPV4, XDP_DROP);
+	add_one(&counts, TAKEN);
+	if (start + sizeof(*ethernet) + sizeof(*ip) > end || ethernet->h_proto != net16(ETH_P_IP) ||
+	    ip->version != 4)
+		return count_frame(NOT_IPV4, XDP_DROP);
 	if (!is_own(ethernet))
-		return counted(OTHER_MAC, XDP_DROP);
+		return count_frame(OTHER_MAC, XDP_DROP);
 	if (ip->ttl <= 1)
-		return counted(TTL_ENDED, XDP_DROP);
+		return count_frame(TTL_ENDED, XDP_DROP);
 
 	way.ipv4_src = ip->saddr;
 	way.ipv4_dst = ip->daddr;
 	if (!has_way(frame, ip, &way))
-		return counted(NO_ROUTE, XDP_DROP);
+		return count_frame(NO_ROUTE, XDP_DROP);
 	forward_by(&way, ethernet, ip);
 	return bpf_redirect(way.ifindex, 0);
 }

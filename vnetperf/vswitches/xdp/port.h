@@ -1,9 +1,8 @@
-/* What the program of every port has: its address, and counters of what it did, one for each
- * processor. */
+/* Counters that the program of every port has: what became of its frames. */
 #ifndef VNETPERF_PORT_H
 #define VNETPERF_PORT_H
 
-#include "bpf.h"
+#include "bpf_counts.h"
 
 /* Places in `counts`, in the order of COUNTS in switch.py. */
 enum count {
@@ -19,21 +18,6 @@ enum count {
 	COUNTS,
 };
 
-struct {
-	FIELD(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	FIELD(max_entries, COUNTS);
-	TYPE(key, __u32);
-	TYPE(value, __u64);
-} counts SEC(".maps");
-
-static inline __attribute__((always_inline)) int counted(enum count what, int verdict)
-{
-	__u32 place = what;
-	__u64 *frames = bpf_map_lookup_elem(&counts, &place);
-
-	if (frames)
-		++*frames;
-	return verdict;
-}
+COUNTERS(counts, COUNTS);
 
 #endif

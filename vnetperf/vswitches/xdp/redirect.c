@@ -11,9 +11,9 @@ struct {
 SEC("xdp.frags") int forward(struct xdp_md *frame)
 {
 	(void)frame;
-	counted(TAKEN, 0);
+	add_one(&counts, TAKEN);
 	/* A place of the map without an interface gives the flags as the verdict. */
 	if (bpf_redirect_map(&target, 0, XDP_DROP) == XDP_REDIRECT)
 		return XDP_REDIRECT;
-	return counted(NO_TARGET, XDP_DROP);
+	return count_frame(NO_TARGET, XDP_DROP);
 }

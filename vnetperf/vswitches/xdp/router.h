@@ -3,17 +3,13 @@
 #ifndef VNETPERF_ROUTER_H
 #define VNETPERF_ROUTER_H
 
+#include "byteorder.h"
 #include "port.h"
 
 #include <linux/if_ether.h>
 #include <linux/ip.h>
 
-#define ALWAYS		    static inline __attribute__((always_inline))
-#define IPV4		    2 /* AF_INET */
-#define NETWORK_ORDER(word) __builtin_bswap16(word)
-#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "only for processors that store the lower octet first"
-#endif
+#define IPV4 2 /* AF_INET */
 
 struct port {
 	__u16 mac[ETH_ALEN / 2];
@@ -42,14 +38,14 @@ ALWAYS int has_way(void *frame, const struct iphdr *ip, struct bpf_fib_lookup *w
 	way->family = IPV4;
 	way->tos = ip->tos;
 	way->l4_protocol = ip->protocol;
-	way->tot_len = NETWORK_ORDER(ip->tot_len);
+	way->tot_len = net16(ip->tot_len);
 	return bpf_fib_lookup(frame, way, sizeof(*way), 0) == BPF_FIB_LKUP_RET_SUCCESS;
 }
 
 /* RFC 1624, equation 3: only the word with the time to live has changed, by 0x0100. */
 ALWAYS void forward_by(const struct bpf_fib_lookup *way, struct ethhdr *ethernet, struct iphdr *ip)
 {
-	__u32 sum = ip->check + (__u32)NETWORK_ORDER(0x0100);
+	__u32 sum = ip->check + (__u32)net16(0x0100);
 
 	ip->check = (__u16)(sum + (sum >= 0xffff));
 	--ip->ttl;

@@ -38,7 +38,7 @@ struct {
 	TYPE(value, struct outcome);
 } outcomes SEC(".maps");
 
-static inline __attribute__((always_inline)) struct outcome *of(const struct net_device *device)
+ALWAYS struct outcome *look_up_outcome(const struct net_device *device)
 {
 	struct interface key = {.index = device->ifindex, .netns = device->nd_net.net->ns.inum};
 
@@ -48,31 +48,31 @@ static inline __attribute__((always_inline)) struct outcome *of(const struct net
 /* const struct net_device *from, const struct net_device *to, int sent, int drops, int err */
 SEC("tp_btf/xdp_devmap_xmit") int xmit(unsigned long long *arguments)
 {
-	struct outcome *found = of((const struct net_device *)arguments[1]);
+	struct outcome *outcome = look_up_outcome((const struct net_device *)arguments[1]);
 
-	if (found) {
-		found->sent += (int)arguments[2];
-		found->dropped += (int)arguments[3];
+	if (outcome) {
+		outcome->sent += (int)arguments[2];
+		outcome->dropped += (int)arguments[3];
 	}
 	return 0;
 }
 
-static inline __attribute__((always_inline)) int failed(unsigned long long *arguments)
+ALWAYS int count_failure(unsigned long long *arguments)
 {
-	struct outcome *found = of((const struct net_device *)arguments[0]);
+	struct outcome *outcome = look_up_outcome((const struct net_device *)arguments[0]);
 
-	if (found)
-		++found->failed;
+	if (outcome)
+		++outcome->failed;
 	return 0;
 }
 
 /* Both begin with const struct net_device *dev, const struct bpf_prog *xdp. */
 SEC("tp_btf/xdp_exception") int exception(unsigned long long *arguments)
 {
-	return failed(arguments);
+	return count_failure(arguments);
 }
 
 SEC("tp_btf/xdp_redirect_err") int redirect_err(unsigned long long *arguments)
 {
-	return failed(arguments);
+	return count_failure(arguments);
 }

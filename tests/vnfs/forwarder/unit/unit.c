@@ -64,12 +64,12 @@ static void tell(const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct problem why = {"", ""};
+	struct error error = {"", ""};
 	struct options o;
 	bool help = false;
 
-	if (argc < 2 || !args_parse(&o, argc - 1, argv + 1, &help, &why)) {
-		printf("%s; accepted: %s\n", why.what, why.accepted);
+	if (argc < 2 || !args_parse(&o, argc - 1, argv + 1, &help, &error)) {
+		printf("%s; accepted: %s\n", error.text, error.accepted);
 		return EXIT_FAILURE;
 	}
 	if (strcmp(argv[1], "frames") == 0)

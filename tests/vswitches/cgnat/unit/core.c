@@ -231,17 +231,17 @@ static bool burst(struct core *core)
 int main(int argc, char **argv)
 {
 	struct core *core = zeroed(sizeof(*core));
-	struct problem why = {"no memory", ""};
+	struct error error = {"no memory", ""};
 	bool help;
 
 	signal(SIGXFSZ, SIG_IGN); /* a file that takes no more is an error of that write */
-	if (!args_parse(&core->options, argc, argv, &help, &why) ||
+	if (!args_parse(&core->options, argc, argv, &help, &error) ||
 	    !fragments_create(&core->fragments, core->options.nat.seed, &memory) ||
 	    !mapper_create(&core->mapper, &core->options.nat, &core->published, &memory) ||
 	    !tracker_create(&core->tracker, &core->options.nat, &core->published, &memory) ||
 	    (*core->options.log &&
-	     !record_open(&core->record, core->options.log, core->options.log_ipfix, 0, &why))) {
-		fprintf(stderr, "core: %s; accepted: %s\n", why.what, why.accepted);
+	     !record_open(&core->record, core->options.log, core->options.log_ipfix, 0, &error))) {
+		fprintf(stderr, "core: %s; accepted: %s\n", error.text, error.accepted);
 		return 1;
 	}
 	core->mapper.blocks.note = note;

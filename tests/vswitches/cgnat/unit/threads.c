@@ -176,9 +176,9 @@ int main(int argc, char **argv)
 	pthread_t thread;
 	uint64_t ended;
 	bool good, kept_out, help;
-	struct problem why;
+	struct error error;
 
-	args_parse(&lane->options, 1, argv, &help, &why);
+	args_parse(&lane->options, 1, argv, &help, &error);
 	c->subscribers = 4;
 	c->mappings = MAPPINGS;
 	c->sessions = 2 * MAPPINGS;

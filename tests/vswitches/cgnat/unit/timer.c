@@ -9,6 +9,7 @@
 #define SEC(name)
 #define FIELD(name, value) int(*name)[value]
 #define TYPE(name, type)   type *name
+#define ALWAYS		   static inline
 
 #define SUBSCRIBERS	 1u
 #define BLOCK		 4u

@@ -21,7 +21,7 @@ static void set_defaults(struct options *o)
 	o->share = 100;
 }
 
-static bool map_item(struct options *o, const char *text, struct problem *why)
+static bool map_item(struct options *o, const char *text, struct error *error)
 {
 	struct queue_map *m = &o->map[o->n_map];
 	char kind[3];
@@ -29,40 +29,40 @@ static bool map_item(struct options *o, const char *text, struct problem *why)
 
 	if (sscanf(text, MAP_FORMAT, kind, &m->port, &m->queue, &m->worker, &used) != 4 ||
 	    text[used] != '\0' || (strcmp(kind, "rx") != 0 && strcmp(kind, "tx") != 0))
-		return problem_set(why, "items such as tx0.0@1 or rx0.2@0 (port.queue@worker)",
-				   "--map item '%.60s'", text);
+		return error_set(error, "items such as tx0.0@1 or rx0.2@0 (port.queue@worker)",
+				 "--map item '%.60s'", text);
 	if (o->n_map + 1 >= ARGS_MAX_MAP)
-		return problem_set(why, "each queue once", "too many --map items");
+		return error_set(error, "each queue once", "too many --map items");
 	m->tx = kind[0] == 't';
 	o->n_map++;
 	return true;
 }
 
-static bool map_list(const struct option *o, void *to, const char *text, struct problem *why)
+static bool map_list(const struct option *o, void *to, const char *text, struct error *error)
 {
 	char *copy = strdup(text), *rest = copy, *token;
-	bool ok = copy != NULL || problem_set(why, "more memory", "out of memory");
+	bool ok = copy != NULL || error_set(error, "more memory", "out of memory");
 
 	(void)o;
 	while (ok && (token = strsep(&rest, ",")) != NULL)
-		ok = map_item(to, token, why);
+		ok = map_item(to, token, error);
 	free(copy);
 	return ok;
 }
 
 /* Numbers of queues by port; the last one holds for all further ports. */
-static bool queue_list(const struct option *o, void *to, const char *text, struct problem *why)
+static bool queue_list(const struct option *o, void *to, const char *text, struct error *error)
 {
 	uint16_t *queues = to;
 	char *copy = strdup(text), *rest = copy, *token;
-	bool ok = copy != NULL || problem_set(why, "more memory", "out of memory");
+	bool ok = copy != NULL || error_set(error, "more memory", "out of memory");
 	uint64_t n = 0;
 	unsigned int port = 0;
 
 	while (ok && (token = strsep(&rest, ",")) != NULL) {
 		if (port == LG_MAX_PORTS)
-			ok = problem_set(why, "at most 16 numbers", "%s=%.60s", o->name, text);
-		else if ((ok = value_number(o->name, token, 1, LG_MAX_QUEUES, &n, why)))
+			ok = error_set(error, "at most 16 numbers", "%s=%.60s", o->name, text);
+		else if ((ok = value_number(o->name, token, 1, LG_MAX_QUEUES, &n, error)))
 			queues[port++] = (uint16_t)n;
 	}
 	for (; ok && port < LG_MAX_PORTS; port++)
@@ -71,22 +71,22 @@ static bool queue_list(const struct option *o, void *to, const char *text, struc
 	return ok;
 }
 
-static bool device(const struct option *o, void *to, const char *text, struct problem *why)
+static bool device(const struct option *o, void *to, const char *text, struct error *error)
 {
 	struct options *all = to;
 
 	if (all->n_attach == LG_MAX_PORTS)
-		return problem_set(why, "at most 16", "%s=%.60s", o->name, text);
+		return error_set(error, "at most 16", "%s=%.60s", o->name, text);
 	all->attach[all->n_attach++] = text;
 	return true;
 }
 
-static bool mtu(const struct option *o, void *to, const char *text, struct problem *why)
+static bool mtu(const struct option *o, void *to, const char *text, struct error *error)
 {
 	struct options *all = to;
 
 	all->mtu_given = true;
-	return option_number(o, &all->mtu, text, why);
+	return option_number(o, &all->mtu, text, error);
 }
 
 #define NUMBER(field, min, max) OPTION_NUMBER(struct options, field, min, max)
@@ -126,13 +126,14 @@ static const struct option known[] = {
 	{0},
 };
 
-bool args_parse(struct options *o, int argc, char *const argv[], bool *help, struct problem *why)
+bool args_parse(struct options *o, int argc, char *const argv[], bool *help, struct error *error)
 {
 	set_defaults(o);
-	if (!options_read(known, "loadgen [EAL arguments] -- [options]", o, argc, argv, help, why))
+	if (!options_read(known, "loadgen [EAL arguments] -- [options]", o, argc, argv, help,
+			  error))
 		return false;
 	/* One that never sleeps would be stopped by the kernel, and stop all others. */
 	if (o->priority && !o->turn_us)
-		return problem_set(why, "--turn-us as well", "--priority of one that never sleeps");
+		return error_set(error, "--turn-us as well", "--priority of one that never sleeps");
 	return true;
 }

@@ -19,14 +19,14 @@ void capture_release(struct capture *c)
 }
 
 bool capture_arm(struct capture *c, const struct capture_request *request, uint32_t groups,
-		 uint32_t longest, struct problem *why)
+		 uint32_t longest, struct error *error)
 {
 	const uint64_t slots = (uint64_t)request->frames * groups;
 	uint64_t room = slots ? CAPTURE_MEMORY / slots : CAPTURE_MEMORY;
 
 	if (room < sizeof(struct capture_slot) + CAPTURE_LEAST)
-		return problem_set(why, "fewer frames, or those of fewer streams",
-				   "%u frames of each of %u do not fit", request->frames, groups);
+		return error_set(error, "fewer frames, or those of fewer streams",
+				 "%u frames of each of %u do not fit", request->frames, groups);
 	capture_release(c);
 	if (slots == 0)
 		return true;
@@ -38,7 +38,7 @@ bool capture_arm(struct capture *c, const struct capture_request *request, uint3
 	c->taken = calloc(groups, sizeof(*c->taken));
 	if (c->slots == NULL || c->taken == NULL) {
 		capture_release(c);
-		return problem_set(why, "fewer frames, or more memory", "no memory to capture in");
+		return error_set(error, "fewer frames, or more memory", "no memory to capture in");
 	}
 	touch(c->slots, slots * c->stride);
 	c->frames = request->frames;

@@ -56,7 +56,7 @@ struct capture_request {
 /* Room for `frames` frames of up to `longest` octets in each of `groups` groups; what is too many
  * is refused, and what was kept before stays. */
 bool capture_arm(struct capture *c, const struct capture_request *request, uint32_t groups,
-		 uint32_t longest, struct problem *why);
+		 uint32_t longest, struct error *error);
 void capture_release(struct capture *c);
 /* A slot of a group; NULL: the group has its frames. */
 struct capture_slot *capture_take(struct capture *c, uint32_t group);

@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "problem.h"
+#include "error.h"
+#include "likely.h"
 
 #define LG_VERSION  "1.0"
 #define LG_PROTOCOL 1
@@ -23,8 +24,5 @@
 #define LG_FCS_LEN   4
 #define LG_MIN_FRAME 64
 #define LG_MAX_FRAME 9280 /* 9216 and the headers of a tunnel */
-
-#define LG_LIKELY(x)   __builtin_expect(!!(x), 1)
-#define LG_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 #endif

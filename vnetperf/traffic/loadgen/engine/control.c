@@ -1,6 +1,6 @@
 #include "control.h"
 
-#include "keep.h"
+#include "capture_buffer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -148,7 +148,7 @@ static void collect(void)
 		control_stream_sums(id, &result.stream[id]);
 		result.stream[id].known = engine.stream[id] != NULL;
 		result.stream[id].tx_port = engine.stream[id] ? engine.stream[id]->tx_port : 0;
-		result.stream[id].tail = watch.n_bins ? watching_tail(id) : 0;
+		result.stream[id].tail = timeline.n_bins ? trial_timeline_tail(id) : 0;
 	}
 	for (uint16_t port = 0; port < engine.n_ports; port++)
 		control_port_sums(port, &result.port[port], true);
@@ -182,27 +182,27 @@ enum state control_state(void)
 	return atomic_load(&t->drain_from) ? STATE_DRAINING : STATE_RUNNING;
 }
 
-bool control_at_rest(struct problem *why)
+bool control_at_rest(struct error *error)
 {
 	const enum state state = control_state();
 
 	if (!engine.trial.active)
 		return true;
-	return problem_set(why, "wait until it is done, or /loadgen/trial/stop", "the engine is %s",
-			   control_state_name(state));
+	return error_set(error, "wait until it is done, or /loadgen/trial/stop", "the engine is %s",
+			 control_state_name(state));
 }
 
 /* A trial that was refused must not begin once its workers get to run: then they rest. */
-static bool not_followed(struct problem *why)
+static bool not_followed(struct error *error)
 {
 	atomic_store(&engine.trial.abort, true);
 	engine.trial.aborted = true;
 	atomic_store(&engine.order, order_next(atomic_load(&engine.order), PHASE_REST));
-	return problem_set(why, "lcores that get to run", "workers do not follow");
+	return error_set(error, "lcores that get to run", "workers do not follow");
 }
 
 /* Arm, fix the common start, go.  engine.trial has been filled in. */
-static bool launch(const struct plan *plan, double delay, struct problem *why)
+static bool launch(const struct schedule *schedule, double delay, struct error *error)
 {
 	struct trial *t = &engine.trial;
 
@@ -210,82 +210,85 @@ static bool launch(const struct plan *plan, double delay, struct problem *why)
 	atomic_store(&t->end, 0);
 	atomic_store(&t->abort, false);
 	t->aborted = t->flushed = false;
-	if (!keep_arm(!plan->learning, why))
+	if (!capture_buffer_arm(!schedule->learning, error))
 		return false; /* the last result stays */
-	result.known = result.known && plan->learning;
-	watch = plan->learning ? watch : plan->watch;
-	if (!plan_apply(plan, why)) {
-		plan_release_tx();
+	result.known = result.known && schedule->learning;
+	timeline = schedule->learning ? timeline : schedule->timeline;
+	if (!schedule_apply(schedule, error)) {
+		schedule_release_tx();
 		return false;
 	}
-	if (!plan->learning && !echo_begin(&t->echo, plan->echo, plan->echo_every, ECHO_MAX_ROWS)) {
-		plan_release_tx();
-		return problem_set(why, "more memory", "no memory for round trips");
+	if (!schedule->learning &&
+	    !echo_begin(&t->echo, schedule->echo, schedule->echo_every, ECHO_MAX_ROWS)) {
+		schedule_release_tx();
+		return error_set(error, "more memory", "no memory for round trips");
 	}
 	t->active = true;
 	if (!workers_order(PHASE_ARM))
-		return not_followed(why);
+		return not_followed(error);
 	t->start = rte_rdtsc() + cycles(RTE_MAX(delay, MIN_DELAY_S));
-	watch.start = plan->learning ? watch.start : t->start;
-	t->echo.next = t->start + watch.tag;
+	timeline.start = schedule->learning ? timeline.start : t->start;
+	t->echo.next = t->start + timeline.tag;
 	if (!workers_order(PHASE_RUN))
-		return not_followed(why);
+		return not_followed(error);
 	return true;
 }
 
 /* Loads by stream, as they are set. */
-static bool plan_loads(struct plan *plan, const struct trial_spec *spec, struct problem *why)
+static bool schedule_loads(struct schedule *schedule, const struct trial_spec *spec,
+			   struct error *error)
 {
 	uint64_t total = 0;
 
-	plan->steps = spec->steps.n ? &engine.trial.steps : NULL;
+	schedule->steps = spec->steps.n ? &engine.trial.steps : NULL;
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
 		const struct stream_spec *s = engine.stream[id];
 
 		if (s == NULL)
 			continue;
-		plan->rate[id] = s->load.rate;
-		plan->max[id] = s->load.max;
-		plan->count[id] = s->load.count;
-		if (plan->steps && (s->load.counted || s->load.max))
-			return problem_set(why, "rates without a count, or no steps",
-					   "stream %u has a count, and the trial steps", id);
-		if (plan->steps) {
-			plan->count[id] = 0;
+		schedule->rate[id] = s->load.rate;
+		schedule->max[id] = s->load.max;
+		schedule->count[id] = s->load.count;
+		if (schedule->steps && (s->load.counted || s->load.max))
+			return error_set(error, "rates without a count, or no steps",
+					 "stream %u has a count, and the trial steps", id);
+		if (schedule->steps) {
+			schedule->count[id] = 0;
 			for (unsigned int k = 0; k < spec->steps.n; k++)
-				plan->count[id] += steps_count(&spec->steps, s->load.rate, k);
+				schedule->count[id] += steps_count(&spec->steps, s->load.rate, k);
 		} else if (!s->load.counted && s->load.rate > 0) {
 			if (!spec->has_duration)
-				return problem_set(why, "duration, or a count for each stream",
-						   "stream %u has a rate but no count", id);
-			plan->count[id] = (uint64_t)llround(s->load.rate * spec->duration);
+				return error_set(error, "duration, or a count for each stream",
+						 "stream %u has a rate but no count", id);
+			schedule->count[id] = (uint64_t)llround(s->load.rate * spec->duration);
 		}
-		total += plan->count[id];
+		total += schedule->count[id];
 	}
 	if (total == 0)
-		return problem_set(why, "streams with a load (/loadgen/stream/load)",
-				   "no stream has a frame to send");
+		return error_set(error, "streams with a load (/loadgen/stream/load)",
+				 "no stream has a frame to send");
 	return true;
 }
 
 /* Seconds until the last frame may come. */
-static double longest(const struct plan *plan, const struct trial_spec *spec)
+static double longest(const struct schedule *schedule, const struct trial_spec *spec)
 {
 	double seconds = spec->has_duration ? spec->duration : 0;
 
-	if (plan->steps)
+	if (schedule->steps)
 		seconds = steps_seconds(&spec->steps);
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
-		if (plan->count[id] && !plan->max[id])
-			seconds = RTE_MAX(seconds, (double)plan->count[id] / plan->rate[id]);
+		if (schedule->count[id] && !schedule->max[id])
+			seconds =
+				RTE_MAX(seconds, (double)schedule->count[id] / schedule->rate[id]);
 	}
 	return seconds + spec->drain;
 }
 
-static bool any_away(const struct plan *plan)
+static bool any_away(const struct schedule *schedule)
 {
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
-		if (plan->count[id] && engine.stream[id]->away)
+		if (schedule->count[id] && engine.stream[id]->away)
 			return true;
 	}
 	return false;
@@ -311,56 +314,58 @@ static void set_turns(uint32_t us)
 	engine.turn = (uint64_t)((double)engine.hz * engine.turn_us / 1e6);
 }
 
-bool control_start(const struct trial_spec *spec, struct problem *why)
+bool control_start(const struct trial_spec *spec, struct error *error)
 {
-	struct plan plan = {.retry = spec->retry,
-			    .single = spec->ipdv,
-			    .epoch = spec->epoch,
-			    .burst = spec->burst,
-			    .group = spec->group,
-			    .catch_up = spec->catch_up,
-			    .max_lag = cycles(spec->max_lag),
-			    .echo = spec->echo,
-			    .echo_every = cycles(spec->every)};
+	struct schedule schedule = {.retry = spec->retry,
+				    .single = spec->ipdv,
+				    .epoch = spec->epoch,
+				    .burst = spec->burst,
+				    .group = spec->group,
+				    .catch_up = spec->catch_up,
+				    .max_lag = cycles(spec->max_lag),
+				    .echo = spec->echo,
+				    .echo_every = cycles(spec->every)};
 
-	if (!control_at_rest(why) || !plan_loads(&plan, spec, why) || !plan_check(&plan, why))
+	if (!control_at_rest(error) || !schedule_loads(&schedule, spec, error) ||
+	    !schedule_check(&schedule, error))
 		return false;
 	if (result.known && result.epoch == spec->epoch)
-		return problem_set(why, "an epoch other than the last trial's",
-				   "epoch %u again: stale frames would count", spec->epoch);
-	if (spec->bin > 0 && longest(&plan, spec) / spec->bin > WATCH_MAX_BINS)
-		return problem_set(why, "at most 1000000 bins", "bins of %g s", spec->bin);
+		return error_set(error, "an epoch other than the last trial's",
+				 "epoch %u again: stale frames would count", spec->epoch);
+	if (spec->bin > 0 && longest(&schedule, spec) / spec->bin > TIMELINE_MAX_BINS)
+		return error_set(error, "at most 1000000 bins", "bins of %g s", spec->bin);
 	set_turns(spec->turn_us);
-	plan.watch = watching_of(spec, longest(&plan, spec));
+	schedule.timeline = trial_timeline_make(spec, longest(&schedule, spec));
 	engine.trial.learning = false;
 	engine.trial.by_wall = spec->by_wall;
 	engine.trial.wall = wall_of_trial();
 	engine.trial.steps = spec->steps;
 	engine.trial.epoch = spec->epoch;
 	engine.trial.drain = cycles(spec->drain);
-	engine.trial.away = any_away(&plan) ? cycles(longest(&plan, spec) - spec->drain) + 1 : 0;
-	return launch(&plan, spec->delay, why);
+	engine.trial.away =
+		any_away(&schedule) ? cycles(longest(&schedule, spec) - spec->drain) + 1 : 0;
+	return launch(&schedule, spec->delay, error);
 }
 
-bool control_learn(uint16_t id, uint64_t count, double rate, double drain, struct problem *why)
+bool control_learn(uint16_t id, uint64_t count, double rate, double drain, struct error *error)
 {
-	struct plan plan = {.learning = true, .burst = 32, .max_lag = cycles(1)};
+	struct schedule schedule = {.learning = true, .burst = 32, .max_lag = cycles(1)};
 	bool any = false, binding = false;
 
-	if (!control_at_rest(why))
+	if (!control_at_rest(error))
 		return false;
 	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++) {
 		if (engine.stream[i] == NULL || (id != LG_MAX_STREAMS && id != i))
 			continue;
-		plan.count[i] = count;
-		plan.rate[i] = rate;
+		schedule.count[i] = count;
+		schedule.rate[i] = rate;
 		any = true;
 		binding = binding || engine.stream[i]->bindings;
 		if (engine.stream[i]->bindings)
 			bindings_clear(engine.stream[i]->bindings);
 	}
 	if (!any)
-		return problem_set(why, "the id of a stream that was added", "no such stream");
+		return error_set(error, "the id of a stream that was added", "no such stream");
 	set_turns(0);
 	engine.trial.learning = true;
 	engine.trial.by_wall = false;
@@ -368,7 +373,7 @@ bool control_learn(uint16_t id, uint64_t count, double rate, double drain, struc
 	engine.trial.binding = binding;
 	engine.trial.drain = cycles(drain);
 	engine.trial.away = 0;
-	return launch(&plan, 0, why);
+	return launch(&schedule, 0, error);
 }
 
 const struct gaps *control_gaps(uint64_t *poll_ns, uint64_t *send_ns)

@@ -56,11 +56,11 @@ extern struct result result;
 enum state control_state(void);
 const char *control_state_name(enum state state);
 /* Refuses while a trial or learning is going on. */
-bool control_at_rest(struct problem *why);
-bool control_start(const struct trial_spec *spec, struct problem *why);
+bool control_at_rest(struct error *error);
+bool control_start(const struct trial_spec *spec, struct error *error);
 /* Send `count` learning frames of one stream (or all: id LG_MAX_STREAMS) at `rate` each.  Their
  * bindings are learnt anew, from what comes out until `drain` seconds after the last. */
-bool control_learn(uint16_t id, uint64_t count, double rate, double drain, struct problem *why);
+bool control_learn(uint16_t id, uint64_t count, double rate, double drain, struct error *error);
 /* Sums over all workers and queues, also while they run. */
 void control_stream_sums(uint16_t id, struct stream_result *sum);
 void control_port_sums(uint16_t port, struct port_result *sum, bool at_rest);
@@ -78,8 +78,8 @@ struct queue_gaps {
 };
 struct queue_gaps control_queue_gaps(bool tx, uint16_t port, uint16_t queue);
 
-/* plan.c: what queues and workers need for the coming trial. */
-struct plan {
+/* schedule.c: what queues and workers need for the coming trial. */
+struct schedule {
 	bool learning, retry, single;
 	uint8_t epoch;
 	uint16_t burst;
@@ -90,27 +90,27 @@ struct plan {
 	uint64_t count[LG_MAX_STREAMS];
 	bool max[LG_MAX_STREAMS];
 	const struct load_steps *steps; /* NULL: one load all the time */
-	struct watch watch;
+	struct timeline timeline;
 	enum echo_role echo;
 	uint64_t echo_every; /* cycles */
 };
-bool plan_check(const struct plan *plan, struct problem *why);
-bool plan_apply(const struct plan *plan, struct problem *why);
-void plan_release_tx(void);
-void plan_release_rx(void);
-void plan_forget_expected(void);
-/* watching.c: what is watched of the coming trial; `longest` seconds with all waits. */
-struct watch watching_of(const struct trial_spec *spec, double longest);
-bool watching_add_tx(struct tx_stream *t);
-bool watching_add_rx(struct rx_stream *r, const struct stream_spec *s);
-void watching_release(void);
+bool schedule_check(const struct schedule *schedule, struct error *error);
+bool schedule_apply(const struct schedule *schedule, struct error *error);
+void schedule_release_tx(void);
+void schedule_release_rx(void);
+void schedule_forget_expected(void);
+/* trial_timeline.c: the timeline of the coming trial, of `longest` seconds with all waits. */
+struct timeline trial_timeline_make(const struct trial_spec *spec, double longest);
+bool trial_timeline_add_tx(struct tx_stream *t);
+bool trial_timeline_add_rx(struct rx_stream *r, const struct stream_spec *s);
+void trial_timeline_release(void);
 /* Whether a stream's last frames never came: then when the last one left, else 0. */
-uint64_t watching_tail(uint16_t id);
-/* Add a stream's bins up: watch.n_bins rows of WATCH_COLUMNS. */
-void watching_rows(uint16_t id, uint64_t *rows);
+uint64_t trial_timeline_tail(uint16_t id);
+/* Add a stream's bins up: timeline.n_bins rows of TIMELINE_COLUMNS. */
+void trial_timeline_rows(uint16_t id, uint64_t *rows);
 /* Differences of delays of a stream; returns how many have none, for one stamp of departure. */
-uint64_t watching_differences(uint16_t id, struct hdr *rising, struct hdr *falling);
+uint64_t trial_timeline_differences(uint16_t id, struct hdr *rising, struct hdr *falling);
 /* Mean time between polls of a port that found frames, and the poll before; ns. */
-uint64_t watching_poll_ns(uint16_t port);
+uint64_t trial_timeline_poll_ns(uint16_t port);
 
 #endif

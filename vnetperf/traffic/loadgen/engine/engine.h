@@ -12,21 +12,23 @@
 
 #include "afpacket.h"
 #include "args.h"
-#include "program.h"
 #include "common.h"
+#include "counter.h"
 #include "echo.h"
 #include "gaps.h"
 #include "hdr.h"
 #include "nicclock.h"
-#include "order.h"
 #include "pacing.h"
+#include "program.h"
 #include "seqtrack.h"
 #include "steps.h"
 #include "stream.h"
+#include "thread.h"
+#include "timeline.h"
 #include "tscoffset.h"
 #include "turns.h"
 #include "wallclock.h"
-#include "watch.h"
+#include "worker_phase.h"
 
 /* Frames that belong to no stream of the running trial, and totals; per receive queue. */
 struct rx_totals {
@@ -68,10 +70,10 @@ struct rx_stream {
 	struct seqtrack *track; /* [tx queue], shared by all workers */
 	uint16_t port;
 	uint16_t n_track;
-	uint16_t len;		 /* octets without FCS that a frame must have; 0: any */
-	uint16_t pad;		 /* zeros before the trailer */
-	struct fields *expected; /* what its frames must have; NULL: not looked at */
-	struct watch_rx *watch;	 /* NULL: not asked for */
+	uint16_t len;		      /* octets without FCS that a frame must have; 0: any */
+	uint16_t pad;		      /* zeros before the trailer */
+	struct fields *expected;      /* what its frames must have; NULL: not looked at */
+	struct timeline_rx *timeline; /* NULL: not asked for */
 };
 
 /* One stream as one transmit queue sends it. */
@@ -87,8 +89,8 @@ struct tx_stream {
 	bool varied; /* fields or a UDP checksum to be written per frame */
 	struct fields fields;
 	const struct stream_spec *spec;
-	uint64_t share;		/* frames intended here */
-	struct watch_tx *watch; /* NULL: not asked for */
+	uint64_t share;		      /* frames intended here */
+	struct timeline_tx *timeline; /* NULL: not asked for */
 };
 
 struct tx_totals {
@@ -106,7 +108,7 @@ struct tx_queue {
 	bool retry, max, done;
 	bool has_udp; /* some stream's UDP checksum follows the timestamp */
 	bool single;  /* frames leave one by one, unless they are overdue */
-	bool watched;
+	bool has_timeline;
 	bool away;     /* its port is not plugged in: everything is refused */
 	uint32_t look; /* ports at which its worker looks after it, as bits */
 	uint64_t max_lag, pending_since, starved_since;
@@ -261,25 +263,26 @@ static inline uint32_t *mbuf_tag(struct rte_mbuf *m)
 	return RTE_MBUF_DYNFIELD(m, engine.tag_offset, uint32_t *);
 }
 
-/* ports.c: configure and start all ports; a failure is told by `why`. */
-bool ports_start(struct problem *why);
+/* ports.c: configure and start all ports; a failure is told by `error`. */
+bool ports_start(struct error *error);
 
 /* setup.c */
-bool workers_create(struct problem *why);
+bool workers_create(struct error *error);
 /* Measure how far their TSCs are apart; before they run. */
 void workers_compare_clocks(void);
-/* Free streams, plans, workers; only after the workers have ended. */
+/* Free streams, schedules, workers; only after the workers have ended. */
 void workers_release(void);
 
 /* worker.c */
-int worker_main(void *unused);
+/* Runs a worker, by its own lcore, until the engine ends. */
+int worker_main(void *worker);
 
-/* order.c */
+/* worker_phase.c */
 /* Give the order to all workers and wait until they follow; false after 20 s, or at the end. */
 bool workers_order(enum phase phase);
 
-/* plug.c: what the worker polls, and what it refuses, from now on. */
-void plugs_look(struct worker *w, uint32_t plugs);
+/* hotplug.c: what the worker polls, and what it refuses, from now on. */
+void hotplug_update(struct worker *w, uint32_t plugs);
 
 /* rx.c */
 unsigned int rx_poll(struct worker *w, struct rx_queue *q);

@@ -155,11 +155,11 @@ static inline void field_randomize(struct field *f)
 /* Step to the next value; tells whether the field wrapped around. */
 static inline bool field_step(struct field *f)
 {
-	const bool wraps = LG_UNLIKELY(++f->index >= f->spec.count);
+	const bool wraps = UNLIKELY(++f->index >= f->spec.count);
 
 	if (wraps)
 		f->index = 0;
-	if (LG_UNLIKELY(wraps || f->spec.table))
+	if (UNLIKELY(wraps || f->spec.table))
 		f->value = value_at(&f->spec, f->index);
 	else
 		f->value += f->spec.step;
@@ -207,7 +207,7 @@ bool fields_match(struct fields *fs, const uint8_t *frame, uint64_t seq)
 {
 	bool carry = false, same = true;
 
-	if (LG_UNLIKELY(seq != fs->next))
+	if (UNLIKELY(seq != fs->next))
 		fields_seek(fs, seq);
 	for (unsigned int i = 0; i < fs->n; i++) {
 		struct field *f = &fs->field[i];
@@ -234,13 +234,13 @@ uint64_t fields_write(struct fields *fs, uint8_t *frame)
 		add = sum_value(f->value, f->ip_shift);
 		ip += f->in_ip ? add : 0;
 		udp += f->in_udp ? add : 0;
-		if (LG_UNLIKELY(f->in_outer))
+		if (UNLIKELY(f->in_outer))
 			outer += sum_value(f->value, f->outer_shift);
 		carry = field_turn(f, carry);
 	}
 	if (fs->ip4 >= 0)
 		put16(frame + fs->ip4 + IP4_CSUM, ~sum_fold(ip) & 0xffff);
-	if (LG_UNLIKELY(fs->outer))
+	if (UNLIKELY(fs->outer))
 		put16(frame + fs->outer + IP4_CSUM, ~sum_fold(outer) & 0xffff);
 	return udp;
 }

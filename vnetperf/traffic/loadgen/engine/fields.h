@@ -63,12 +63,12 @@ struct fields {
 	struct field field[LG_MAX_FIELDS];
 };
 
-bool field_check(const struct field_spec *f, uint16_t header_len, struct problem *why);
+bool field_check(const struct field_spec *f, uint16_t header_len, struct error *error);
 /* Both checks look at the header template; frame_len is without FCS. */
 bool checksum_check(const struct checksum_spec *c, const uint8_t *header, uint16_t header_len,
-		    uint16_t frame_len, struct problem *why);
+		    uint16_t frame_len, struct error *error);
 bool fields_check_layout(const struct field_spec *f, unsigned int n, const struct checksum_spec *c,
-			 const uint8_t *header, struct problem *why);
+			 const uint8_t *header, struct error *error);
 
 /* frame: the whole prefilled frame with an all-zero trailer.  salt tells apart the random
  * sequences of several workers. */

@@ -41,11 +41,11 @@ static inline void hdr_record_many(struct hdr *h, uint64_t ns, uint64_t n)
 {
 	h->count += n;
 	h->sum += ns * n;
-	if (LG_UNLIKELY(ns < h->min))
+	if (UNLIKELY(ns < h->min))
 		h->min = ns;
-	if (LG_UNLIKELY(ns > h->max))
+	if (UNLIKELY(ns > h->max))
 		h->max = ns;
-	if (LG_UNLIKELY(ns > HDR_HIGHEST))
+	if (UNLIKELY(ns > HDR_HIGHEST))
 		h->over += n;
 	else
 		h->counts[hdr_index(ns)] += n;

@@ -62,15 +62,15 @@ static bool is_group(const uint8_t *mac)
 	return mac[0] & 1;
 }
 
-static bool check_station(const uint8_t *mac, struct problem *why)
+static bool check_station(const uint8_t *mac, struct error *error)
 {
 	return !is_group(mac) ||
-	       problem_set(why, "the address of one station",
-			   "a MAC address that begins with %02x is a group's", mac[0]);
+	       error_set(error, "the address of one station",
+			 "a MAC address that begins with %02x is a group's", mac[0]);
 }
 
 bool neighbour_add(struct neighbours *table, const struct neighbour_entry *entry,
-		   struct problem *why)
+		   struct error *error)
 {
 	const uint64_t most = entry->ipv6 ? UINT64_MAX : UINT32_MAX;
 	const uint64_t first =
@@ -78,28 +78,27 @@ bool neighbour_add(struct neighbours *table, const struct neighbour_entry *entry
 	const unsigned int n = atomic_load_explicit(&table->n, memory_order_relaxed);
 
 	if (n == NEIGHBOUR_MAX)
-		return problem_set(why, "at most 1024 entries", "too many neighbour entries");
-	if (!check_station(entry->mac, why))
+		return error_set(error, "at most 1024 entries", "too many neighbour entries");
+	if (!check_station(entry->mac, error))
 		return false;
 	if (entry->count == 0 || entry->count - 1 > most - first)
-		return problem_set(why, "addresses up to the last of their kind",
-				   "%llu addresses from there on",
-				   (unsigned long long)entry->count);
+		return error_set(error, "addresses up to the last of their kind",
+				 "%llu addresses from there on", (unsigned long long)entry->count);
 	table->entry[n] = *entry;
 	atomic_store_explicit(&table->n, n + 1, memory_order_release);
 	return true;
 }
 
 bool neighbour_add_any(struct neighbours *table, uint16_t port, const uint8_t *mac,
-		       struct problem *why)
+		       struct error *error)
 {
-	if (!check_station(mac, why))
+	if (!check_station(mac, error))
 		return false;
 	/* Answers may be going out already: an address is never half one and half another. */
 	if (atomic_load_explicit(&table->any[port], memory_order_relaxed))
 		return memcmp(table->any_mac[port], mac, sizeof(table->any_mac[port])) == 0 ||
-		       problem_set(why, "one MAC address, or /loadgen/neighbour/clear before",
-				   "port %u answers with another MAC address", port);
+		       error_set(error, "one MAC address, or /loadgen/neighbour/clear before",
+				 "port %u answers with another MAC address", port);
 	memcpy(table->any_mac[port], mac, sizeof(table->any_mac[port]));
 	atomic_store_explicit(&table->any[port], true, memory_order_release);
 	return true;

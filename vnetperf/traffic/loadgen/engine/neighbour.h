@@ -34,10 +34,10 @@ struct neighbours {
 };
 
 bool neighbour_add(struct neighbours *table, const struct neighbour_entry *entry,
-		   struct problem *why);
+		   struct error *error);
 /* Answer for every address that is asked for at a port. */
 bool neighbour_add_any(struct neighbours *table, uint16_t port, const uint8_t *mac,
-		       struct problem *why);
+		       struct error *error);
 /* The answer to a frame that `port` has received; octets of it, 0: the frame asks for nobody here.
  * reply has room for NEIGHBOUR_FRAME octets. */
 size_t neighbour_answer(const struct neighbours *table, uint16_t port, const uint8_t *frame,

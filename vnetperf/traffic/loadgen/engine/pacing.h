@@ -142,15 +142,15 @@ static inline enum pace pacer_take(struct pacer *p, uint64_t now, uint16_t *stre
 	struct pace_stream *s;
 	enum pace verdict = PACE_SEND;
 
-	if (LG_UNLIKELY(!p->uniform && p->n == 0))
+	if (UNLIKELY(!p->uniform && p->n == 0))
 		return PACE_END;
 	s = p->uniform ? &p->merged : &p->stream[p->heap[0]];
-	if (LG_UNLIKELY(s->left == 0))
+	if (UNLIKELY(s->left == 0))
 		return PACE_END;
 	if ((int64_t)(now - s->due) < 0)
 		return PACE_WAIT;
 	*late = now - s->due;
-	if (LG_UNLIKELY(*late > p->max_lag))
+	if (UNLIKELY(*late > p->max_lag))
 		verdict = PACE_GIVE_UP;
 	else if ((int64_t)(now - p->gate - p->half) < 0)
 		return PACE_WAIT;

@@ -18,14 +18,14 @@ static const struct rte_mbuf_dynfield tag_field = {
 };
 
 static struct rte_mempool *pool_create(const char *kind, uint16_t port, uint16_t queue, uint32_t n,
-				       struct problem *why)
+				       struct error *error)
 {
 	const uint32_t room = RTE_MAX(engine.largest_frame, engine.options.room);
 	char name[RTE_MEMPOOL_NAMESIZE];
 
 	snprintf(name, sizeof(name), "lg_%s_%u_%u", kind, port, queue);
 	return ethdev_pool(name, engine.options.mbufs ? engine.options.mbufs : n, room, 0,
-			   rte_eth_dev_socket_id(port), why);
+			   rte_eth_dev_socket_id(port), error);
 }
 
 /* These state a limit of about 1518 octets but take what their buffers, or the kernel's interface
@@ -46,7 +46,7 @@ static bool is_given_mtu(const struct ethdev *e)
 	return engine.options.mtu_given && !takes_any_size(&e->info);
 }
 
-static bool conf_fill(struct ethdev *e, struct problem *why)
+static bool conf_fill(struct ethdev *e, struct error *error)
 {
 	const struct options *o = &engine.options;
 	char accepted[64];
@@ -58,13 +58,13 @@ static bool conf_fill(struct ethdev *e, struct problem *why)
 	if (e->info.max_mtu && e->conf.rxmode.mtu > e->info.max_mtu) {
 		snprintf(accepted, sizeof(accepted), "--mtu %u..%u", e->info.min_mtu,
 			 e->info.max_mtu);
-		return problem_set(why, accepted, "port %u (%s): MTU %u", e->port,
-				   e->info.driver_name, e->conf.rxmode.mtu);
+		return error_set(error, accepted, "port %u (%s): MTU %u", e->port,
+				 e->info.driver_name, e->conf.rxmode.mtu);
 	}
 	return true;
 }
 
-static bool tx_queue_create(uint16_t port, uint16_t queue, uint16_t desc, struct problem *why)
+static bool tx_queue_create(uint16_t port, uint16_t queue, uint16_t desc, struct error *error)
 {
 	const int socket = rte_eth_dev_socket_id(port);
 	/* The ring full of frames, a stash, caches on both sides. */
@@ -73,27 +73,27 @@ static bool tx_queue_create(uint16_t port, uint16_t queue, uint16_t desc, struct
 		rte_zmalloc_socket("lg_txq", sizeof(*q), 128, socket < 0 ? SOCKET_ID_ANY : socket);
 
 	if (q == NULL)
-		return problem_set(why, "more memory", "no memory for a transmit queue");
+		return error_set(error, "more memory", "no memory for a transmit queue");
 	q->port = port;
 	q->queue = queue;
 	q->done = true;
 	engine.port[port].txq[queue] = q;
 	q->gaps = malloc(sizeof(*q->gaps));
 	if (q->gaps == NULL)
-		return problem_set(why, "more memory", "no memory for a transmit queue");
+		return error_set(error, "more memory", "no memory for a transmit queue");
 	hdr_reset(q->gaps);
-	q->pool = pool_create("tx", port, queue, n, why);
+	q->pool = pool_create("tx", port, queue, n, error);
 	return q->pool != NULL;
 }
 
-static bool queues_create(const struct ethdev *e, struct problem *why)
+static bool queues_create(const struct ethdev *e, struct error *error)
 {
 	struct port *p = &engine.port[e->port];
 	/* A full ring, a burst in hand and a cache per queue: each has its own lcore at most. */
 	const uint32_t n =
 		(uint32_t)p->n_rxq * (e->rx_desc + 2 * ETHDEV_CACHE + LG_MAX_BURST) + 512;
 
-	p->rx_pool = pool_create("rx", e->port, 0, n, why);
+	p->rx_pool = pool_create("rx", e->port, 0, n, error);
 	if (p->rx_pool == NULL)
 		return false;
 	for (uint16_t i = 0; i < p->n_rxq; i++) {
@@ -102,10 +102,10 @@ static bool queues_create(const struct ethdev *e, struct problem *why)
 		p->rxq[i].expected =
 			calloc((size_t)LG_MAX_STREAMS * engine.most_txq, sizeof(uint64_t));
 		if (p->rxq[i].expected == NULL)
-			return problem_set(why, "more memory", "no memory for a receive queue");
+			return error_set(error, "more memory", "no memory for a receive queue");
 	}
 	for (uint16_t i = 0; i < p->n_txq; i++) {
-		if (!tx_queue_create(e->port, i, e->tx_desc, why))
+		if (!tx_queue_create(e->port, i, e->tx_desc, error))
 			return false;
 	}
 	return true;
@@ -124,7 +124,7 @@ static void nic_time(uint16_t port, const struct rte_eth_conf *conf)
 		p->rxq[i].nic_time = true;
 }
 
-static bool port_start(uint16_t port, struct problem *why)
+static bool port_start(uint16_t port, struct error *error)
 {
 	const struct options *o = &engine.options;
 	struct port *p = &engine.port[port];
@@ -137,43 +137,43 @@ static bool port_start(uint16_t port, struct problem *why)
 		.hashes = RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP,
 		.node = rte_eth_dev_socket_id(port),
 	};
-	int error;
+	int code;
 
-	if (!ethdev_look(&e, why) || !conf_fill(&e, why))
+	if (!ethdev_look(&e, error) || !conf_fill(&e, error))
 		return false;
 	p->n_rxq = e.rx_queues;
 	p->n_txq = e.tx_queues;
 	p->rx_desc = e.rx_desc;
 	snprintf(p->driver, sizeof(p->driver), "%s", e.info.driver_name);
 	rte_eth_dev_get_name_by_port(port, p->name);
-	if (!queues_create(&e, why) || !ethdev_configure(&e, p->rx_pool, why))
+	if (!queues_create(&e, error) || !ethdev_configure(&e, p->rx_pool, error))
 		return false;
 	if (is_given_mtu(&e)) {
-		error = rte_eth_dev_set_mtu(port, o->mtu);
-		if (error && error != -ENOTSUP) /* such drivers take any size */
-			return ethdev_refused(port, "MTU", error, why);
+		code = rte_eth_dev_set_mtu(port, o->mtu);
+		if (code && code != -ENOTSUP) /* such drivers take any size */
+			return ethdev_refused(port, "MTU", code, error);
 	}
-	if (!ethdev_start(&e, &p->afpacket, why))
+	if (!ethdev_start(&e, &p->afpacket, error))
 		return false;
 	nic_time(port, &e.conf);
 	return true;
 }
 
 /* EAL numbers PCI devices before all others: what comes behind those is attached in order. */
-static bool attach(struct problem *why)
+static bool attach(struct error *error)
 {
 	for (unsigned int i = 0; i < engine.options.n_attach; i++) {
 		const char *device = engine.options.attach[i];
-		const int error = rte_dev_probe(device);
+		const int code = rte_dev_probe(device);
 
-		if (error)
-			return problem_set(why, "a device that DPDK can use", "--attach=%.60s: %s",
-					   device, rte_strerror(-error));
+		if (code)
+			return error_set(error, "a device that DPDK can use", "--attach=%.60s: %s",
+					 device, rte_strerror(-code));
 	}
 	return true;
 }
 
-bool ports_start(struct problem *why)
+bool ports_start(struct error *error)
 {
 	uint16_t port, expected = 0;
 
@@ -183,22 +183,22 @@ bool ports_start(struct problem *why)
 		engine.most_txq = RTE_MAX(engine.most_txq, engine.options.tx_queues[port]);
 	engine.tag_offset = rte_mbuf_dynfield_register(&tag_field);
 	if (engine.tag_offset < 0)
-		return problem_set(why, "a DPDK with a free mbuf field", "no room for the tag");
+		return error_set(error, "a DPDK with a free mbuf field", "no room for the tag");
 	engine.time_offset = -1;
 	if (engine.options.nic_time)
 		rte_mbuf_dyn_rx_timestamp_register(&engine.time_offset, &engine.time_flag);
-	if (!attach(why))
+	if (!attach(error))
 		return false;
 	RTE_ETH_FOREACH_DEV(port)
 	{
 		if (port != expected || port >= LG_MAX_PORTS)
-			return problem_set(why, "1..16 ports, numbered without gaps", "port %u",
-					   port);
-		if (!port_start(port, why))
+			return error_set(error, "1..16 ports, numbered without gaps", "port %u",
+					 port);
+		if (!port_start(port, error))
 			return false;
 		engine.n_ports = ++expected;
 	}
 	if (engine.n_ports == 0)
-		return problem_set(why, "ports by --vdev=... or -a ...", "no port");
+		return error_set(error, "ports by --vdev=... or -a ...", "no port");
 	return true;
 }

@@ -5,9 +5,9 @@
  * compared frame by frame but written to the counters once, which is what makes accounting for
  * every frame affordable.
  */
-#include "answer.h"
+#include "capture_buffer.h"
 #include "engine.h"
-#include "keep.h"
+#include "neighbour_reply.h"
 
 #define SIGNATURE_MAGIC	 0xffffffu
 #define EPOCH(signature) ((signature) >> 24)
@@ -47,13 +47,13 @@ static void not_of_this_trial(const struct worker *w, struct rx_queue *q, const 
 	const uint32_t signature = t ? load_le32(t) : 0;
 
 	if ((signature & SIGNATURE_MAGIC) != TRAILER_MAGIC) {
-		if (answer_request(q, m))
+		if (reply_to_request(q, m))
 			return;
 		q->totals.foreign++;
 		q->totals.foreign_octets += m->pkt_len + LG_FCS_LEN;
 	} else if (EPOCH(signature) == 0) {
 		q->totals.learning++;
-		if (LG_UNLIKELY(w->binding))
+		if (UNLIKELY(w->binding))
 			learn_binding(q, t, m);
 	} else {
 		q->totals.stale++;
@@ -90,7 +90,7 @@ static bool is_whole(struct run *r, struct rx_queue *q, const struct rx_stream *
 
 static inline void note_latency(struct rx_stream *s, uint64_t sent, uint64_t now, uint64_t n)
 {
-	if (LG_UNLIKELY((int64_t)(now - sent) < 0))
+	if (UNLIKELY((int64_t)(now - sent) < 0))
 		s->bad_latency += n;
 	else
 		hdr_record_many(s->hdr, cycles_to_ns(now - sent), n);
@@ -99,7 +99,7 @@ static inline void note_latency(struct rx_stream *s, uint64_t sent, uint64_t now
 static inline void note_arrival(struct rx_stream *s, uint64_t now, uint64_t n)
 {
 	s->received += n;
-	if (LG_UNLIKELY(s->first == 0))
+	if (UNLIKELY(s->first == 0))
 		s->first = now;
 	s->last = now;
 }
@@ -119,11 +119,12 @@ static inline void note(const struct run *r, uint64_t seq, uint64_t n, uint64_t 
 {
 	struct rx_stream *s = r->stream;
 
-	if (LG_UNLIKELY(engine.trial.by_wall))
+	if (UNLIKELY(engine.trial.by_wall))
 		sent = by_wall(sent, at);
 	note_arrival(s, at, n);
-	if (LG_UNLIKELY(s->watch) &&
-	    !watch_received(&watch, s->watch, (uint16_t)(r->track - s->track), seq, n, sent, at))
+	if (UNLIKELY(s->timeline) &&
+	    !timeline_received(&timeline, s->timeline, (uint16_t)(r->track - s->track), seq, n,
+			       sent, at))
 		return;
 	note_latency(s, sent, at, n);
 }
@@ -141,7 +142,7 @@ static inline void run_flush(struct run *r)
 /* Whether a frame has the headers that it must have when it comes back. */
 static inline bool has_headers(const struct rx_stream *s, const struct rte_mbuf *m, uint64_t seq)
 {
-	return LG_LIKELY(s->expected == NULL) ||
+	return LIKELY(s->expected == NULL) ||
 	       (m->data_len >= s->expected->end &&
 		fields_match(s->expected, rte_pktmbuf_mtod(m, const uint8_t *), seq));
 }
@@ -154,7 +155,7 @@ static void count_alone(struct run *r, struct rx_queue *q, const struct rte_mbuf
 	uint64_t seq;
 
 	/* Before it is noted: a frame that quotes another is not that frame. */
-	if (LG_UNLIKELY(s->expected) &&
+	if (UNLIKELY(s->expected) &&
 	    !has_headers(s, m, seq_extend(r->track->high, load_le32(t + TRAILER_SEQ)))) {
 		s->altered++;
 		return;
@@ -173,7 +174,7 @@ static void count_alone(struct run *r, struct rx_queue *q, const struct rte_mbuf
 		return;
 	}
 	note(r, seq, 1, load_le64(t + TRAILER_TSC), now);
-	if (LG_LIKELY(seq >= *r->expected))
+	if (LIKELY(seq >= *r->expected))
 		*r->expected = seq + 1;
 	else
 		s->reordered++;
@@ -189,15 +190,15 @@ static bool run_begin(struct run *r, struct worker *w, struct rx_queue *q, const
 	struct rx_stream *s = &w->rx[id];
 
 	r->key = NO_KEY;
-	if (LG_UNLIKELY(sub >= s->n_track)) {
+	if (UNLIKELY(sub >= s->n_track)) {
 		q->totals.corrupted++;
 		return false;
 	}
-	if (LG_UNLIKELY(s->port != q->port)) {
+	if (UNLIKELY(s->port != q->port)) {
 		s->misrouted++;
 		return false;
 	}
-	if (LG_UNLIKELY(!is_whole(r, q, s, m, t))) {
+	if (UNLIKELY(!is_whole(r, q, s, m, t))) {
 		s->altered++;
 		return false;
 	}
@@ -218,28 +219,28 @@ static inline void count(struct run *r, struct worker *w, struct rx_queue *q,
 	const uint64_t key = load_le64(t) & KEY_MASK;
 	const uint64_t sent = load_le64(t + TRAILER_TSC);
 
-	if (LG_UNLIKELY(key != r->key)) {
+	if (UNLIKELY(key != r->key)) {
 		run_flush(r);
 		if (!run_begin(r, w, q, m, t))
 			return;
 	}
 	/* A tag or a tunnel's header that is still there, or was never put on. */
-	if (LG_UNLIKELY(m->pkt_len != r->len && r->len != UINT32_MAX)) {
+	if (UNLIKELY(m->pkt_len != r->len && r->len != UINT32_MAX)) {
 		run_flush(r);
 		r->stream->altered++;
 		return;
 	}
-	if (LG_UNLIKELY(load_le32(t + TRAILER_SEQ) != (uint32_t)r->next || r->next >= r->limit)) {
+	if (UNLIKELY(load_le32(t + TRAILER_SEQ) != (uint32_t)r->next || r->next >= r->limit)) {
 		run_flush(r);
 		count_alone(r, q, m, t, now);
 		return;
 	}
-	if (LG_UNLIKELY(!has_headers(r->stream, m, r->next))) {
+	if (UNLIKELY(!has_headers(r->stream, m, r->next))) {
 		run_flush(r);
 		r->stream->altered++;
 		return;
 	}
-	if (LG_UNLIKELY(sent != r->sent || now != r->at)) {
+	if (UNLIKELY(sent != r->sent || now != r->at)) {
 		run_flush(r);
 		r->sent = sent;
 		r->at = now;
@@ -251,7 +252,7 @@ static inline void count(struct run *r, struct worker *w, struct rx_queue *q,
 /* Give buffers back in one go when they are plain ones of one pool, as they nearly always are. */
 static inline void release(struct rte_mbuf **mbufs, uint16_t n, bool plain)
 {
-	if (LG_LIKELY(plain))
+	if (LIKELY(plain))
 		rte_mempool_put_bulk(mbufs[0]->pool, (void **)mbufs, n);
 	else
 		rte_pktmbuf_free_bulk(mbufs, n);
@@ -312,13 +313,13 @@ unsigned int rx_poll(struct worker *w, struct rx_queue *q)
 	uint64_t octets = 0, now;
 	bool plain = true;
 
-	if (LG_UNLIKELY(q->times_polls))
+	if (UNLIKELY(q->times_polls))
 		note_poll(q, n);
 	if (n == 0)
 		return 0;
 	now = rte_rdtsc();
-	if (LG_UNLIKELY(capture.on && signature))
-		keep_received(w, q, mbufs, n, now);
+	if (UNLIKELY(capture.on && signature))
+		capture_received(w, q, mbufs, n, now);
 	pool = mbufs[0]->pool;
 	for (uint16_t i = 0; i < n; i++) {
 		const struct rte_mbuf *m = mbufs[i];
@@ -326,13 +327,13 @@ unsigned int rx_poll(struct worker *w, struct rx_queue *q)
 		const uint8_t *t;
 
 		octets += m->pkt_len;
-		if (LG_LIKELY(is_plain(m, pool) && m->data_len >= TRAILER_LEN)) {
+		if (LIKELY(is_plain(m, pool) && m->data_len >= TRAILER_LEN)) {
 			t = rte_pktmbuf_mtod_offset(m, const uint8_t *, m->data_len - TRAILER_LEN);
 		} else {
 			plain = plain && is_plain(m, pool);
 			t = trailer_apart(m, copy);
 		}
-		if (LG_LIKELY(t && signature && load_le32(t) == signature))
+		if (LIKELY(t && signature && load_le32(t) == signature))
 			count(&run, w, q, m, t, q->nic_time ? arrival(q, m, now) : now);
 		else
 			not_of_this_trial(w, q, t, m);

@@ -48,11 +48,11 @@ static inline uint64_t seq_slot_next(uint64_t slot, uint64_t seq, enum seq_verdi
 	const uint64_t held = slot >> 32;
 	const uint64_t bit = 1ULL << (seq & 31);
 
-	if (LG_LIKELY(held == generation)) {
+	if (LIKELY(held == generation)) {
 		*verdict = (slot & bit) ? SEQ_DUPLICATE : SEQ_NEW;
 		return slot | bit;
 	}
-	if (LG_UNLIKELY(held > generation)) {
+	if (UNLIKELY(held > generation)) {
 		*verdict = SEQ_LATE;
 		return slot;
 	}
@@ -73,14 +73,14 @@ static inline enum seq_verdict seqtrack_see(struct seqtrack *t, uint32_t low, ui
 	enum seq_verdict verdict;
 	uint64_t *slot;
 
-	if (LG_UNLIKELY(seq >= t->limit))
+	if (UNLIKELY(seq >= t->limit))
 		return SEQ_BOGUS;
 	*extended = seq;
 	t->any = true;
 	/* Only a reference for extension: a lost update between threads does no harm. */
-	if (LG_LIKELY(seq > high))
+	if (LIKELY(seq > high))
 		__atomic_store_n(&t->high, seq, __ATOMIC_RELAXED);
-	if (LG_UNLIKELY(t->shared))
+	if (UNLIKELY(t->shared))
 		return seqtrack_see_shared(t, seq);
 	slot = seq_slot(t, seq);
 	*slot = seq_slot_next(*slot, seq, &verdict);

@@ -32,7 +32,7 @@ static struct worker *worker_of(bool tx, uint16_t port, uint16_t queue)
 	return engine.worker[(before + queue) % engine.n_workers];
 }
 
-static bool map_check(struct problem *why)
+static bool map_check(struct error *error)
 {
 	for (unsigned int i = 0; i < engine.options.n_map; i++) {
 		const struct queue_map *m = &engine.options.map[i];
@@ -43,16 +43,16 @@ static bool map_check(struct problem *why)
 			snprintf(accepted, sizeof(accepted),
 				 "ports 0..%u, each with its own queues from 0 on, workers 0..%u",
 				 engine.n_ports - 1u, engine.n_workers - 1u);
-			return problem_set(why, accepted, "--map %s%u.%u@%u", m->tx ? "tx" : "rx",
-					   m->port, m->queue, m->worker);
+			return error_set(error, accepted, "--map %s%u.%u@%u", m->tx ? "tx" : "rx",
+					 m->port, m->queue, m->worker);
 		}
 		for (unsigned int j = 0; j < i; j++) {
 			const struct queue_map *n = &engine.options.map[j];
 
 			if (n->tx == m->tx && n->port == m->port && n->queue == m->queue)
-				return problem_set(why, "each queue once",
-						   "--map names %s%u.%u twice", m->tx ? "tx" : "rx",
-						   m->port, m->queue);
+				return error_set(error, "each queue once",
+						 "--map names %s%u.%u twice", m->tx ? "tx" : "rx",
+						 m->port, m->queue);
 		}
 	}
 	return true;
@@ -79,20 +79,20 @@ static struct worker *worker_create(unsigned int lcore)
 	return w;
 }
 
-bool workers_create(struct problem *why)
+bool workers_create(struct error *error)
 {
 	unsigned int lcore;
 
 	RTE_LCORE_FOREACH(lcore)
 	{
 		if (engine.n_workers == LG_MAX_WORKERS)
-			return problem_set(why, "at most 64 lcores", "too many lcores");
+			return error_set(error, "at most 64 lcores", "too many lcores");
 		engine.worker[engine.n_workers] = worker_create(lcore);
 		if (engine.worker[engine.n_workers] == NULL)
-			return problem_set(why, "more memory", "no memory for a worker");
+			return error_set(error, "more memory", "no memory for a worker");
 		engine.n_workers++;
 	}
-	if (!map_check(why))
+	if (!map_check(error))
 		return false;
 	for (uint16_t port = 0; port < engine.n_ports; port++) {
 		for (uint16_t i = 0; i < engine.port[port].n_rxq; i++) {
@@ -141,8 +141,8 @@ void workers_compare_clocks(void)
 void workers_release(void)
 {
 	if (engine.n_workers) {
-		plan_release_tx();
-		plan_release_rx();
+		schedule_release_tx();
+		schedule_release_rx();
 	}
 	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++)
 		stream_release(engine.stream[i]);

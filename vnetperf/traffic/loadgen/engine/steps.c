@@ -18,7 +18,7 @@ static bool number(const char **text, double most, double *out)
 	return *out >= 0 && *out <= most;
 }
 
-bool steps_parse(struct load_steps *s, const char *text, double hz, struct problem *why)
+bool steps_parse(struct load_steps *s, const char *text, double hz, struct error *error)
 {
 	const char *at = text;
 	double seconds = 0, sent = 0;
@@ -29,14 +29,14 @@ bool steps_parse(struct load_steps *s, const char *text, double hz, struct probl
 
 		if (s->n == LG_MAX_STEPS || !number(&at, 1, &step->share) || *at++ != '@' ||
 		    !number(&at, LONGEST, &step->seconds) || step->seconds <= 0)
-			return problem_set(why, ACCEPTED, "steps=%.80s", text);
+			return error_set(error, ACCEPTED, "steps=%.80s", text);
 		step->from = (uint64_t)llround(seconds * hz);
 		seconds += step->seconds;
 		sent += step->share * step->seconds;
 		step->sent_until = sent;
 		s->n++;
 	} while (*at++ == '/');
-	return at[-1] == '\0' || problem_set(why, ACCEPTED, "steps=%.80s", text);
+	return at[-1] == '\0' || error_set(error, ACCEPTED, "steps=%.80s", text);
 }
 
 uint64_t steps_count(const struct load_steps *s, double rate, unsigned int step)

@@ -19,7 +19,7 @@ struct load_steps {
 };
 
 /* "1@60/0.5@10": shares 0..1 and seconds.  hz: cycles per second. */
-bool steps_parse(struct load_steps *s, const char *text, double hz, struct problem *why);
+bool steps_parse(struct load_steps *s, const char *text, double hz, struct error *error);
 /* Frames of a step for a stream of `rate` at share 1; steps add up without a rounding's drift. */
 uint64_t steps_count(const struct load_steps *s, double rate, unsigned int step);
 double steps_seconds(const struct load_steps *s);

@@ -48,20 +48,20 @@ struct params;
 
 /* Parse and check a whole stream.  largest: frame size with FCS that the ports take. */
 bool stream_parse(struct stream_spec *s, struct params *ps, unsigned int n_ports,
-		  unsigned int largest, struct problem *why);
+		  unsigned int largest, struct error *error);
 /* Add a field, all of it or nothing.  table: values of mode "table", `octets` of them, which are
  * the stream's from then on; NULL for none. */
 bool stream_add_field(struct stream_spec *s, struct params *ps, uint8_t *table, size_t octets,
-		      struct problem *why);
+		      struct error *error);
 /* The same of what returning frames must have. */
 bool stream_add_expected(struct stream_spec *s, struct params *ps, uint8_t *table, size_t octets,
-			 struct problem *why);
+			 struct error *error);
 /* Have bindings learnt; `queues` of its port send. */
 bool stream_learn_bindings(struct stream_spec *s, struct params *ps, unsigned int queues,
-			   struct problem *why);
+			   struct error *error);
 /* Give back what it owns. */
 void stream_release(struct stream_spec *s);
-bool stream_set_load(struct stream_spec *s, struct params *ps, struct problem *why);
+bool stream_set_load(struct stream_spec *s, struct params *ps, struct error *error);
 /* Prefill a frame of frame_size - 4 octets: header, zeros, trailer without sequence and TSC. */
 void stream_frame(const struct stream_spec *s, uint8_t *frame);
 void trailer_prefill(uint8_t *trailer, uint8_t epoch, uint8_t stream, uint8_t queue);

@@ -23,6 +23,6 @@ struct hdr;
  * `negative` (or NULL) first, with their sign.  Returns how many, or -1. */
 int64_t tel_write_pairs(const char *path, const struct hdr *h, const struct hdr *negative);
 /* The stream that is asked for, of the last trial. */
-bool tel_result_stream(struct params *ps, uint16_t *id, struct problem *why);
+bool tel_result_stream(struct params *ps, uint16_t *id, struct error *error);
 
 #endif

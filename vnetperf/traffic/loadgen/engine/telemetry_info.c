@@ -8,9 +8,9 @@
 
 #define XSTATS_PAGE 100u
 
-bool command_info(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_info(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	rte_tel_data_add_dict_string(d, "version", LG_VERSION);
 	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
@@ -33,22 +33,22 @@ static uint64_t answers_sent(uint16_t port)
 	uint64_t sum = 0;
 
 	for (uint16_t i = 0; i < engine.port[port].n_txq; i++)
-		sum += __atomic_load_n(&engine.port[port].txq[i]->answers, __ATOMIC_RELAXED);
+		sum += counter_read(&engine.port[port].txq[i]->answers);
 	return sum;
 }
 
-static bool port_number(struct params *ps, uint16_t *port, struct problem *why)
+static bool port_number(struct params *ps, uint16_t *port, struct error *error)
 {
 	uint64_t value = 0;
 
-	if (!params_need(ps, "port", why) ||
-	    !params_u64(ps, "port", 0, engine.n_ports - 1u, &value, why))
+	if (!params_need(ps, "port", error) ||
+	    !params_u64(ps, "port", 0, engine.n_ports - 1u, &value, error))
 		return false;
 	*port = (uint16_t)value;
 	return true;
 }
 
-bool command_port(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_port(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	struct rte_ether_addr mac = {{0}};
 	struct rte_eth_link link = {0};
@@ -56,7 +56,7 @@ bool command_port(struct params *ps, struct rte_tel_data *d, struct problem *why
 	char text[32];
 	uint16_t port, mtu = 0;
 
-	if (!port_number(ps, &port, why) || !params_done(ps, "port", why))
+	if (!port_number(ps, &port, error) || !params_done(ps, "port", error))
 		return false;
 	rte_eth_macaddr_get(port, &mac);
 	if (rte_eth_link_get_nowait(port, &link) != 0)
@@ -98,14 +98,14 @@ static int clock_ns(int64_t cycles)
 	return cycles < 0 ? -ns : ns;
 }
 
-bool command_worker(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_worker(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	const struct worker *w;
 	uint64_t index = 0;
 
-	if (!params_need(ps, "worker", why) ||
-	    !params_u64(ps, "worker", 0, engine.n_workers - 1u, &index, why) ||
-	    !params_done(ps, "worker", why))
+	if (!params_need(ps, "worker", error) ||
+	    !params_u64(ps, "worker", 0, engine.n_workers - 1u, &index, error) ||
+	    !params_done(ps, "worker", error))
 		return false;
 	w = engine.worker[index];
 	tel_dict_uint(d, "lcore", w->lcore);
@@ -130,7 +130,7 @@ static void clean_name(char *name)
 	}
 }
 
-bool command_xstats(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_xstats(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	struct rte_eth_xstat_name names[1024];
 	struct rte_eth_xstat values[1024];
@@ -138,15 +138,15 @@ bool command_xstats(struct params *ps, struct rte_tel_data *d, struct problem *w
 	uint16_t port;
 	int n;
 
-	if (!port_number(ps, &port, why) ||
-	    !params_u64(ps, "offset", 0, UINT32_MAX, &offset, why) ||
-	    !params_done(ps, "port offset", why))
+	if (!port_number(ps, &port, error) ||
+	    !params_u64(ps, "offset", 0, UINT32_MAX, &offset, error) ||
+	    !params_done(ps, "port offset", error))
 		return false;
 	n = rte_eth_xstats_get(port, values, RTE_DIM(values));
 	if (n < 0 || n > (int)RTE_DIM(values) ||
 	    rte_eth_xstats_get_names(port, names, RTE_DIM(names)) != n)
-		return problem_set(why, "a port with at most 1024 xstats",
-				   "port %u gives no xstats (%d)", port, n);
+		return error_set(error, "a port with at most 1024 xstats",
+				 "port %u gives no xstats (%d)", port, n);
 	for (uint64_t i = offset; i < (uint64_t)n && i < offset + XSTATS_PAGE; i++) {
 		clean_name(names[values[i].id].name);
 		tel_dict_uint(d, names[values[i].id].name, values[i].value);
@@ -156,9 +156,9 @@ bool command_xstats(struct params *ps, struct rte_tel_data *d, struct problem *w
 	return true;
 }
 
-bool command_quit(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_quit(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	rte_tel_data_add_dict_int(d, "ok", 1);
 	atomic_store(&engine.quit, true);

@@ -11,18 +11,18 @@
 	"epoch duration steps delay drain burst group catch_up max_lag policy bin tag event ipdv " \
 	"clock echo every turn"
 
-static bool steps(struct params *ps, struct trial_spec *spec, struct problem *why)
+static bool steps(struct params *ps, struct trial_spec *spec, struct error *error)
 {
 	const char *text = params_text(ps, "steps");
 
 	if (text == NULL)
 		return true;
 	if (params_has(ps, "duration"))
-		return problem_set(why, "duration or steps", "duration and steps");
-	return steps_parse(&spec->steps, text, (double)engine.hz, why);
+		return error_set(error, "duration or steps", "duration and steps");
+	return steps_parse(&spec->steps, text, (double)engine.hz, error);
 }
 
-bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	static const char *const policies[] = {"drop", "retry", NULL};
 	static const char *const clocks[] = {"tsc", "wall", NULL};
@@ -31,26 +31,27 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 	uint64_t epoch = 0, burst = spec.burst, group = 1, catch_up = 0, ipdv = 0, turn = 0;
 	unsigned int policy = 0, clock = 0, echo = ECHO_NONE;
 
-	if (!params_need(ps, "epoch", why) || !params_u64(ps, "epoch", 1, 255, &epoch, why) ||
-	    !params_real(ps, "duration", 1e-6, 1e6, &spec.duration, why) ||
-	    !params_real(ps, "delay", 0, 3600, &spec.delay, why) ||
-	    !params_real(ps, "drain", 0, 3600, &spec.drain, why) ||
-	    !params_real(ps, "max_lag", 1e-6, 3600, &spec.max_lag, why) ||
-	    !params_u64(ps, "burst", 1, LG_MAX_BURST, &burst, why) ||
-	    !params_u64(ps, "group", 1, 65536, &group, why) ||
-	    !params_u64(ps, "catch_up", 0, 1000000000, &catch_up, why) ||
-	    !params_word(ps, "policy", policies, &policy, why) || !steps(ps, &spec, why) ||
-	    !params_real(ps, "bin", 1e-6, 1e6, &spec.bin, why) ||
-	    !params_real(ps, "tag", 0, 1e6, &spec.tag, why) ||
-	    !params_real(ps, "event", 0, 1e6, &spec.event, why) ||
-	    !params_u64(ps, "ipdv", 0, 1, &ipdv, why) ||
-	    !params_word(ps, "clock", clocks, &clock, why) ||
-	    !params_word(ps, "echo", echoes, &echo, why) ||
-	    !params_real(ps, "every", 1e-6, 1e6, &spec.every, why) ||
-	    !params_u64(ps, "turn", 1, 1000000, &turn, why) || !params_done(ps, START_KEYS, why))
+	if (!params_need(ps, "epoch", error) || !params_u64(ps, "epoch", 1, 255, &epoch, error) ||
+	    !params_real(ps, "duration", 1e-6, 1e6, &spec.duration, error) ||
+	    !params_real(ps, "delay", 0, 3600, &spec.delay, error) ||
+	    !params_real(ps, "drain", 0, 3600, &spec.drain, error) ||
+	    !params_real(ps, "max_lag", 1e-6, 3600, &spec.max_lag, error) ||
+	    !params_u64(ps, "burst", 1, LG_MAX_BURST, &burst, error) ||
+	    !params_u64(ps, "group", 1, 65536, &group, error) ||
+	    !params_u64(ps, "catch_up", 0, 1000000000, &catch_up, error) ||
+	    !params_word(ps, "policy", policies, &policy, error) || !steps(ps, &spec, error) ||
+	    !params_real(ps, "bin", 1e-6, 1e6, &spec.bin, error) ||
+	    !params_real(ps, "tag", 0, 1e6, &spec.tag, error) ||
+	    !params_real(ps, "event", 0, 1e6, &spec.event, error) ||
+	    !params_u64(ps, "ipdv", 0, 1, &ipdv, error) ||
+	    !params_word(ps, "clock", clocks, &clock, error) ||
+	    !params_word(ps, "echo", echoes, &echo, error) ||
+	    !params_real(ps, "every", 1e-6, 1e6, &spec.every, error) ||
+	    !params_u64(ps, "turn", 1, 1000000, &turn, error) ||
+	    !params_done(ps, START_KEYS, error))
 		return false;
 	if (echo != ECHO_NONE && clock != 1)
-		return problem_set(why, "clock=wall", "echo=%s by the counter", echoes[echo]);
+		return error_set(error, "clock=wall", "echo=%s by the counter", echoes[echo]);
 	spec.echo = (enum echo_role)echo;
 	spec.turn_us = (uint32_t)turn;
 	spec.ipdv = ipdv == 1;
@@ -61,19 +62,19 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 	spec.catch_up = (uint32_t)catch_up;
 	spec.retry = policy == 1;
 	spec.has_duration = params_has(ps, "duration");
-	if (!control_start(&spec, why))
+	if (!control_start(&spec, error))
 		return false;
 	tel_dict_uint(d, "epoch", spec.epoch);
 	return true;
 }
 
-bool command_trial_stop(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_trial_stop(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	control_state();
 	if (!engine.trial.active)
-		return problem_set(why, "a trial or learning that is going on", "nothing to stop");
+		return error_set(error, "a trial or learning that is going on", "nothing to stop");
 	atomic_store(&engine.trial.abort, true);
 	rte_tel_data_add_dict_int(d, "ok", 1);
 	return true;
@@ -130,14 +131,14 @@ static void put_rx(struct rte_tel_data *d, const struct rx_totals *t)
 	tel_dict_uint(d, "nic_timed", t->nic_timed);
 }
 
-bool command_trial_status(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_trial_status(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	const struct trial *t = &engine.trial;
 	struct stream_result sum = {0}, one;
 	enum state state;
 	bool live;
 
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	state = control_state();
 	live = state == STATE_ARMED || state == STATE_RUNNING || state == STATE_DRAINING;
@@ -166,35 +167,35 @@ bool command_trial_status(struct params *ps, struct rte_tel_data *d, struct prob
 	return true;
 }
 
-static bool need_result(struct problem *why)
+static bool need_result(struct error *error)
 {
 	control_state();
 	if (result.known)
 		return true;
-	return problem_set(why, "a trial that is done", "there is no result");
+	return error_set(error, "a trial that is done", "there is no result");
 }
 
-bool tel_result_stream(struct params *ps, uint16_t *id, struct problem *why)
+bool tel_result_stream(struct params *ps, uint16_t *id, struct error *error)
 {
 	uint64_t value = 0;
 
-	if (!need_result(why) || !params_need(ps, "stream", why) ||
-	    !params_u64(ps, "stream", 0, LG_MAX_STREAMS - 1, &value, why))
+	if (!need_result(error) || !params_need(ps, "stream", error) ||
+	    !params_u64(ps, "stream", 0, LG_MAX_STREAMS - 1, &value, error))
 		return false;
 	*id = (uint16_t)value;
 	if (!result.stream[value].known)
-		return problem_set(why, "a stream that was set when the last trial started",
-				   "stream=%u", *id);
+		return error_set(error, "a stream that was set when the last trial started",
+				 "stream=%u", *id);
 	return true;
 }
 
-bool command_trial_result(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_trial_result(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	const struct stream_result *s;
 	const struct hdr *h;
 	uint16_t id;
 
-	if (!tel_result_stream(ps, &id, why) || !params_done(ps, "stream", why))
+	if (!tel_result_stream(ps, &id, error) || !params_done(ps, "stream", error))
 		return false;
 	s = &result.stream[id];
 	h = control_histogram(id);
@@ -211,14 +212,14 @@ bool command_trial_result(struct params *ps, struct rte_tel_data *d, struct prob
 	return true;
 }
 
-bool command_trial_port(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_trial_port(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	const struct port_result *p;
 	uint64_t port = 0;
 
-	if (!need_result(why) || !params_need(ps, "port", why) ||
-	    !params_u64(ps, "port", 0, engine.n_ports - 1u, &port, why) ||
-	    !params_done(ps, "port", why))
+	if (!need_result(error) || !params_need(ps, "port", error) ||
+	    !params_u64(ps, "port", 0, engine.n_ports - 1u, &port, error) ||
+	    !params_done(ps, "port", error))
 		return false;
 	p = &result.port[port];
 	put_rx(d, &p->rx);
@@ -235,14 +236,14 @@ bool command_trial_port(struct params *ps, struct rte_tel_data *d, struct proble
 	return true;
 }
 
-bool command_turns(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_turns(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	const struct turns_result *t;
 	uint64_t worker = 0;
 
-	if (!need_result(why) || !params_need(ps, "worker", why) ||
-	    !params_u64(ps, "worker", 0, engine.n_workers - 1u, &worker, why) ||
-	    !params_done(ps, "worker", why))
+	if (!need_result(error) || !params_need(ps, "worker", error) ||
+	    !params_u64(ps, "worker", 0, engine.n_workers - 1u, &worker, error) ||
+	    !params_done(ps, "worker", error))
 		return false;
 	t = &engine.worker[worker]->taken;
 	tel_dict_uint(d, "sleeps", t->sleeps);
@@ -254,14 +255,14 @@ bool command_turns(struct params *ps, struct rte_tel_data *d, struct problem *wh
 	return true;
 }
 
-bool command_work(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_work(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	const struct work *work;
 	uint64_t worker = 0;
 
-	if (!need_result(why) || !params_need(ps, "worker", why) ||
-	    !params_u64(ps, "worker", 0, engine.n_workers - 1u, &worker, why) ||
-	    !params_done(ps, "worker", why))
+	if (!need_result(error) || !params_need(ps, "worker", error) ||
+	    !params_u64(ps, "worker", 0, engine.n_workers - 1u, &worker, error) ||
+	    !params_done(ps, "worker", error))
 		return false;
 	work = &engine.worker[worker]->work;
 	tel_dict_uint(d, "rounds", work->rounds);
@@ -290,12 +291,12 @@ static void put_gaps(struct rte_tel_data *d, const char *kind, const struct hdr 
 	}
 }
 
-bool command_gaps(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_gaps(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	uint64_t poll_ns, send_ns;
 	const struct gaps *g;
 
-	if (!need_result(why) || !params_done(ps, "no parameters", why))
+	if (!need_result(error) || !params_done(ps, "no parameters", error))
 		return false;
 	g = control_gaps(&poll_ns, &send_ns);
 	put_gaps(d, "poll", &g->poll, poll_ns);
@@ -309,7 +310,7 @@ static double queue_share(const struct queue_gaps *q, unsigned int queues)
 	return q->of_port ? (double)q->frames / (double)q->of_port : 1.0 / queues;
 }
 
-bool command_queue(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_queue(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	static const char *const ways[] = {"rx", "tx", NULL};
 	uint64_t port = 0, queue = 0, ring = 0, hold;
@@ -317,15 +318,16 @@ bool command_queue(struct params *ps, struct rte_tel_data *d, struct problem *wh
 	struct queue_gaps found;
 	double rate = 0, share;
 
-	if (!need_result(why) || !params_need(ps, "way", why) || !params_need(ps, "port", why) ||
-	    !params_need(ps, "queue", why) || !params_word(ps, "way", ways, &tx, why) ||
-	    !params_u64(ps, "port", 0, engine.n_ports - 1u, &port, why))
+	if (!need_result(error) || !params_need(ps, "way", error) ||
+	    !params_need(ps, "port", error) || !params_need(ps, "queue", error) ||
+	    !params_word(ps, "way", ways, &tx, error) ||
+	    !params_u64(ps, "port", 0, engine.n_ports - 1u, &port, error))
 		return false;
 	queues = tx ? engine.port[port].n_txq : engine.port[port].n_rxq;
-	if (!params_u64(ps, "queue", 0, queues - 1u, &queue, why) ||
-	    !params_real(ps, "rate", 0, 1e12, &rate, why) ||
-	    !params_u64(ps, "ring", 0, 1000000000, &ring, why) ||
-	    !params_done(ps, "way port queue rate ring", why))
+	if (!params_u64(ps, "queue", 0, queues - 1u, &queue, error) ||
+	    !params_real(ps, "rate", 0, 1e12, &rate, error) ||
+	    !params_u64(ps, "ring", 0, 1000000000, &ring, error) ||
+	    !params_done(ps, "way port queue rate ring", error))
 		return false;
 	found = control_queue_gaps(tx == 1, (uint16_t)port, (uint16_t)queue);
 	share = queue_share(&found, queues);
@@ -372,36 +374,36 @@ int64_t tel_write_pairs(const char *path, const struct hdr *h, const struct hdr 
  * A file and not a reply: a histogram of some thousand buckets would take dozens of replies, and
  * on a shared CPU each of them waits for its turn.
  */
-bool command_histogram(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_histogram(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	char name[48], path[512];
 	int64_t pairs;
 	uint16_t id;
 
-	if (!tel_result_stream(ps, &id, why) || !params_done(ps, "stream", why))
+	if (!tel_result_stream(ps, &id, error) || !params_done(ps, "stream", error))
 		return false;
 	snprintf(name, sizeof(name), "histogram-%u", id);
 	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
 	pairs = tel_write_pairs(path, control_histogram(id), NULL);
 	if (pairs < 0)
-		return problem_set(why, "a runtime directory that can be written", "%s: %s", path,
-				   strerror(errno));
+		return error_set(error, "a runtime directory that can be written", "%s: %s", path,
+				 strerror(errno));
 	rte_tel_data_add_dict_string(d, "file", name);
 	tel_dict_uint(d, "pairs", (uint64_t)pairs);
 	return true;
 }
 
-bool command_learn(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_learn(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	uint64_t id = LG_MAX_STREAMS, count = 1;
 	double rate = 10000, drain = 0;
 
-	if (!params_u64(ps, "stream", 0, LG_MAX_STREAMS - 1, &id, why) ||
-	    !params_u64(ps, "count", 1, 1000000000, &count, why) ||
-	    !params_real(ps, "rate", 1, 1e9, &rate, why) ||
-	    !params_real(ps, "drain", 0, 60, &drain, why) ||
-	    !params_done(ps, "stream count rate drain", why) ||
-	    !control_learn((uint16_t)id, count, rate, drain, why))
+	if (!params_u64(ps, "stream", 0, LG_MAX_STREAMS - 1, &id, error) ||
+	    !params_u64(ps, "count", 1, 1000000000, &count, error) ||
+	    !params_real(ps, "rate", 1, 1e9, &rate, error) ||
+	    !params_real(ps, "drain", 0, 60, &drain, error) ||
+	    !params_done(ps, "stream count rate drain", error) ||
+	    !control_learn((uint16_t)id, count, rate, drain, error))
 		return false;
 	tel_dict_uint(d, "count", count);
 	return true;

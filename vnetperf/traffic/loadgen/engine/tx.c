@@ -1,6 +1,6 @@
 /* The sending side: take what is due, fill it in, stamp it, hand it over, account for it. */
+#include "capture_buffer.h"
 #include "engine.h"
-#include "keep.h"
 
 /* Frames given up in one call: a long stall is worked off in pieces, receiving goes on between. */
 #define MAX_SKIP 4096u
@@ -22,7 +22,7 @@ static inline uint8_t *frame_build(struct rte_mbuf *m, struct tx_stream *s)
 	frame = rte_pktmbuf_mtod(m, uint8_t *);
 	trailer = frame + s->frame_len - TRAILER_LEN;
 	/* Buffers keep the frame of their last use; mostly it is this stream's. */
-	if (LG_UNLIKELY(*mbuf_tag(m) != s->tag))
+	if (UNLIKELY(*mbuf_tag(m) != s->tag))
 		buffer_fill(m, s);
 	store_le32(trailer + TRAILER_SEQ, (uint32_t)s->seq);
 	if (s->varied) {
@@ -71,15 +71,15 @@ static uint64_t stamp(struct tx_queue *q, uint16_t n)
 	const uint64_t now = rte_rdtsc();
 	uint64_t told = now;
 
-	if (LG_UNLIKELY(engine.trial.by_wall))
+	if (UNLIKELY(engine.trial.by_wall))
 		told = wallclock_ns(&engine.trial.wall, now) & ~(uint64_t)ECHO_MARK;
-	if (LG_UNLIKELY(q->has_udp)) {
+	if (UNLIKELY(q->has_udp)) {
 		for (uint16_t i = 0; i < n; i++)
 			stamp_udp(q, i, load_le64(q->trailer[i] + TRAILER_TSC), told);
 	}
 	for (uint16_t i = 0; i < n; i++)
 		store_le64(q->trailer[i] + TRAILER_TSC, told);
-	if (LG_UNLIKELY(engine.trial.echo.role != ECHO_NONE))
+	if (UNLIKELY(engine.trial.echo.role != ECHO_NONE))
 		mark_one(q, n, told, now);
 	return now;
 }
@@ -149,15 +149,15 @@ static inline uint16_t choose(struct tx_queue *q, uint64_t now)
 	uint64_t first = 0;
 
 	q->latest = 0;
-	if (LG_UNLIKELY(q->pacer.window > 0))
+	if (UNLIKELY(q->pacer.window > 0))
 		return choose_ahead(q, now);
-	if (LG_UNLIKELY(q->single))
+	if (UNLIKELY(q->single))
 		most = pacer_single(&q->pacer, now, q->burst);
 	pacer_refill(&q->pacer, now);
 	if (!q->pacer.uniform)
 		return choose_each(q, now, most);
 	n = (uint16_t)pacer_take_run(&q->pacer, now, most, &q->totals.lag_sum, &first);
-	if (LG_UNLIKELY(n == 0))
+	if (UNLIKELY(n == 0))
 		return choose_each(q, now, most); /* nothing due, too late, or the end */
 	q->latest = first;
 	if (q->n_streams == 1)
@@ -174,7 +174,7 @@ static bool stash_fill(struct tx_queue *q)
 	if (q->n_stash >= q->burst) /* nothing taken, or a larger burst before */
 		return true;
 	want = (unsigned int)q->burst - q->n_stash;
-	if (LG_UNLIKELY(rte_mempool_get_bulk(q->pool, (void **)&q->stash[q->n_stash], want) != 0)) {
+	if (UNLIKELY(rte_mempool_get_bulk(q->pool, (void **)&q->stash[q->n_stash], want) != 0)) {
 		q->totals.no_mbufs++;
 		return false;
 	}
@@ -237,7 +237,7 @@ static inline void note_times(struct tx_queue *q, uint16_t n, uint64_t now)
 	for (uint16_t i = 0; i < n; i++) {
 		struct tx_stream *s = &q->streams[q->who[i]];
 
-		if (LG_UNLIKELY(s->first == 0))
+		if (UNLIKELY(s->first == 0))
 			s->first = now;
 		s->last = now;
 	}
@@ -247,10 +247,10 @@ static inline void note_times(struct tx_queue *q, uint16_t n, uint64_t now)
 __attribute__((noinline, cold)) static void note_bins(struct tx_queue *q, uint16_t sent, uint16_t n,
 						      uint64_t now)
 {
-	const uint32_t bin = watch_bin(&watch, now);
+	const uint32_t bin = timeline_bin(&timeline, now);
 
 	for (uint16_t i = 0; i < n; i++) {
-		struct watch_tx *x = q->streams[q->who[i]].watch;
+		struct timeline_tx *x = q->streams[q->who[i]].timeline;
 
 		if (i < sent)
 			x->sent[bin]++;
@@ -265,19 +265,19 @@ static uint64_t hand_over(struct tx_queue *q, uint16_t n)
 	const uint64_t now = stamp(q, n);
 	uint16_t sent = 0;
 
-	if (LG_UNLIKELY(capture.on) && !q->away)
-		sent = keep_and_send(q, n, now);
-	else if (LG_LIKELY(!q->away))
+	if (UNLIKELY(capture.on) && !q->away)
+		sent = capture_and_send(q, n, now);
+	else if (LIKELY(!q->away))
 		sent = rte_eth_tx_burst(q->port, q->queue, q->out, n);
 
 	note_times(q, n, now);
-	if (LG_UNLIKELY(q->watched))
+	if (UNLIKELY(q->has_timeline))
 		note_bins(q, sent, n, now);
 	q->totals.calls++;
 	q->totals.frames += sent;
 	if (n > q->totals.max_burst)
 		q->totals.max_burst = n;
-	if (LG_LIKELY(sent == n && q->n_pending == 0))
+	if (LIKELY(sent == n && q->n_pending == 0))
 		return now;
 	if (q->retry) {
 		q->totals.retries++;
@@ -362,13 +362,13 @@ unsigned int tx_poll(struct tx_queue *q, uint64_t turn)
 
 	if (q->done)
 		return 0;
-	if (LG_UNLIKELY(q->n_pending)) {
+	if (UNLIKELY(q->n_pending)) {
 		n = q->n_pending;
 		q->called = hand_over(q, n);
 		return n - q->n_pending; /* where nothing is taken there is nothing to do now */
 	}
 	/* Buffers first: without them frames stay due, and count as unsent if that lasts. */
-	if (LG_UNLIKELY(!stash_fill(q))) {
+	if (UNLIKELY(!stash_fill(q))) {
 		starve(q, rte_rdtsc());
 		return 0;
 	}

@@ -1,11 +1,7 @@
 /* The loop that every lcore runs: send what is due, receive from all its queues, follow orders. */
-#include "answer.h"
 #include "engine.h"
+#include "neighbour_reply.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,7 +11,7 @@ static void rx_arm(struct worker *w)
 
 	for (uint16_t i = 0; i < w->n_rxq; i++) {
 		memset(w->rxq[i]->expected, 0, expected);
-		w->rxq[i]->times_polls = watch.ipdv;
+		w->rxq[i]->times_polls = timeline.ipdv;
 		w->rxq[i]->polled = w->rxq[i]->waits = w->rxq[i]->finds = 0;
 	}
 	/* Each worker clears its own: the pages come from its memory node. */
@@ -120,7 +116,7 @@ static void run(struct worker *w)
 }
 
 /* An order to rest may come again without a trial in between: what the last one found stays. */
-static void rest(struct worker *w)
+static void enter_rest(struct worker *w)
 {
 	const bool ends = w->ran && !engine.trial.learning;
 
@@ -168,7 +164,7 @@ static void follow(struct worker *w, uint32_t order)
 		run(w);
 		break;
 	default:
-		rest(w);
+		enter_rest(w);
 	}
 	atomic_store_explicit(&w->ack, order, memory_order_release);
 }
@@ -179,7 +175,7 @@ static uint64_t received_so_far(void)
 
 	for (unsigned int i = 0; i < engine.n_workers; i++) {
 		for (unsigned int s = 0; s < LG_MAX_STREAMS; s++)
-			sum += __atomic_load_n(&engine.worker[i]->rx[s].received, __ATOMIC_RELAXED);
+			sum += counter_read(&engine.worker[i]->rx[s].received);
 	}
 	return sum;
 }
@@ -190,8 +186,7 @@ static uint64_t sent_in_all(void)
 
 	for (unsigned int p = 0; p < engine.n_ports; p++) {
 		for (unsigned int i = 0; i < engine.port[p].n_txq; i++)
-			sum += __atomic_load_n(&engine.port[p].txq[i]->totals.frames,
-					       __ATOMIC_RELAXED);
+			sum += counter_read(&engine.port[p].txq[i]->totals.frames);
 	}
 	return sum;
 }
@@ -205,8 +200,8 @@ static bool ports_flushed(void)
 	return empty;
 }
 
-/* The first worker ends the trial: when all has been sent, and arrived or had its time to. */
-static void lead(struct worker *w)
+/* For the first worker: end the trial when all has been sent, and arrived or had its time to. */
+static void end_trial_if_over(struct worker *w)
 {
 	struct trial *t = &engine.trial;
 	uint64_t now, from;
@@ -257,9 +252,9 @@ static inline void note_poll(struct worker *w, uint64_t now, unsigned int found)
 		atomic_load_explicit(&engine.trial.drain_from, memory_order_relaxed) == 0;
 	const unsigned int before = w->found;
 
-	if (LG_UNLIKELY((int64_t)(now - w->polled) < 0 || w->signature == 0))
+	if (UNLIKELY((int64_t)(now - w->polled) < 0 || w->signature == 0))
 		return;
-	if (LG_LIKELY(gaps_poll_counts(sending, before, found)))
+	if (LIKELY(gaps_poll_counts(sending, before, found)))
 		hdr_record_many(w->gaps, cycles_to_ns(now - w->polled), 1);
 	w->polled = now;
 	w->found = found;
@@ -279,7 +274,7 @@ static inline unsigned int look(struct worker *w, uint32_t ports)
 
 /* The first send of a round finds colder caches than the others, so another port is to be first in
  * the next one. */
-static void pass_on(struct worker *w)
+static void send_next_port_first(struct worker *w)
 {
 	const uint16_t port = w->txq[w->first]->port;
 	uint16_t i = w->first;
@@ -307,8 +302,8 @@ static unsigned int send_and_look(struct worker *w, uint64_t turn, unsigned int 
 	}
 	*found += look(w, w->others);
 	if (sent)
-		pass_on(w);
-	if (LG_UNLIKELY(done))
+		send_next_port_first(w);
+	if (UNLIKELY(done))
 		atomic_store(&w->tx_done, true);
 	return sent;
 }
@@ -317,8 +312,8 @@ static unsigned int send_and_look(struct worker *w, uint64_t turn, unsigned int 
 static void answer_neighbours(struct worker *w)
 {
 	for (uint16_t i = 0; i < w->n_txq; i++) {
-		if (LG_UNLIKELY(answers_waiting(w->txq[i])) && !w->txq[i]->away)
-			answers_send(w->txq[i]);
+		if (UNLIKELY(replies_waiting(w->txq[i])) && !w->txq[i]->away)
+			replies_send(w->txq[i]);
 	}
 }
 
@@ -358,31 +353,16 @@ static inline void note_work(struct worker *w, uint64_t cycles, unsigned int fra
 	w->work.frames += frames;
 }
 
-/* The main thread has the program's name; DPDK's own names differ between versions. */
-static void name_thread(const struct worker *w)
+int worker_main(void *worker)
 {
-	char name[16];
+	struct worker *w = worker;
 
-	if (w->lcore == rte_get_main_lcore())
-		return;
-	snprintf(name, sizeof(name), "loadgen-%u", w->index);
-	prctl(PR_SET_NAME, name);
-}
-
-int worker_main(void *unused)
-{
-	struct worker *w = engine.worker[0];
-
-	(void)unused;
-	for (unsigned int i = 0; i < engine.n_workers; i++) {
-		if (engine.worker[i]->lcore == rte_lcore_id())
-			w = engine.worker[i];
-	}
 	w->tid = (pid_t)syscall(SYS_gettid);
-	plugs_look(w, atomic_load(&engine.plugs));
-	name_thread(w);
-	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
-	while (LG_LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
+	hotplug_update(w, atomic_load(&engine.plugs));
+	if (w->lcore != rte_get_main_lcore()) /* whose thread has the program's name */
+		thread_set_name("loadgen", w->index);
+	thread_sleep_exactly();
+	while (LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
 		const uint32_t order = atomic_load_explicit(&engine.order, memory_order_acquire);
 		const uint32_t plugs = atomic_load_explicit(&engine.plugs, memory_order_acquire);
 		const uint64_t looked = rte_rdtsc();
@@ -391,10 +371,10 @@ int worker_main(void *unused)
 		uint64_t now;
 		bool running;
 
-		if (LG_UNLIKELY(order != w->order))
+		if (UNLIKELY(order != w->order))
 			follow(w, order);
-		if (LG_UNLIKELY(plugs != w->plugs))
-			plugs_look(w, plugs);
+		if (UNLIKELY(plugs != w->plugs))
+			hotplug_update(w, plugs);
 		running = order_phase(order) == PHASE_RUN;
 		/* What came during a sleep waits for no send. */
 		if (!running || w->woke)
@@ -405,10 +385,10 @@ int worker_main(void *unused)
 			note_poll(w, looked, found);
 		}
 		answer_neighbours(w);
-		for (uint16_t i = 0; LG_UNLIKELY(w->nic_time) && i < w->n_polled; i++)
+		for (uint16_t i = 0; UNLIKELY(w->nic_time) && i < w->n_polled; i++)
 			rx_read_clock(w->rxq[i]);
 		if (running && w->index == 0 && may_be_over(w, found + sent))
-			lead(w);
+			end_trial_if_over(w);
 		now = rte_rdtsc();
 		/* A turn that began without a sleep did so later: others ran until then. */
 		if (running)

@@ -5,12 +5,12 @@
 
 const char *const mode_names[] = {"io", "mac", "macswap", "5tswap", NULL};
 
-static bool peer(const struct option *o, void *to, const char *text, struct problem *why)
+static bool peer(const struct option *o, void *to, const char *text, struct error *error)
 {
 	const char *after = value_mac(text, to);
 
 	return (after && *after == '\0') ||
-	       problem_set(why, "as 02:00:00:00:00:01", "%s=%.60s", o->name, text);
+	       error_set(error, "as 02:00:00:00:00:01", "%s=%.60s", o->name, text);
 }
 
 #define PEER(number)		.value = "MAC", .read = peer, OPTION_AT(struct options, peer[number])
@@ -35,7 +35,7 @@ static const struct option known[] = {
 	{0},
 };
 
-bool args_parse(struct options *o, int argc, char *const argv[], bool *help, struct problem *why)
+bool args_parse(struct options *o, int argc, char *const argv[], bool *help, struct error *error)
 {
 	*o = (struct options){
 		.queues = 1,
@@ -48,12 +48,12 @@ bool args_parse(struct options *o, int argc, char *const argv[], bool *help, str
 	};
 	if (!options_read(known,
 			  "vloop [EAL arguments] -- [options]; forwards between port 0 and port 1",
-			  o, argc, argv, help, why))
+			  o, argc, argv, help, error))
 		return false;
 	if (o->phase_us && o->phase_us >= o->turn_us)
-		return problem_set(why, "less than --turn-us", "--phase-us=%u", o->phase_us);
+		return error_set(error, "less than --turn-us", "--phase-us=%u", o->phase_us);
 	/* It would hold its processor for ever. */
 	if (o->priority && o->turn_us == 0)
-		return problem_set(why, "--turn-us above 0 with it", "--priority=%u", o->priority);
+		return error_set(error, "--turn-us above 0 with it", "--priority=%u", o->priority);
 	return true;
 }

@@ -9,11 +9,11 @@
 #include "afpacket.h"
 #include "args.h"
 #include "commands.h"
+#include "counter.h"
+#include "likely.h"
 #include "program.h"
+#include "thread.h"
 #include "turns.h"
-
-#define LIKELY(x)   __builtin_expect(!!(x), 1)
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* What the kernel answered when a priority was asked for: 0, or its error. */
 #define NOT_ASKED_YET (-1)
@@ -42,7 +42,7 @@ struct engine {
 extern struct engine engine;
 
 /* ports.c */
-bool ports_start(struct problem *why);
+bool ports_start(struct error *error);
 
 /* worker.c */
 int worker_main(void *unused);

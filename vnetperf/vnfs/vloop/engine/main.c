@@ -13,19 +13,19 @@
 
 struct engine engine;
 
-static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
+static bool parse(int argc, char *const argv[], bool *help, struct error *error)
 {
-	return args_parse(&engine.options, argc, argv, help, why);
+	return args_parse(&engine.options, argc, argv, help, error);
 }
 
-static bool start(struct problem *why)
+static bool start(struct error *error)
 {
 	if (rte_lcore_count() != 2)
-		return problem_set(why, "2: the main one and one that forwards", "%u lcores",
-				   rte_lcore_count());
+		return error_set(error, "2: the main one and one that forwards", "%u lcores",
+				 rte_lcore_count());
 	engine.hz = program_counter_hz();
 	atomic_store(&engine.worker.policy_error, NOT_ASKED_YET);
-	return ports_start(why);
+	return ports_start(error);
 }
 
 /* Whatever is written to it is passed over. */

@@ -11,7 +11,7 @@ static uint32_t frame_overhead(const struct rte_eth_dev_info *info)
 	return RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
 }
 
-static bool port_start(uint16_t port, struct problem *why)
+static bool port_start(uint16_t port, struct error *error)
 {
 	const struct options *o = &engine.options;
 	struct ethdev e = {
@@ -24,31 +24,31 @@ static bool port_start(uint16_t port, struct problem *why)
 		.node = (int)o->node,
 	};
 	struct rte_ether_addr mac;
-	int error;
+	int code;
 
-	if (!ethdev_look(&e, why))
+	if (!ethdev_look(&e, error))
 		return false;
 	if (o->max_frame)
 		e.conf.rxmode.mtu = o->max_frame - frame_overhead(&e.info);
-	if (!ethdev_configure(&e, engine.pool, why) ||
-	    !ethdev_start(&e, &engine.afpacket[port], why))
+	if (!ethdev_configure(&e, engine.pool, error) ||
+	    !ethdev_start(&e, &engine.afpacket[port], error))
 		return false;
-	error = rte_eth_macaddr_get(port, &mac);
-	if (error)
-		return ethdev_refused(port, "address", error, why);
+	code = rte_eth_macaddr_get(port, &mac);
+	if (code)
+		return ethdev_refused(port, "address", code, error);
 	memcpy(engine.mac[port], mac.addr_bytes, MAC_OCTETS);
 	return true;
 }
 
-bool ports_start(struct problem *why)
+bool ports_start(struct error *error)
 {
 	const struct options *o = &engine.options;
 
 	if (rte_eth_dev_count_avail() != PORTS)
-		return problem_set(why, "2 ports, by --vdev=... or -a ...", "%u ports",
-				   rte_eth_dev_count_avail());
+		return error_set(error, "2 ports, by --vdev=... or -a ...", "%u ports",
+				 rte_eth_dev_count_avail());
 	/* Both ports have the buffers of one pool: what came in at one is sent by the other, and
 	 * comes back while it is still in a cache. */
-	engine.pool = ethdev_pool("vloop", o->buffers, o->room, 0, (int)o->node, why);
-	return engine.pool && port_start(0, why) && port_start(1, why);
+	engine.pool = ethdev_pool("vloop", o->buffers, o->room, 0, (int)o->node, error);
+	return engine.pool && port_start(0, error) && port_start(1, error);
 }

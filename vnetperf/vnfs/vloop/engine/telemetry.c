@@ -9,15 +9,14 @@ static void add(struct rte_tel_data *d, const char *name, uint64_t number)
 	tel_dict_uint(d, name, number);
 }
 
-/* Written by one thread, read by another: each number is whole. */
 static void add_read(struct rte_tel_data *d, const char *name, const uint64_t *number)
 {
-	add(d, name, __atomic_load_n(number, __ATOMIC_RELAXED));
+	add(d, name, counter_read(number));
 }
 
 static void add_read_ns(struct rte_tel_data *d, const char *name, const uint64_t *cycles)
 {
-	const uint64_t n = __atomic_load_n(cycles, __ATOMIC_RELAXED);
+	const uint64_t n = counter_read(cycles);
 
 	add(d, name, (uint64_t)((unsigned __int128)n * WALL_NS_PER_S / engine.hz));
 }
@@ -38,12 +37,12 @@ static void tell_priority(char *text, size_t octets)
 		snprintf(text, octets, "refused: error %d", error);
 }
 
-static bool tell_info(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool tell_info(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	const struct options *o = &engine.options;
 	char priority[32];
 
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	tell_priority(priority, sizeof(priority));
 	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
@@ -56,11 +55,11 @@ static bool tell_info(struct params *ps, struct rte_tel_data *d, struct problem 
 	return true;
 }
 
-static bool tell_turns(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool tell_turns(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	const struct worker *w = &engine.worker;
 
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	add_read(d, "sleeps", &w->turns.sleeps);
 	add_read(d, "empty", &w->empty);
@@ -75,9 +74,9 @@ static bool tell_turns(struct params *ps, struct rte_tel_data *d, struct problem
 	return true;
 }
 
-static bool forward(struct params *ps, struct rte_tel_data *d, struct problem *why)
+static bool forward(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
-	if (!params_done(ps, "no parameters", why))
+	if (!params_done(ps, "no parameters", error))
 		return false;
 	atomic_store(&engine.forwarding, true);
 	add(d, "ok", 1);

@@ -5,10 +5,6 @@
  */
 #include "engine.h"
 
-#include <unistd.h>
-
-#include <sys/prctl.h>
-
 #include <rte_cycles.h>
 #include <rte_mbuf.h>
 
@@ -97,7 +93,7 @@ static void take_turns(struct worker *w)
 	turns_hold(&w->turns, o->priority && error == 0, rte_rdtsc());
 }
 
-static void rest(struct worker *w, bool worked, bool forced)
+static void sleep_to_next_turn(struct worker *w, bool worked, bool forced)
 {
 	const uint64_t from = rte_rdtsc();
 
@@ -132,7 +128,7 @@ static void forward_in_turns(struct worker *w)
 			unflushed = !flush();
 		began = now;
 		if (engine.options.turn_us) {
-			rest(w, worked, n > 0);
+			sleep_to_next_turn(w, worked, n > 0);
 			began = rte_rdtsc();
 		}
 		worked = false;
@@ -142,12 +138,11 @@ static void forward_in_turns(struct worker *w)
 int worker_main(void *unused)
 {
 	(void)unused;
-	prctl(PR_SET_NAME, "vloop-0");
-	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
+	thread_set_name("vloop", 0);
+	thread_sleep_exactly();
 	take_turns(&engine.worker);
 	/* No memif may be polled while it is being connected (see the testpmd switch's driver). */
-	while (!atomic_load(&engine.forwarding) && !atomic_load(&engine.quit))
-		usleep(1000);
+	thread_wait_for(&engine.forwarding, &engine.quit);
 	forward_in_turns(&engine.worker);
 	return 0;
 }

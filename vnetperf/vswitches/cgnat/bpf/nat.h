@@ -7,11 +7,9 @@
 #ifndef VNETPERF_NAT_H
 #define VNETPERF_NAT_H
 
-#include "bpf.h"
+#include "bpf_counts.h"
 
 #include "../engine/tcp.h"
-
-#define ALWAYS static inline __attribute__((always_inline))
 
 /* A place of 64 bits: second of its last use, port within, state of TCP and these two; 0: free. It
  * changes by compare-and-swap alone, so that it always is one processor's. */
@@ -57,12 +55,7 @@ struct {
 	TYPE(value, uint32_t);
 } second SEC(".maps");
 
-struct {
-	FIELD(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	FIELD(max_entries, TALLIES);
-	TYPE(key, uint32_t);
-	TYPE(value, uint64_t);
-} tallies SEC(".maps");
+COUNTERS(tallies, TALLIES);
 
 struct {
 	FIELD(type, BPF_MAP_TYPE_DEVMAP);
@@ -70,14 +63,6 @@ struct {
 	TYPE(key, uint32_t);
 	TYPE(value, uint32_t);
 } target SEC(".maps");
-
-ALWAYS void add_one(void *map, uint32_t place)
-{
-	uint64_t *count = bpf_map_lookup_elem(map, &place);
-
-	if (count)
-		++*count;
-}
 
 ALWAYS uint32_t seconds(void)
 {

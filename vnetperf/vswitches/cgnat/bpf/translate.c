@@ -6,7 +6,7 @@
  */
 #include "nat.h"
 
-#include "../engine/checksum.h"
+#include "checksum.h"
 
 #include <linux/if_ether.h>
 #include <linux/ip.h>
@@ -18,12 +18,7 @@
 #define PROTOCOL_UDP  17
 #define TRIES	      8 /* others may change a place at the same time */
 
-struct {
-	FIELD(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	FIELD(max_entries, COUNTS);
-	TYPE(key, uint32_t);
-	TYPE(value, uint64_t);
-} counts SEC(".maps");
+COUNTERS(counts, COUNTS);
 
 struct tcp {
 	be16 src, dst;
@@ -53,12 +48,6 @@ struct packet {
 	be16 *error_sum;       /* NULL: it is no error */
 	uint8_t kind, flags;
 };
-
-ALWAYS int counted(uint32_t what)
-{
-	add_one(&counts, what);
-	return XDP_DROP;
-}
 
 ALWAYS bool in_pool(be32 ip)
 {
@@ -230,7 +219,7 @@ ALWAYS uint32_t follow(const struct packet *p, struct end *end, bool out)
 
 ALWAYS void write_address(struct iphdr *ip, bool source, be32 address)
 {
-	ip->check = sum_changed(ip->check, change32(source ? ip->saddr : ip->daddr, address));
+	ip->check = update_checksum(ip->check, change32(source ? ip->saddr : ip->daddr, address));
 	if (source)
 		ip->saddr = address;
 	else
@@ -249,7 +238,7 @@ ALWAYS void write_side(struct packet *p, bool source, be32 address, be16 port)
 
 	if (p->sum && !(p->kind == KIND_UDP && *p->sum == 0)) {
 		const be16 was = *p->sum;
-		be16 sum = sum_changed(was, p->kind == KIND_ICMP ? by_port : by + by_port);
+		be16 sum = update_checksum(was, p->kind == KIND_ICMP ? by_port : by + by_port);
 
 		if (p->kind == KIND_UDP && sum == 0)
 			sum = 0xffff;
@@ -259,7 +248,8 @@ ALWAYS void write_side(struct packet *p, bool source, be32 address, be16 port)
 	*at = port;
 	write_address(p->ip, source, address);
 	if (p->error_sum)
-		*p->error_sum = sum_changed(*p->error_sum, all + change16(was_check, p->ip->check));
+		*p->error_sum =
+			update_checksum(*p->error_sum, all + change16(was_check, p->ip->check));
 }
 
 ALWAYS void write_ends(struct ethhdr *ethernet, uint32_t to)
@@ -485,25 +475,25 @@ SEC("xdp.frags") int forward(struct xdp_md *frame)
 	struct packet p = {};
 	uint32_t verdict, to = OUTSIDE;
 
-	counted(PASS);
+	add_one(&counts, PASS);
 	if (start + sizeof(*ethernet) + sizeof(*p.outer) > end)
-		return counted(TOO_SHORT);
+		return count_frame(TOO_SHORT, XDP_DROP);
 	if (!is_own(ethernet))
-		return counted(OTHER_MAC);
+		return count_frame(OTHER_MAC, XDP_DROP);
 	if (host16(ethernet->h_proto) != ETH_P_IP)
-		return counted(NOT_IPV4);
+		return count_frame(NOT_IPV4, XDP_DROP);
 	verdict = check(&p, start, end, bpf_xdp_get_buff_len(frame));
 	if (verdict == PASS)
 		verdict = FROM == INSIDE ? from_inside(&p, &to) : from_outside(&p, &to);
 	if (verdict != PASS)
-		return counted(verdict);
+		return count_frame(verdict, XDP_DROP);
 	/* The time to live is the first octet of its word. */
 	p.outer->check =
-		sum_changed(p.outer->check, change16(p.outer->ttl, (be16)(p.outer->ttl - 1)));
+		update_checksum(p.outer->check, change16(p.outer->ttl, (be16)(p.outer->ttl - 1)));
 	p.outer->ttl--;
 	write_ends(ethernet, to);
 	/* A place of the map without an interface gives the flags as the verdict. */
 	if (bpf_redirect_map(&target, to, XDP_DROP) == XDP_REDIRECT)
 		return XDP_REDIRECT;
-	return counted(NO_TARGET);
+	return count_frame(NO_TARGET, XDP_DROP);
 }

@@ -40,27 +40,27 @@ static void set_defaults(struct options *o)
 	o->share = 100;
 }
 
-static bool address(const struct option *o, void *to, const char *text, struct problem *why)
+static bool address(const struct option *o, void *to, const char *text, struct error *error)
 {
 	struct in_addr found;
 
 	if (inet_pton(AF_INET, text, &found) != 1)
-		return problem_set(why, "an IPv4 address", "%s=%.60s", o->name, text);
+		return error_set(error, "an IPv4 address", "%s=%.60s", o->name, text);
 	*(uint32_t *)to = ntohl(found.s_addr);
 	return true;
 }
 
-static bool mac_pair(const struct option *o, void *to, const char *text, struct problem *why)
+static bool mac_pair(const struct option *o, void *to, const char *text, struct error *error)
 {
 	uint8_t(*macs)[6] = to;
 	const char *second = value_mac(text, macs[INSIDE]);
 	const char *after = second && *second == ',' ? value_mac(second + 1, macs[OUTSIDE]) : NULL;
 
-	return (after && *after == '\0') || problem_set(why, "two, as 02:00:00:00:00:01,02:...",
-							"%s is no pair of MAC addresses", o->name);
+	return (after && *after == '\0') || error_set(error, "two, as 02:00:00:00:00:01,02:...",
+						      "%s is no pair of MAC addresses", o->name);
 }
 
-static bool stage_list(const struct option *known, void *to, const char *text, struct problem *why)
+static bool stage_list(const struct option *known, void *to, const char *text, struct error *error)
 {
 	struct options *o = to;
 	uint32_t next = STAGE_RX;
@@ -73,9 +73,9 @@ static bool stage_list(const struct option *known, void *to, const char *text, s
 
 		if (strncmp(text, stage_names[next], n) != 0 ||
 		    (next + 1 < STAGES ? after != '+' && after != '/' : after != '\0'))
-			return problem_set(why,
-					   "rx, val, nat, ct, tx in this order, + or / between",
-					   "--stages does not go on with '%s'", stage_names[next]);
+			return error_set(error,
+					 "rx, val, nat, ct, tx in this order, + or / between",
+					 "--stages does not go on with '%s'", stage_names[next]);
 		if (next == STAGE_RX || text[-1] == '/')
 			o->groups[o->n_groups++].first = (enum stage)next;
 		o->groups[o->n_groups - 1].last = (enum stage)next;
@@ -87,7 +87,7 @@ static bool stage_list(const struct option *known, void *to, const char *text, s
 
 /* A number for each group. */
 static bool number_list(uint32_t *to, uint32_t *n, const char *name, const char *text,
-			struct problem *why)
+			struct error *error)
 {
 	char *end;
 
@@ -98,27 +98,27 @@ static bool number_list(uint32_t *to, uint32_t *n, const char *name, const char 
 		if (*end == '\0')
 			return true;
 	}
-	return problem_set(why, "numbers, as 1,2,3", "%s is no list of numbers", name);
+	return error_set(error, "numbers, as 1,2,3", "%s is no list of numbers", name);
 }
 
-static bool lcores(const struct option *o, void *to, const char *text, struct problem *why)
+static bool lcores(const struct option *o, void *to, const char *text, struct error *error)
 {
 	struct options *all = to;
 
-	return number_list(all->lcores, &all->n_lcores, o->name, text, why);
+	return number_list(all->lcores, &all->n_lcores, o->name, text, error);
 }
 
-static bool phases(const struct option *o, void *to, const char *text, struct problem *why)
+static bool phases(const struct option *o, void *to, const char *text, struct error *error)
 {
 	struct options *all = to;
 
-	return number_list(all->phases, &all->n_phases, o->name, text, why);
+	return number_list(all->phases, &all->n_phases, o->name, text, error);
 }
 
-static bool log_file(const struct option *o, void *to, const char *text, struct problem *why)
+static bool log_file(const struct option *o, void *to, const char *text, struct error *error)
 {
 	if (strlen(text) >= o->size)
-		return problem_set(why, "255 octets", "%s is too long", o->name);
+		return error_set(error, "255 octets", "%s is too long", o->name);
 	snprintf(to, o->size, "%s", text);
 	return true;
 }
@@ -173,8 +173,9 @@ static const struct option known[] = {
 	{0},
 };
 
-bool args_parse(struct options *o, int argc, char *const argv[], bool *help, struct problem *why)
+bool args_parse(struct options *o, int argc, char *const argv[], bool *help, struct error *error)
 {
 	set_defaults(o);
-	return options_read(known, PURPOSE, o, argc, argv, help, why) && config_check(&o->nat, why);
+	return options_read(known, PURPOSE, o, argc, argv, help, error) &&
+	       config_check(&o->nat, error);
 }

@@ -35,6 +35,6 @@ struct options {
 
 /* argv[0] is skipped; what is not there has its default. *help: they were asked for, and printed.
  */
-bool args_parse(struct options *o, int argc, char *const argv[], bool *help, struct problem *why);
+bool args_parse(struct options *o, int argc, char *const argv[], bool *help, struct error *error);
 
 #endif

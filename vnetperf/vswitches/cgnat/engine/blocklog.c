@@ -15,17 +15,17 @@ static struct record record;
 static struct rte_ring *ring;
 static uint64_t lost, unwritten; /* each written by one thread */
 
-bool blocklog_open(const char *path, bool ipfix, struct problem *why)
+bool blocklog_open(const char *path, bool ipfix, struct error *error)
 {
 	if (*path == '\0')
 		return true;
 	/* The first second is 1. */
-	if (!record_open(&record, path, ipfix, time(NULL) - 1, why))
+	if (!record_open(&record, path, ipfix, time(NULL) - 1, error))
 		return false;
 	ring = rte_ring_create_elem("cgnat_log", sizeof(struct block_event), EVENTS, SOCKET_ID_ANY,
 				    RING_F_SP_ENQ | RING_F_SC_DEQ);
 	return ring != NULL ||
-	       problem_set(why, "more memory", "no memory for the record of blocks");
+	       error_set(error, "more memory", "no memory for the record of blocks");
 }
 
 void blocklog_note(void *unused, const struct block_event *event)
@@ -51,8 +51,7 @@ void blocklog_write(void)
 
 uint64_t blocklog_lost(void)
 {
-	return __atomic_load_n(&lost, __ATOMIC_RELAXED) +
-	       __atomic_load_n(&unwritten, __ATOMIC_RELAXED);
+	return counter_read(&lost) + counter_read(&unwritten);
 }
 
 void blocklog_close(void)

@@ -5,13 +5,11 @@
 
 #include <string.h>
 
-#include "problem.h"
+#include "error.h"
+#include "likely.h"
 #include "types.h"
 
 #define CGNAT_PROTOCOL 2
-
-#define LIKELY(x)   __builtin_expect(!!(x), 1)
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* Packets that a stage takes at once: enough for memory to be fetched ahead of its use. */
 #define BURST 32u

@@ -32,6 +32,6 @@ static inline uint32_t config_blocks_of_address(const struct config *c)
 }
 
 /* Whether blocks, pool and tables fit each other. */
-bool config_check(const struct config *c, struct problem *why);
+bool config_check(const struct config *c, struct error *error);
 
 #endif

@@ -11,8 +11,10 @@
 #include "afpacket.h"
 #include "args.h"
 #include "commands.h"
+#include "counter.h"
 #include "fragments.h"
 #include "program.h"
+#include "thread.h"
 #include "tracker.h"
 #include "turns.h"
 
@@ -30,11 +32,11 @@ struct worker {
 	unsigned int lcore;
 	struct rte_ring *in; /* from the group before; NULL for the first */
 	struct rte_ring *out;
-	bool unflushed;		 /* sent since the transmit rings were seen to be empty */
-	uint64_t swept;		 /* cycles until which tables were looked through */
-	_Atomic uint32_t forgot; /* what was done of `forget` */
-	struct turns share;	 /* of its processor */
-	int refused;		 /* the kernel's reason against its priority; 0: none */
+	bool unflushed;			   /* sent since the transmit rings were seen to be empty */
+	uint64_t swept;			   /* cycles until which tables were looked through */
+	_Atomic uint32_t end_request_done; /* the last of `end_requests` that it carried out */
+	struct turns share;		   /* of its processor */
+	int refused;			   /* the kernel's reason against its priority; 0: none */
 	uint64_t turns, empty;
 	uint64_t busy, idle; /* cycles of turns with packets, and of those without */
 	struct stage_work work[STAGES];
@@ -54,23 +56,24 @@ struct engine {
 	struct afpacket afpacket[SIDES];
 	uint64_t hz, start; /* cycles */
 	atomic_bool forwarding, quit;
-	_Atomic uint32_t forget; /* how often all sessions were to end */
+	_Atomic uint32_t end_requests; /* how often telemetry asked to end all sessions */
 };
 
 extern struct engine engine;
 
 /* ports.c */
-bool ports_start(struct problem *why);
+bool ports_start(struct error *error);
 
 /* worker.c */
-bool workers_create(struct problem *why);
-int worker_main(void *unused);
+bool workers_create(struct error *error);
+/* Runs a worker, by its own lcore, until the engine ends. */
+int worker_main(void *worker);
 
 /* telemetry.c */
 extern const struct command telemetry_commands[];
 
 /* blocklog.c: events of blocks, written to a file by the main lcore. */
-bool blocklog_open(const char *path, bool ipfix, struct problem *why);
+bool blocklog_open(const char *path, bool ipfix, struct error *error);
 void blocklog_note(void *unused, const struct block_event *event);
 void blocklog_write(void);
 void blocklog_close(void);

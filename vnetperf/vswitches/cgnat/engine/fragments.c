@@ -76,13 +76,13 @@ static void let_go(struct fragments *f, struct partial *of, struct packets *to)
 	of->held = NULL;
 }
 
-static void forget(struct fragments *f, uint32_t number)
+static void remove_partial(struct fragments *f, uint32_t number)
 {
-	struct partial *gone = &f->partials[number];
+	struct partial *partial = &f->partials[number];
 
-	let_go(f, gone, &f->late);
-	table_remove(&f->by_datagram, hash_of(f, gone), number);
-	gone->live = false;
+	let_go(f, partial, &f->late);
+	table_remove(&f->by_datagram, hash_of(f, partial), number);
+	partial->live = false;
 	f->spare[f->n_spare++] = number;
 }
 
@@ -171,7 +171,7 @@ static enum verdict take(struct fragments *f, struct packet *p)
 	/* Of one that came twice more octets came than there are: what is missing then waits for a
 	 * first one in vain. */
 	if (of->known && of->total && of->octets >= of->total)
-		forget(f, number);
+		remove_partial(f, number);
 	return verdict;
 }
 
@@ -188,7 +188,7 @@ void fragments_sweep(struct fragments *f, uint32_t count)
 	for (uint32_t i = 0; i < count; i++) {
 		if (f->partials[f->cursor].live &&
 		    f->second - f->partials[f->cursor].since > PARTIAL_S)
-			forget(f, f->cursor);
+			remove_partial(f, f->cursor);
 		f->cursor = f->cursor + 1 == PARTIALS ? 0 : f->cursor + 1;
 	}
 }

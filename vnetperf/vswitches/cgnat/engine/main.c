@@ -13,29 +13,30 @@
 
 struct engine engine;
 
-static bool parse(int argc, char *const argv[], bool *help, struct problem *why)
+static bool parse(int argc, char *const argv[], bool *help, struct error *error)
 {
-	return args_parse(&engine.options, argc, argv, help, why);
+	return args_parse(&engine.options, argc, argv, help, error);
 }
 
-static bool start(struct problem *why)
+static bool start(struct error *error)
 {
 	engine.options.nat.seed = rte_rand();
 	engine.hz = program_counter_hz();
-	if (!workers_create(why))
+	if (!workers_create(error))
 		return false;
 	/* Seconds, and the record's times of them, begin here: large tables took some
 	 * to make. */
 	engine.start = rte_rdtsc();
-	if (!blocklog_open(engine.options.log, engine.options.log_ipfix, why))
+	if (!blocklog_open(engine.options.log, engine.options.log_ipfix, error))
 		return false;
 	engine.mapper.blocks.note = blocklog_note;
-	return ports_start(why);
+	return ports_start(error);
 }
 
 static void run(void)
 {
-	rte_eal_mp_remote_launch(worker_main, NULL, SKIP_MAIN);
+	for (uint32_t i = 0; i < engine.n_workers; i++)
+		rte_eal_remote_launch(worker_main, &engine.workers[i], engine.workers[i].lcore);
 	while (!atomic_load(&engine.quit)) {
 		blocklog_write();
 		usleep(LOG_US);

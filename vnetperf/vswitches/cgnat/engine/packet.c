@@ -232,7 +232,7 @@ static void mend_sum(uint8_t kind, uint8_t *l4, uint16_t there, uint32_t address
 	memcpy(&sum, l4 + at, sizeof(sum));
 	if (kind == KIND_UDP && sum == 0)
 		return; /* the sender made none */
-	sum = sum_changed(sum, by);
+	sum = update_checksum(sum, by);
 	if (kind == KIND_UDP && sum == 0)
 		sum = 0xffff;
 	memcpy(l4 + at, &sum, sizeof(sum));
@@ -250,7 +250,7 @@ static void write_side(struct ipv4 *ip, uint8_t *l4, uint16_t there, uint8_t kin
 	memcpy(&was_port, at, sizeof(was_port));
 	mend_sum(kind, l4, there, by, change16(was_port, port));
 	memcpy(at, &port, sizeof(port));
-	ip->checksum = sum_changed(ip->checksum, by);
+	ip->checksum = update_checksum(ip->checksum, by);
 	if (source)
 		ip->src = address;
 	else
@@ -259,7 +259,7 @@ static void write_side(struct ipv4 *ip, uint8_t *l4, uint16_t there, uint8_t kin
 
 static void write_address(struct ipv4 *ip, bool source, be32 address)
 {
-	ip->checksum = sum_changed(ip->checksum, change32(source ? ip->src : ip->dst, address));
+	ip->checksum = update_checksum(ip->checksum, change32(source ? ip->src : ip->dst, address));
 	if (source)
 		ip->src = address;
 	else
@@ -310,7 +310,7 @@ void packet_rewrite(struct packet *p, const struct addresses *macs)
 				   p->down.in_port);
 	}
 	/* The time to live is the first octet of its word. */
-	ip->checksum = sum_changed(ip->checksum, change16(ip->ttl, (be16)(ip->ttl - 1)));
+	ip->checksum = update_checksum(ip->checksum, change16(ip->ttl, (be16)(ip->ttl - 1)));
 	ip->ttl--;
 	memcpy(ether->to, macs->next_hop[p->to], sizeof(ether->to));
 	memcpy(ether->from, macs->own[p->to], sizeof(ether->from));

@@ -7,7 +7,7 @@
 
 /* Both ports have the buffers of one pool: what came in at one is sent by the other, and comes back
  * while it is still in a cache. */
-static bool pool_create(struct problem *why)
+static bool pool_create(struct error *error)
 {
 	const struct options *o = &engine.options;
 	const uint32_t in_hand = engine.n_workers * (2 * ETHDEV_CACHE + 2 * BURST);
@@ -15,11 +15,11 @@ static bool pool_create(struct problem *why)
 			   in_hand + MOST_HELD;
 	const uint16_t private_room = RTE_ALIGN_CEIL(sizeof(struct packet), RTE_MBUF_PRIV_ALIGN);
 
-	engine.pool = ethdev_pool("cgnat", n, o->room, private_room, SOCKET_ID_ANY, why);
+	engine.pool = ethdev_pool("cgnat", n, o->room, private_room, SOCKET_ID_ANY, error);
 	return engine.pool != NULL;
 }
 
-static bool port_start(uint16_t port, struct problem *why)
+static bool port_start(uint16_t port, struct error *error)
 {
 	struct ethdev e = {
 		.port = port,
@@ -31,14 +31,14 @@ static bool port_start(uint16_t port, struct problem *why)
 	};
 
 	/* Of every frame that comes, validation drops what is not addressed to it. */
-	return ethdev_look(&e, why) && ethdev_configure(&e, engine.pool, why) &&
-	       ethdev_start(&e, &engine.afpacket[port], why);
+	return ethdev_look(&e, error) && ethdev_configure(&e, engine.pool, error) &&
+	       ethdev_start(&e, &engine.afpacket[port], error);
 }
 
-bool ports_start(struct problem *why)
+bool ports_start(struct error *error)
 {
 	if (rte_eth_dev_count_avail() != SIDES)
-		return problem_set(why, "2 ports, by --vdev=... or -a ...: inside, outside",
-				   "%u ports", rte_eth_dev_count_avail());
-	return pool_create(why) && port_start(INSIDE, why) && port_start(OUTSIDE, why);
+		return error_set(error, "2 ports, by --vdev=... or -a ...: inside, outside",
+				 "%u ports", rte_eth_dev_count_avail());
+	return pool_create(error) && port_start(INSIDE, error) && port_start(OUTSIDE, error);
 }

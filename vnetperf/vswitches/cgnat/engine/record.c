@@ -77,18 +77,18 @@ static void describe_records(const struct record *r)
 	finish(r, &m);
 }
 
-bool record_open(struct record *r, const char *path, bool ipfix, time_t began, struct problem *why)
+bool record_open(struct record *r, const char *path, bool ipfix, time_t began, struct error *error)
 {
 	*r = (struct record){.file = fopen(path, "ae"), .ipfix = ipfix, .began = began};
 	if (r->file == NULL)
-		return problem_set(why, "a file that can be written", "%.90s: %s", path,
-				   strerror(errno));
+		return error_set(error, "a file that can be written", "%.90s: %s", path,
+				 strerror(errno));
 	if (ipfix)
 		describe_records(r);
 	else if (fseek(r->file, 0, SEEK_END) == 0 && ftell(r->file) == 0)
 		fprintf(r->file, "# time event inside public first-port last-port\n");
 	return fflush(r->file) == 0 ||
-	       problem_set(why, "a file that can be written", "%.90s: %s", path, strerror(errno));
+	       error_set(error, "a file that can be written", "%.90s: %s", path, strerror(errno));
 }
 
 static void address(char *text, size_t n, uint32_t ip)

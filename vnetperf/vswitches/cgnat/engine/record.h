@@ -22,7 +22,7 @@ struct record {
 	uint32_t exported; /* records in messages so far */
 };
 
-bool record_open(struct record *r, const char *path, bool ipfix, time_t began, struct problem *why);
+bool record_open(struct record *r, const char *path, bool ipfix, time_t began, struct error *error);
 /* Writes up to MOST_RECORDS; false when the file does not take them. */
 bool record_write(struct record *r, const struct block_event events[], uint32_t n);
 

@@ -6,13 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "byteorder.h"
+
 /* Ports below are never given out (RFC 6056 section 3.2). */
 #define FIRST_PORT 1024u
 #define PORTS	   65536u
-
-/* In network order, as in the packet. */
-typedef uint32_t be32;
-typedef uint16_t be16;
 
 /* Which of the two ports: subscribers are at the first, public addresses at the second. */
 enum { INSIDE, OUTSIDE, SIDES };
@@ -61,19 +59,5 @@ enum verdict {
 	FRAGMENT_PART,
 	HELD,
 };
-
-static inline uint32_t host32(be32 value)
-{
-	return __builtin_bswap32(value);
-}
-
-static inline uint16_t host16(be16 value)
-{
-	return __builtin_bswap16(value);
-}
-
-/* Both ways alike: engine and tests are for little-endian machines, as DPDK's memif is. */
-#define net32 host32
-#define net16 host16
 
 #endif

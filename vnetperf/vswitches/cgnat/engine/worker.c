@@ -5,10 +5,6 @@
  */
 #include "engine.h"
 
-#include <sys/prctl.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_lcore.h>
@@ -30,7 +26,7 @@ static inline bool has(const struct worker *w, enum stage stage)
 	return w->group.first <= stage && stage <= w->group.last;
 }
 
-static bool lcores_given(struct problem *why)
+static bool lcores_given(struct error *error)
 {
 	struct options *o = &engine.options;
 	unsigned int lcore;
@@ -44,23 +40,23 @@ static bool lcores_given(struct problem *why)
 		n++;
 	}
 	if (n != o->n_groups || (o->n_lcores && o->n_lcores != n))
-		return problem_set(why, "one for each group of --stages, beside the main lcore",
-				   "%u lcores for %u groups of stages", n, o->n_groups);
+		return error_set(error, "one for each group of --stages, beside the main lcore",
+				 "%u lcores for %u groups of stages", n, o->n_groups);
 	for (uint32_t i = 0; i < n; i++) {
 		lcore = o->lcores[i];
 		if (lcore >= RTE_MAX_LCORE || !rte_lcore_is_enabled(lcore) ||
 		    lcore == rte_get_main_lcore())
-			return problem_set(why, "lcores of EAL but the main one", "lcore %u",
-					   lcore);
+			return error_set(error, "lcores of EAL but the main one", "lcore %u",
+					 lcore);
 		engine.workers[i].lcore = lcore;
 		engine.workers[i].group = o->groups[i];
 	}
 	return true;
 }
 
-bool workers_create(struct problem *why)
+bool workers_create(struct error *error)
 {
-	if (!lcores_given(why))
+	if (!lcores_given(error))
 		return false;
 	for (uint32_t i = 0; i + 1 < engine.n_workers; i++) {
 		char name[RTE_RING_NAMESIZE];
@@ -69,16 +65,16 @@ bool workers_create(struct problem *why)
 		engine.workers[i].out = rte_ring_create(name, RING_PACKETS, (int)rte_socket_id(),
 							RING_F_SP_ENQ | RING_F_SC_DEQ);
 		if (engine.workers[i].out == NULL)
-			return problem_set(why, "more memory", "no memory for a ring: %s",
-					   rte_strerror(rte_errno));
+			return error_set(error, "more memory", "no memory for a ring: %s",
+					 rte_strerror(rte_errno));
 		engine.workers[i + 1].in = engine.workers[i].out;
 	}
 	if (!fragments_create(&engine.fragments, engine.options.nat.seed, &memory) ||
 	    !mapper_create(&engine.mapper, &engine.options.nat, &engine.published, &memory) ||
 	    !tracker_create(&engine.tracker, &engine.options.nat, &engine.published, &memory))
-		return problem_set(why, "more memory (-m, hugepages), or smaller tables",
-				   "no memory for %u mappings and %u sessions",
-				   engine.options.nat.mappings, engine.options.nat.sessions);
+		return error_set(error, "more memory (-m, hugepages), or smaller tables",
+				 "no memory for %u mappings and %u sessions",
+				 engine.options.nat.mappings, engine.options.nat.sessions);
 	return true;
 }
 
@@ -155,7 +151,7 @@ static uint32_t run_stage(struct worker *w, enum stage stage, struct packet *pac
 	case STAGE_NAT:
 		mapper_run(&engine.mapper, packets, n);
 		n = keep(w, packets, n);
-		/* What a full ring does not take is taken back, see hand_on(). */
+		/* What a full ring does not take is taken back, see enqueue_to_next_group(). */
 		if (w->group.last > STAGE_NAT)
 			engine.mapper.sent += n;
 		return n;
@@ -174,7 +170,7 @@ static uint32_t run_stage(struct worker *w, enum stage stage, struct packet *pac
 	}
 }
 
-static void hand_on(struct worker *w, struct packet *packets[], uint32_t n)
+static void enqueue_to_next_group(struct worker *w, struct packet *packets[], uint32_t n)
 {
 	const uint32_t put = rte_ring_sp_enqueue_burst(w->out, (void *const *)packets, n, NULL);
 
@@ -202,7 +198,7 @@ static void run_stages(struct worker *w, enum stage next, struct packet *packets
 		since = now;
 	}
 	if (n && w->out)
-		hand_on(w, packets, n);
+		enqueue_to_next_group(w, packets, n);
 }
 
 /* Fragments whose first one has come: they follow it from the stage after validation on. */
@@ -267,18 +263,18 @@ static struct worker *owner_of(enum stage stage)
 
 /* All at once, while no packets come: between trials. Mappings go when the owner of sessions, who
  * may be another, has ended those; a late packet may make one until they have gone. */
-static void forget(struct worker *w, uint32_t wanted)
+static void end_sessions(struct worker *w, uint32_t request)
 {
 	const struct worker *mappings = owner_of(STAGE_NAT);
-	bool done =
-		!has(w, STAGE_CT) || (w != mappings && atomic_load(&mappings->forgot) == wanted);
+	bool done = !has(w, STAGE_CT) ||
+		    (w != mappings && atomic_load(&mappings->end_request_done) == request);
 
 	if (!done)
 		tracker_end_all(&engine.tracker);
 	if (w == mappings)
 		done = mapper_end_all(&engine.mapper);
 	if (done)
-		w->forgot = wanted;
+		w->end_request_done = request;
 }
 
 static void set_clocks(const struct worker *w, uint64_t now)
@@ -293,7 +289,7 @@ static void set_clocks(const struct worker *w, uint64_t now)
 		engine.mapper.second = second;
 }
 
-static void look_through(struct worker *w, uint64_t now)
+static void sweep_tables(struct worker *w, uint64_t now)
 {
 	const uint64_t since = now - w->swept;
 
@@ -301,8 +297,8 @@ static void look_through(struct worker *w, uint64_t now)
 	set_clocks(w, now);
 	/* No part of a table is looked through meanwhile: the last mapping is to go where that is
 	 * seen. */
-	if (UNLIKELY(w->forgot != atomic_load(&engine.forget))) {
-		forget(w, atomic_load(&engine.forget));
+	if (UNLIKELY(w->end_request_done != atomic_load(&engine.end_requests))) {
+		end_sessions(w, atomic_load(&engine.end_requests));
 		return;
 	}
 	if (has(w, STAGE_VAL)) {
@@ -329,7 +325,7 @@ static void flush(struct worker *w)
 }
 
 /* Until the next turn: without packets, or because the thread has used up its share. */
-static uint64_t rest(struct worker *w, uint64_t from, bool forced)
+static uint64_t sleep_to_next_turn(struct worker *w, uint64_t from, bool forced)
 {
 	uint64_t now;
 
@@ -351,30 +347,15 @@ static void take_turns(struct worker *w)
 	turns_hold(&w->share, o->turn_us && o->priority && w->refused == 0, rte_rdtsc());
 }
 
-static struct worker *mine(void)
+int worker_main(void *worker)
 {
-	for (uint32_t i = 0; i < engine.n_workers; i++) {
-		if (engine.workers[i].lcore == rte_lcore_id())
-			return &engine.workers[i];
-	}
-	return NULL;
-}
-
-int worker_main(void *unused)
-{
-	struct worker *w = mine();
-	char name[16];
+	struct worker *w = worker;
 	uint64_t before, now;
 
-	(void)unused;
-	if (w == NULL)
-		return -1;
-	snprintf(name, sizeof(name), "cgnat-%u", (unsigned int)(w - engine.workers));
-	prctl(PR_SET_NAME, name);
-	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
+	thread_set_name("cgnat", (unsigned int)(w - engine.workers));
+	thread_sleep_exactly();
 	/* No memif may be polled while it is being connected (see the switch's driver). */
-	while (!atomic_load(&engine.forwarding) && !atomic_load(&engine.quit))
-		usleep(1000);
+	thread_wait_for(&engine.forwarding, &engine.quit);
 	take_turns(w);
 	before = w->swept = rte_rdtsc();
 	set_clocks(w, before); /* before the first packets */
@@ -385,7 +366,7 @@ int worker_main(void *unused)
 			released(w);
 		now = rte_rdtsc();
 		if (now - w->swept > engine.hz / SWEEPS_PER_S)
-			look_through(w, now);
+			sweep_tables(w, now);
 		w->turns++;
 		if (n) {
 			w->busy += now - before;
@@ -398,7 +379,7 @@ int worker_main(void *unused)
 		before = now;
 		if (engine.options.turn_us && (n == 0 || turns_spent(&w->share, now))) {
 			/* or the next turn would have it, which may have packets */
-			before = rest(w, now, n > 0);
+			before = sleep_to_next_turn(w, now, n > 0);
 			w->idle += before - now;
 		}
 		turns_begin(&w->share, before, rte_rdtsc);

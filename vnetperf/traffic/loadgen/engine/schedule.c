@@ -3,31 +3,30 @@
 
 #include <stdlib.h>
 
-static bool no_memory(struct problem *why)
+static bool no_memory(struct error *error)
 {
-	return problem_set(why, "fewer streams, or more memory", "no memory for the trial");
+	return error_set(error, "fewer streams, or more memory", "no memory for the trial");
 }
 
-bool plan_check(const struct plan *plan, struct problem *why)
+bool schedule_check(const struct schedule *schedule, struct error *error)
 {
 	for (uint16_t port = 0; port < engine.n_ports; port++) {
 		bool paced = false, max = false;
 
 		for (unsigned int i = 0; i < LG_MAX_STREAMS; i++) {
-			if (!plan->count[i] || engine.stream[i]->tx_port != port)
+			if (!schedule->count[i] || engine.stream[i]->tx_port != port)
 				continue;
-			paced = paced || !plan->max[i];
-			max = max || plan->max[i];
+			paced = paced || !schedule->max[i];
+			max = max || schedule->max[i];
 		}
 		if (paced && max)
-			return problem_set(why, "rate=max for all streams of a port or for none",
-					   "port %u has paced streams and streams of rate max",
-					   port);
+			return error_set(error, "rate=max for all streams of a port or for none",
+					 "port %u has paced streams and streams of rate max", port);
 	}
 	return true;
 }
 
-void plan_release_tx(void)
+void schedule_release_tx(void)
 {
 	for (unsigned int p = 0; p < engine.n_ports; p++) {
 		for (unsigned int i = 0; i < engine.port[p].n_txq; i++) {
@@ -46,7 +45,7 @@ void plan_release_tx(void)
 }
 
 /* What is expected points at streams that are about to go. */
-void plan_forget_expected(void)
+void schedule_forget_expected(void)
 {
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
 		for (unsigned int w = 0; w < engine.n_workers; w++) {
@@ -56,15 +55,15 @@ void plan_forget_expected(void)
 	}
 }
 
-void plan_release_rx(void)
+void schedule_release_rx(void)
 {
-	plan_forget_expected();
-	watching_release();
+	schedule_forget_expected();
+	trial_timeline_release();
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
 		free(engine.worker[0]->rx[id].track); /* one for all workers */
 		for (unsigned int w = 0; w < engine.n_workers; w++) {
 			free(engine.worker[w]->rx[id].hdr);
-			watch_rx_release(engine.worker[w]->rx[id].watch);
+			timeline_rx_release(engine.worker[w]->rx[id].timeline);
 			memset(&engine.worker[w]->rx[id], 0, sizeof(struct rx_stream));
 		}
 	}
@@ -97,18 +96,19 @@ static uint64_t queue_share(const struct stream_spec *s, uint64_t count, uint16_
 }
 
 /* Frames of a stream in one step of the trial, of all queues. */
-static uint64_t step_count(const struct plan *plan, unsigned int id, unsigned int step)
+static uint64_t step_count(const struct schedule *schedule, unsigned int id, unsigned int step)
 {
-	return plan->steps ? steps_count(plan->steps, plan->rate[id], step) : plan->count[id];
+	return schedule->steps ? steps_count(schedule->steps, schedule->rate[id], step)
+			       : schedule->count[id];
 }
 
-static uint64_t share_of_queue(const struct plan *plan, unsigned int id, uint16_t queue)
+static uint64_t share_of_queue(const struct schedule *schedule, unsigned int id, uint16_t queue)
 {
-	const unsigned int steps = plan->steps ? plan->steps->n : 1;
+	const unsigned int steps = schedule->steps ? schedule->steps->n : 1;
 	uint64_t share = 0;
 
 	for (unsigned int k = 0; k < steps; k++)
-		share += queue_share(engine.stream[id], step_count(plan, id, k), queue);
+		share += queue_share(engine.stream[id], step_count(schedule, id, k), queue);
 	return share;
 }
 
@@ -117,7 +117,7 @@ static uint64_t share_of_queue(const struct plan *plan, unsigned int id, uint16_
  * other, and so are those of the ports: of two frames that are due at once the first would always
  * be the same port's, and find colder caches than the second.
  */
-static void step_loads(const struct tx_queue *q, const struct plan *plan, unsigned int step,
+static void step_loads(const struct tx_queue *q, const struct schedule *schedule, unsigned int step,
 		       struct pace_load *loads)
 {
 	const unsigned int queues = engine.port[q->port].n_txq;
@@ -125,26 +125,26 @@ static void step_loads(const struct tx_queue *q, const struct plan *plan, unsign
 	for (unsigned int i = 0; i < q->n_streams; i++) {
 		const struct stream_spec *s = q->streams[i].spec;
 
-		loads[i].rate = plan->rate[s->id] / (s->queue < 0 ? queues : 1);
-		loads[i].rate *= plan->steps ? plan->steps->step[step].share : 1;
+		loads[i].rate = schedule->rate[s->id] / (s->queue < 0 ? queues : 1);
+		loads[i].rate *= schedule->steps ? schedule->steps->step[step].share : 1;
 		loads[i].phase = (q->queue + (double)q->port / engine.n_ports) / queues;
-		loads[i].count = queue_share(s, step_count(plan, s->id, step), q->queue);
+		loads[i].count = queue_share(s, step_count(schedule, s->id, step), q->queue);
 	}
 }
 
-static bool plan_steps(struct tx_queue *q, const struct plan *plan)
+static bool schedule_steps(struct tx_queue *q, const struct schedule *schedule)
 {
 	q->step = 0;
-	q->n_steps = plan->steps ? plan->steps->n : 1;
-	q->group = plan->group;
+	q->n_steps = schedule->steps ? schedule->steps->n : 1;
+	q->group = schedule->group;
 	q->loads = calloc((size_t)q->n_steps * LG_MAX_STREAMS, sizeof(struct pace_load));
 	for (unsigned int k = 0; q->loads && k < q->n_steps; k++)
-		step_loads(q, plan, k, &q->loads[(size_t)k * q->n_streams]);
+		step_loads(q, schedule, k, &q->loads[(size_t)k * q->n_streams]);
 	return q->loads != NULL;
 }
 
 /* All streams of a queue, and when their frames are due. */
-static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
+static bool tx_queue_schedule(struct tx_queue *q, const struct schedule *schedule)
 {
 	bool max = false;
 
@@ -152,40 +152,40 @@ static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
 	if (q->streams == NULL)
 		return false;
 	q->has_udp = false;
-	q->watched = watch.n_bins && !plan->learning;
+	q->has_timeline = timeline.n_bins && !schedule->learning;
 	memset(q->who, 0, sizeof(q->who));
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
 		const struct stream_spec *s = engine.stream[id];
 		struct tx_stream *t = &q->streams[q->n_streams];
 		uint64_t share;
 
-		if (plan->count[id] == 0 || s->away || s->tx_port != q->port)
+		if (schedule->count[id] == 0 || s->away || s->tx_port != q->port)
 			continue;
-		share = share_of_queue(plan, id, q->queue);
+		share = share_of_queue(schedule, id, q->queue);
 		if (share == 0)
 			continue;
-		if (!tx_stream_init(t, s, q, plan->epoch))
+		if (!tx_stream_init(t, s, q, schedule->epoch))
 			return false;
 		t->share = share;
 		q->n_streams++;
-		if (q->watched && !watching_add_tx(t))
+		if (q->has_timeline && !trial_timeline_add_tx(t))
 			return false;
-		max = plan->max[id];
+		max = schedule->max[id];
 		q->has_udp = q->has_udp || t->fields.udp >= 0;
 	}
-	q->burst = plan->burst;
-	q->catch_up = plan->catch_up;
-	q->retry = plan->retry;
-	q->single = plan->single;
+	q->burst = schedule->burst;
+	q->catch_up = schedule->catch_up;
+	q->retry = schedule->retry;
+	q->single = schedule->single;
 	q->max = max;
-	q->max_lag = plan->max_lag;
+	q->max_lag = schedule->max_lag;
 	q->starved_since = 0;
-	if (!plan_steps(q, plan))
+	if (!schedule_steps(q, schedule))
 		return false;
 	pacer_init(&q->pacer, q->loads, q->n_streams, max, (double)engine.hz, q->burst, q->max_lag);
 	pacer_catch_up(&q->pacer, q->catch_up);
 	pacer_every(&q->pacer, engine.turn);
-	pacer_group(&q->pacer, plan->group);
+	pacer_group(&q->pacer, schedule->group);
 	return true;
 }
 
@@ -203,7 +203,7 @@ static unsigned int workers_polling(uint16_t port)
 	return n;
 }
 
-static bool rx_stream_plan(const struct plan *plan, const struct stream_spec *s)
+static bool rx_stream_schedule(const struct schedule *schedule, const struct stream_spec *s)
 {
 	const uint16_t queues = engine.port[s->tx_port].n_txq;
 	const bool shared = workers_polling(s->rx_port) > 1;
@@ -212,7 +212,7 @@ static bool rx_stream_plan(const struct plan *plan, const struct stream_spec *s)
 	if (track == NULL)
 		return false;
 	for (uint16_t i = 0; i < queues; i++)
-		seqtrack_reset(&track[i], share_of_queue(plan, s->id, i), shared);
+		seqtrack_reset(&track[i], share_of_queue(schedule, s->id, i), shared);
 	for (unsigned int w = 0; w < engine.n_workers; w++) {
 		struct rx_stream *r = &engine.worker[w]->rx[s->id];
 		bool polls = false;
@@ -232,28 +232,28 @@ static bool rx_stream_plan(const struct plan *plan, const struct stream_spec *s)
 				return false;
 			fields_expect(r->expected, s->expected, s->n_expected);
 		}
-		if (polls && (r->hdr == NULL || (watch.on && !watching_add_rx(r, s))))
+		if (polls && (r->hdr == NULL || (timeline.on && !trial_timeline_add_rx(r, s))))
 			return false;
 	}
 	return true;
 }
 
-bool plan_apply(const struct plan *plan, struct problem *why)
+bool schedule_apply(const struct schedule *schedule, struct error *error)
 {
-	plan_release_tx();
-	if (!plan->learning)
-		plan_release_rx();
+	schedule_release_tx();
+	if (!schedule->learning)
+		schedule_release_rx();
 	for (unsigned int p = 0; p < engine.n_ports; p++) {
 		for (unsigned int i = 0; i < engine.port[p].n_txq; i++) {
-			if (!tx_queue_plan(engine.port[p].txq[i], plan))
-				return no_memory(why);
+			if (!tx_queue_schedule(engine.port[p].txq[i], schedule))
+				return no_memory(error);
 		}
 	}
-	if (plan->learning)
+	if (schedule->learning)
 		return true;
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
-		if (plan->count[id] && !rx_stream_plan(plan, engine.stream[id]))
-			return no_memory(why);
+		if (schedule->count[id] && !rx_stream_schedule(schedule, engine.stream[id]))
+			return no_memory(error);
 	}
 	return true;
 }

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "engine.h"
-#include "order.h"
+#include "worker_phase.h"
 
 bool workers_order(enum phase phase)
 {

@@ -1,5 +1,5 @@
 #include "check.h"
-#include "order.h"
+#include "worker_phase.h"
 
 static void generations(void)
 {
@@ -33,7 +33,7 @@ static void generations_wrap_around(void)
 	CHECK(!order_reached(last, rest));
 }
 
-void test_order(void)
+void test_worker_phase(void)
 {
 	generations();
 	who_is_further_has_followed();

@@ -2,8 +2,8 @@
  * Orders that all workers follow: a phase and the generation it was given in, in one word, so that
  * one atomic store gives it and one atomic load follows it.
  */
-#ifndef LOADGEN_ORDER_H
-#define LOADGEN_ORDER_H
+#ifndef LOADGEN_WORKER_PHASE_H
+#define LOADGEN_WORKER_PHASE_H
 
 #include "common.h"
 

@@ -11,7 +11,7 @@
 
 #define PATIENCE_MS 5000u
 
-void plugs_look(struct worker *w, uint32_t plugs)
+void hotplug_update(struct worker *w, uint32_t plugs)
 {
 	uint16_t polled = 0;
 
@@ -31,7 +31,7 @@ void plugs_look(struct worker *w, uint32_t plugs)
 }
 
 /* Returns whether all workers have seen which ports are away. */
-static bool workers_look(void)
+static bool update_workers(void)
 {
 	const uint32_t plugs = atomic_load(&engine.plugs) + 1;
 
@@ -49,50 +49,50 @@ static bool workers_look(void)
 	return false;
 }
 
-static bool port_asked(struct params *ps, uint16_t *port, struct problem *why)
+static bool port_asked(struct params *ps, uint16_t *port, struct error *error)
 {
 	uint64_t value = 0;
 
-	if (!params_need(ps, "port", why) ||
-	    !params_u64(ps, "port", 0, engine.n_ports - 1u, &value, why) ||
-	    !params_done(ps, "port", why))
+	if (!params_need(ps, "port", error) ||
+	    !params_u64(ps, "port", 0, engine.n_ports - 1u, &value, error) ||
+	    !params_done(ps, "port", error))
 		return false;
 	*port = (uint16_t)value;
 	return true;
 }
 
-bool command_unplug(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_unplug(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	uint16_t port;
 
-	if (!port_asked(ps, &port, why))
+	if (!port_asked(ps, &port, error))
 		return false;
 	if (engine.port[port].away)
-		return problem_set(why, "a port that is plugged in", "port %u is not", port);
+		return error_set(error, "a port that is plugged in", "port %u is not", port);
 	engine.port[port].away = true;
-	if (!workers_look())
-		return problem_set(why, "lcores that get to run", "workers do not follow");
+	if (!update_workers())
+		return error_set(error, "lcores that get to run", "workers do not follow");
 	rte_eth_dev_stop(port);
 	rte_tel_data_add_dict_int(d, "ok", 1);
 	return true;
 }
 
-bool command_plug(struct params *ps, struct rte_tel_data *d, struct problem *why)
+bool command_plug(struct params *ps, struct rte_tel_data *d, struct error *error)
 {
 	uint16_t port;
 	int trouble;
 
-	if (!port_asked(ps, &port, why))
+	if (!port_asked(ps, &port, error))
 		return false;
 	if (!engine.port[port].away)
-		return problem_set(why, "a port that was unplugged", "port %u was not", port);
+		return error_set(error, "a port that was unplugged", "port %u was not", port);
 	trouble = rte_eth_dev_start(port);
 	if (trouble != 0)
-		return problem_set(why, "a far end that is there", "port %u does not start: %d",
-				   port, trouble);
+		return error_set(error, "a far end that is there", "port %u does not start: %d",
+				 port, trouble);
 	engine.port[port].away = false;
-	if (!workers_look())
-		return problem_set(why, "lcores that get to run", "workers do not follow");
+	if (!update_workers())
+		return error_set(error, "lcores that get to run", "workers do not follow");
 	rte_tel_data_add_dict_int(d, "ok", 1);
 	return true;
 }

@@ -1,10 +1,10 @@
-#include "watch.h"
+#include "timeline.h"
 
 #include <stdlib.h>
 
-struct watch watch;
+struct timeline timeline;
 
-void watch_tx_release(struct watch_tx *x)
+void timeline_tx_release(struct timeline_tx *x)
 {
 	if (x == NULL)
 		return;
@@ -13,9 +13,9 @@ void watch_tx_release(struct watch_tx *x)
 	free(x);
 }
 
-struct watch_tx *watch_tx_create(const struct watch *t, uint16_t stream)
+struct timeline_tx *timeline_tx_create(const struct timeline *t, uint16_t stream)
 {
-	struct watch_tx *x = calloc(1, sizeof(*x));
+	struct timeline_tx *x = calloc(1, sizeof(*x));
 
 	if (x == NULL)
 		return NULL;
@@ -24,11 +24,11 @@ struct watch_tx *watch_tx_create(const struct watch *t, uint16_t stream)
 	x->refused = calloc(t->n_bins, sizeof(*x->refused));
 	if (x->sent && x->refused)
 		return x;
-	watch_tx_release(x);
+	timeline_tx_release(x);
 	return NULL;
 }
 
-void watch_rx_release(struct watch_rx *r)
+void timeline_rx_release(struct timeline_rx *r)
 {
 	if (r == NULL)
 		return;
@@ -40,7 +40,7 @@ void watch_rx_release(struct watch_rx *r)
 	free(r);
 }
 
-static bool add_bins(struct watch_rx *r, uint32_t n)
+static bool add_bins(struct timeline_rx *r, uint32_t n)
 {
 	r->received = calloc(n, sizeof(*r->received));
 	r->arrived = calloc(n, sizeof(*r->arrived));
@@ -48,7 +48,7 @@ static bool add_bins(struct watch_rx *r, uint32_t n)
 	return r->received && r->arrived && r->hole;
 }
 
-static bool add_differences(struct watch_rx *r)
+static bool add_differences(struct timeline_rx *r)
 {
 	r->rising = malloc(sizeof(*r->rising));
 	r->falling = malloc(sizeof(*r->falling));
@@ -59,21 +59,21 @@ static bool add_differences(struct watch_rx *r)
 	return true;
 }
 
-struct watch_rx *watch_rx_create(const struct watch *t, uint16_t tx_port, uint16_t places)
+struct timeline_rx *timeline_rx_create(const struct timeline *t, uint16_t tx_port, uint16_t places)
 {
-	struct watch_rx *r = calloc(1, sizeof(*r) + places * sizeof(r->place[0]));
+	struct timeline_rx *r = calloc(1, sizeof(*r) + places * sizeof(r->place[0]));
 
 	if (r == NULL)
 		return NULL;
 	r->n_places = places;
-	r->gap = &watch.gap[tx_port];
+	r->gap = &timeline.gap[tx_port];
 	if ((t->n_bins == 0 || add_bins(r, t->n_bins)) && (!t->ipdv || add_differences(r)))
 		return r;
-	watch_rx_release(r);
+	timeline_rx_release(r);
 	return NULL;
 }
 
-static void note_gap(const struct watch *t, struct watch_gap *g, uint64_t at)
+static void note_gap(const struct timeline *t, struct timeline_gap *g, uint64_t at)
 {
 	uint64_t last = __atomic_load_n(&g->last, __ATOMIC_RELAXED);
 
@@ -94,21 +94,21 @@ static void note_gap(const struct watch *t, struct watch_gap *g, uint64_t at)
 }
 
 /* The last frame missing before number `seq`: frames in between left evenly. */
-static void note_hole(const struct watch *t, struct watch_rx *r, const struct watch_place *p,
-		      uint64_t seq, uint64_t sent)
+static void note_hole(const struct timeline *t, struct timeline_rx *r,
+		      const struct timeline_place *p, uint64_t seq, uint64_t sent)
 {
 	const uint64_t missing = seq - p->next;
 	const uint64_t from = p->sent ? p->sent : t->start;
 	/* Frames of one call have one stamp: it is that of the missing one as well. */
 	const uint64_t at =
 		(int64_t)(sent - from) > 0 ? sent - (sent - from) / (missing + 1) : sent;
-	uint64_t *hole = &r->hole[watch_bin(t, at)];
+	uint64_t *hole = &r->hole[timeline_bin(t, at)];
 
 	if ((int64_t)(at - *hole) > 0)
 		*hole = at;
 }
 
-static void note_difference(const struct watch *t, struct watch_rx *r, int64_t cycles)
+static void note_difference(const struct timeline *t, struct timeline_rx *r, int64_t cycles)
 {
 	const uint64_t size = (uint64_t)(cycles < 0 ? -cycles : cycles);
 	const uint64_t ns = (uint64_t)((unsigned __int128)size * t->ns_mult >> 32);
@@ -116,17 +116,17 @@ static void note_difference(const struct watch *t, struct watch_rx *r, int64_t c
 	hdr_record_many(cycles < 0 && ns ? r->falling : r->rising, ns, 1);
 }
 
-bool watch_received(const struct watch *t, struct watch_rx *r, uint16_t place, uint64_t seq,
-		    uint64_t n, uint64_t sent, uint64_t at)
+bool timeline_received(const struct timeline *t, struct timeline_rx *r, uint16_t place,
+		       uint64_t seq, uint64_t n, uint64_t sent, uint64_t at)
 {
-	struct watch_place *p = &r->place[place];
+	struct timeline_place *p = &r->place[place];
 	const bool tagged = (int64_t)(sent - t->start - t->tag) >= 0;
 	const int64_t delay = (int64_t)(at - sent);
 	const bool timed = tagged && delay >= 0;
 
 	if (t->n_bins) {
-		r->received[watch_bin(t, sent)] += (uint32_t)n;
-		r->arrived[watch_bin(t, at)] += (uint32_t)n;
+		r->received[timeline_bin(t, sent)] += (uint32_t)n;
+		r->arrived[timeline_bin(t, at)] += (uint32_t)n;
 		note_gap(t, r->gap, at);
 		if (seq > p->next)
 			note_hole(t, r, p, seq, sent);

@@ -1,14 +1,14 @@
-/* What is watched of a trial: made before it, kept until the next one. */
+/* The timeline of a trial: made before it, kept until the next one. */
 #include "control.h"
 
 #include <math.h>
 
 /* Of all queues; streams may be cleared and frames learned before anybody looks. */
-static struct watch_tx *all_tx;
+static struct timeline_tx *all_tx;
 
-struct watch watching_of(const struct trial_spec *spec, double longest)
+struct timeline trial_timeline_make(const struct trial_spec *spec, double longest)
 {
-	struct watch w = {
+	struct timeline w = {
 		.on = spec->bin > 0 || spec->tag > 0 || spec->ipdv,
 		.ipdv = spec->ipdv,
 		.tag = (uint64_t)llround(spec->tag * (double)engine.hz),
@@ -23,33 +23,33 @@ struct watch watching_of(const struct trial_spec *spec, double longest)
 	return w;
 }
 
-bool watching_add_tx(struct tx_stream *t)
+bool trial_timeline_add_tx(struct tx_stream *t)
 {
-	t->watch = watch_tx_create(&watch, t->spec->id);
-	if (t->watch == NULL)
+	t->timeline = timeline_tx_create(&timeline, t->spec->id);
+	if (t->timeline == NULL)
 		return false;
-	t->watch->next = all_tx;
-	all_tx = t->watch;
+	t->timeline->next = all_tx;
+	all_tx = t->timeline;
 	return true;
 }
 
-bool watching_add_rx(struct rx_stream *r, const struct stream_spec *s)
+bool trial_timeline_add_rx(struct rx_stream *r, const struct stream_spec *s)
 {
-	r->watch = watch_rx_create(&watch, s->tx_port, r->n_track);
-	return r->watch != NULL;
+	r->timeline = timeline_rx_create(&timeline, s->tx_port, r->n_track);
+	return r->timeline != NULL;
 }
 
-void watching_release(void)
+void trial_timeline_release(void)
 {
 	while (all_tx) {
-		struct watch_tx *next = all_tx->next;
+		struct timeline_tx *next = all_tx->next;
 
-		watch_tx_release(all_tx);
+		timeline_tx_release(all_tx);
 		all_tx = next;
 	}
 }
 
-uint64_t watching_tail(uint16_t id)
+uint64_t trial_timeline_tail(uint16_t id)
 {
 	const struct rx_stream *r = &engine.worker[0]->rx[id];
 	uint64_t last = 0;
@@ -72,11 +72,11 @@ uint64_t watching_tail(uint16_t id)
 
 static void add_tx(uint64_t *rows, uint16_t id)
 {
-	for (const struct watch_tx *x = all_tx; x; x = x->next) {
+	for (const struct timeline_tx *x = all_tx; x; x = x->next) {
 		if (x->stream != id)
 			continue;
-		for (uint32_t b = 0; b < watch.n_bins; b++) {
-			uint64_t *row = &rows[(size_t)b * WATCH_COLUMNS];
+		for (uint32_t b = 0; b < timeline.n_bins; b++) {
+			uint64_t *row = &rows[(size_t)b * TIMELINE_COLUMNS];
 
 			row[0] += x->sent[b];
 			row[1] += x->refused[b];
@@ -84,11 +84,11 @@ static void add_tx(uint64_t *rows, uint16_t id)
 	}
 }
 
-static void add_rx(uint64_t *rows, const struct watch_rx *r)
+static void add_rx(uint64_t *rows, const struct timeline_rx *r)
 {
-	for (uint32_t b = 0; b < watch.n_bins; b++) {
-		uint64_t *row = &rows[(size_t)b * WATCH_COLUMNS];
-		const uint64_t hole = r->hole[b] > watch.start ? r->hole[b] - watch.start : 0;
+	for (uint32_t b = 0; b < timeline.n_bins; b++) {
+		uint64_t *row = &rows[(size_t)b * TIMELINE_COLUMNS];
+		const uint64_t hole = r->hole[b] > timeline.start ? r->hole[b] - timeline.start : 0;
 
 		row[2] += r->received[b];
 		row[3] += r->arrived[b];
@@ -96,16 +96,16 @@ static void add_rx(uint64_t *rows, const struct watch_rx *r)
 	}
 }
 
-void watching_rows(uint16_t id, uint64_t *rows)
+void trial_timeline_rows(uint16_t id, uint64_t *rows)
 {
 	add_tx(rows, id);
 	for (unsigned int w = 0; w < engine.n_workers; w++) {
-		if (engine.worker[w]->rx[id].watch)
-			add_rx(rows, engine.worker[w]->rx[id].watch);
+		if (engine.worker[w]->rx[id].timeline)
+			add_rx(rows, engine.worker[w]->rx[id].timeline);
 	}
 }
 
-uint64_t watching_poll_ns(uint16_t port)
+uint64_t trial_timeline_poll_ns(uint16_t port)
 {
 	uint64_t waits = 0, finds = 0;
 
@@ -116,14 +116,14 @@ uint64_t watching_poll_ns(uint16_t port)
 	return finds ? cycles_to_ns(waits / finds) : 0;
 }
 
-uint64_t watching_differences(uint16_t id, struct hdr *rising, struct hdr *falling)
+uint64_t trial_timeline_differences(uint16_t id, struct hdr *rising, struct hdr *falling)
 {
 	uint64_t shared = 0;
 
 	hdr_reset(rising);
 	hdr_reset(falling);
 	for (unsigned int w = 0; w < engine.n_workers; w++) {
-		const struct watch_rx *r = engine.worker[w]->rx[id].watch;
+		const struct timeline_rx *r = engine.worker[w]->rx[id].timeline;
 
 		if (r == NULL || r->rising == NULL)
 			continue;

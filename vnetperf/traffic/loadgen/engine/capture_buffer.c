@@ -1,4 +1,4 @@
-#include "keep.h"
+#include "capture_buffer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static uint32_t longest(void)
 	return RTE_MIN(most, (uint32_t)LG_MAX_FRAME);
 }
 
-bool keep_arm(bool trial, struct problem *why)
+bool capture_buffer_arm(bool trial, struct error *error)
 {
 	struct capture_request request = capture_request;
 
@@ -51,7 +51,7 @@ bool keep_arm(bool trial, struct problem *why)
 			memset(engine.port[p].rxq[i].follows, 0,
 			       sizeof(engine.port[p].rxq[i].follows));
 	}
-	return capture_arm(&capture, &request, groups(), longest(), why);
+	return capture_arm(&capture, &request, groups(), longest(), error);
 }
 
 static void fill(struct capture_slot *s, const struct rte_mbuf *m, enum capture_kind kind,
@@ -96,8 +96,8 @@ static bool wanted(struct rx_queue *q, uint16_t stream, const uint8_t *trailer)
 	}
 }
 
-void keep_received(const struct worker *w, struct rx_queue *q, struct rte_mbuf *const *mbufs,
-		   uint16_t n, uint64_t now)
+void capture_received(const struct worker *w, struct rx_queue *q, struct rte_mbuf *const *mbufs,
+		      uint16_t n, uint64_t now)
 {
 	/* Mostly all is captured already, and nothing is to be looked at any more. */
 	if (capture.what != CAPTURE_STREAMS &&
@@ -122,7 +122,7 @@ void keep_received(const struct worker *w, struct rx_queue *q, struct rte_mbuf *
 	}
 }
 
-uint16_t keep_and_send(struct tx_queue *q, uint16_t n, uint64_t now)
+uint16_t capture_and_send(struct tx_queue *q, uint16_t n, uint64_t now)
 {
 	struct capture_slot *slot[LG_MAX_BURST];
 	uint16_t sent;
@@ -165,7 +165,7 @@ static bool write_slot(FILE *file, const struct capture_slot *s)
 	return fwrite(&r, sizeof(r), 1, file) == 1 && fwrite(s->octets, s->kept, 1, file) == 1;
 }
 
-int64_t keep_write(const char *path)
+int64_t capture_buffer_write(const char *path)
 {
 	FILE *file = fopen(path, "we");
 	bool whole = file != NULL;
