@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
 from tests.texts import Texts
-from vnetperf.analysis.comparison import why_not_comparable
+from vnetperf.analysis.comparison import describe_incomparability
 from vnetperf.analysis.thresholds import (
     Expectation,
     Expectations,
@@ -348,9 +348,9 @@ def test_a_transfer_that_failed_is_no_number_that_was_not_looked_for(
 def test_a_round_of_a_transfer_that_failed_leaves_the_others_comparable() -> None:
     good = number(1e9, test="transfers", label="TCP_STREAM forth", conditions={"seconds": 5})
     failed = number(None, test="transfers", label="TCP_STREAM forth", why="no route", bounds=None)
-    assert why_not_comparable([good, good, failed], [good, good]) == ""
+    assert describe_incomparability([good, good, failed], [good, good]) == ""
     other = number(1e9, test="transfers", label="TCP_STREAM forth", conditions={"seconds": 60})
-    assert "seconds is 5 in A and 60 in B" in why_not_comparable([good, failed], [other])
+    assert "seconds is 5 in A and 60 in B" in describe_incomparability([good, failed], [other])
 
 
 def test_a_misspelt_number_is_answered_with_those_there_are(tmp_path: Path) -> None:

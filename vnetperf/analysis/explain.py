@@ -29,7 +29,7 @@ class Step:
     part: str  # What it did for the result: "lower bound of ndr", "not used: GENERATOR_LIMITED" ...
 
     @property
-    def why(self) -> str:
+    def remark(self) -> str:
         """Why it is not valid, and what of its shortfall is the tester's turns; "" for nothing."""
         return "; ".join(filter(None, (self.trial.reason, self.trial.result.short_by_turns)))
 
@@ -59,8 +59,8 @@ def explain(
     """Explain a result: of several rounds the one that reports show, unless another is named."""
     rounds = by_round(records)
     if not number:
-        held = _result(derive(records).results, scenario, test, size).deployments
-        number = (held.shown or max(held.failures, default=0)) if held else 0
+        deployments = _result(derive(records).results, scenario, test, size).deployments
+        number = (deployments.shown or max(deployments.failures, default=0)) if deployments else 0
     if number and number not in rounds:
         raise ConfigError(
             f"there is no round {number}",
@@ -79,15 +79,15 @@ def explain(
 
 def _result(results: Sequence[Result], scenario: str, test: str, size: str) -> Result:
     for key, value in (("scenario", scenario), ("test", test), ("full_size_name", size)):
-        there = list(dict.fromkeys(str(getattr(result, key)) for result in results))
-        if value not in there:
+        names = list(dict.fromkeys(str(getattr(result, key)) for result in results))
+        if value not in names:
             word = {"full_size_name": "frame size"}.get(key, key)
-            between = "; " if any(", " in one for one in there) else ", "
+            between = "; " if any(", " in name for name in names) else ", "
             raise ConfigError(
                 f"the log has no result of {word} {value!r}"
                 + ("" if key == "scenario" else f" of {scenario}"),
                 where="why",
-                accepted=between.join(there) or "a run that measured something",
+                accepted=between.join(names) or "a run that measured something",
             )
         results = [result for result in results if str(getattr(result, key)) == value]
     return results[0]
@@ -102,12 +102,12 @@ def _attempt(logged: LoggedTest, result: Result) -> Attempt:
         ended = f"stopped: {end.stopped}"
     goals = result.goals if logged.final else ()
     steps = tuple(
-        Step(trial, _role_of_trial(trial, logged.begin, goals)) for trial in logged.trials
+        Step(trial, _describe_role(trial, logged.begin, goals)) for trial in logged.trials
     )
     return Attempt(logged.begin, steps, ended)
 
 
-def _role_of_trial(trial: TrialRecord, begin: BeginRecord, goals: Sequence[GoalResult]) -> str:
+def _describe_role(trial: TrialRecord, begin: BeginRecord, goals: Sequence[GoalResult]) -> str:
     """What a trial did for the result."""
     if not is_valid(trial) and isinstance(begin, SearchRecord):
         return "not used"
@@ -135,13 +135,13 @@ def _conclusions(
     if result.status != "measured":
         return [f"not measured: {result.why}"]
     final = [logged for logged in tests if logged.final]
-    last = next((one for one in final if one.begin.search == result.search), final[-1])
+    last = next((test for test in final if test.begin.search == result.search), final[-1])
     sentences = []
     for goal in result.goals:
-        of = next((one for one in final if one.begin.search == goal.search), last)
-        sentences += _of_goal(goal, of)
-    known = last.begin.inputs if isinstance(last.begin, ProcedureRecord) else {}
-    throughput = known.get("throughput")
+        goal_test = next((test for test in final if test.begin.search == goal.search), last)
+        sentences += _explain_goal(goal, goal_test)
+    inputs = last.begin.inputs if isinstance(last.begin, ProcedureRecord) else {}
+    throughput = inputs.get("throughput")
     if throughput:
         note = f" ({throughput['note']})" if throughput.get("note") else ""
         sentences.append(
@@ -156,7 +156,7 @@ def _conclusions(
     return sentences
 
 
-def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
+def _explain_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
     n = logged.begin.in_sum
     sentences = []
     rule = (
@@ -184,18 +184,18 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
     far = goal.relative_width
     if far is not None:
         word = goal.mark or "regular"
-        why = f": {goal.reason}" if goal.reason else ""
+        reason = f": {goal.reason}" if goal.reason else ""
         sentences.append(
             f"{goal.name}: the bounds are {100 * far:.3g} % apart, {100 * goal.width:g} % are "
-            f"required: {word}{why}"
+            f"required: {word}{reason}"
         )
     elif goal.qualifier:
         sentences.append(f"{goal.name}: {goal.qualifier}: {goal.reason}")
-    for one in goal.rounds:
+    for goal_round in goal.rounds:
         bounds = " to ".join(
             "none" if bound is None else f"{bound:.0f}"
-            for bound in (one.lower_bound_fps, one.upper_bound_fps)
+            for bound in (goal_round.lower_bound_fps, goal_round.upper_bound_fps)
         )
-        why = f": {one.reason}" if one.reason else ""
-        sentences.append(f"{goal.name}: round {one.round}, bounds {bounds} frames/s{why}")
+        reason = f": {goal_round.reason}" if goal_round.reason else ""
+        sentences.append(f"{goal.name}: round {goal_round.round}, bounds {bounds} frames/s{reason}")
     return sentences

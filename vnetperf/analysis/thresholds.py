@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from vnetperf.analysis.comparison import why_not_comparable
+from vnetperf.analysis.comparison import describe_incomparability
 from vnetperf.analysis.runs import find_run, load_results
 from vnetperf.config.files import load_model
 from vnetperf.model.base import Frozen
@@ -490,7 +490,11 @@ def _base_metric(
             continue
         # What two scenarios of one run differ by over frames is what they are compared for.
         apart = one.of_run or found.test == TRANSFERS_TEST
-        why = why_not_comparable([found], [metric]) if apart and found.measured is not None else ""
+        why = (
+            describe_incomparability([found], [metric])
+            if apart and found.measured is not None
+            else ""
+        )
         if not why:
             return metric, ""
         why = f"{why}; A is {found.scenario} here, B {scenario} of {one.of_run or 'this run'}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vnetperf import registry
-from vnetperf.analysis.attribution import lost_at
+from vnetperf.analysis.attribution import locate_losses
 from vnetperf.analysis.logged_tests import (
     Case,
     Logged,
@@ -761,7 +761,7 @@ class Conductor:
             verdict=verdict,
             reason=reason,
             started=started,
-            lost_at=lost_at(self.scenario.deployment, result, run.host_of),
+            lost_at=locate_losses(self.scenario.deployment, result, run.host_of),
             captures=captures,
         )
         run.log.append(trial)
