@@ -21,7 +21,7 @@ from tests.fakes.machine import facts
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration, with_medium
 from tests.texts import Texts
 from vnetperf.analysis.goals import answer_goal
-from vnetperf.analysis.logged_tests import outcome_of, searches_of
+from vnetperf.analysis.logged_tests import searches_of, trial_outcome
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.calibration import Calibration
 from vnetperf.model.errors import (
@@ -427,7 +427,7 @@ def test_a_load_below_that_cannot_be_offered_leaves_the_bounds_as_they_are(tmp_p
     # A tenth of one direction is a twentieth of both, to a frame for rounding: which side of
     # `FAR_SHORT` a load is on, its trials say.
     records = [r for r in read_log(bench.path) if isinstance(r, TrialRecord)]
-    far = {t.spec.load_fps: outcome_of(t).missing > FAR_SHORT for t in records}
+    far = {t.spec.load_fps: trial_outcome(t).missing > FAR_SHORT for t in records}
     whole = PRESET.trial.repeats_when_limited + 1
     assert dict(Counter(swept)) == {n: SHORT_TRIES if far[n] else whole for n in swept}
     bench.run.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vnetperf.analysis.goals import trials_at
-from vnetperf.analysis.logged_tests import LoggedTest, by_round, is_valid, outcome_of, tests_of
+from vnetperf.analysis.goals import select_trials
+from vnetperf.analysis.logged_tests import LoggedTest, by_round, is_valid, tests_of, trial_outcome
 from vnetperf.analysis.results_from_log import derive, named_as_results
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import GoalResult, Result
@@ -174,9 +174,9 @@ def _explain_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
             sentences.append(f"{goal.name}: no {word} bound: {goal.reason or 'none was needed'}")
             continue
         trials = ", ".join(
-            f"trial {t.number} ({t.spec.duration_s:g} s, {outcome_of(t).loss})"
-            for t in trials_at(load / n, logged)
-            if is_valid(t) and outcome_of(t).loss.decides(goal.loss_ratio)
+            f"trial {t.number} ({t.spec.duration_s:g} s, {trial_outcome(t).loss})"
+            for t in select_trials(load / n, logged)
+            if is_valid(t) and trial_outcome(t).loss.decides(goal.loss_ratio)
         )
         sentences.append(
             f"{goal.name}: {bound:.0f} frames/s {verb}, the {word} bound: {trials or 'no trial'}"

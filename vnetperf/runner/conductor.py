@@ -22,12 +22,12 @@ from vnetperf.analysis.logged_tests import (
     LoggedTest,
     is_valid,
     merge_rounds,
-    outcome_of,
-    procedure_of,
+    start_procedure,
     tests_of,
+    trial_outcome,
 )
-from vnetperf.analysis.results_from_log import result_of, result_of_rounds
-from vnetperf.analysis.rounds import in_rounds, starts_of, wants_round
+from vnetperf.analysis.results_from_log import merge_searches, result_of
+from vnetperf.analysis.rounds import in_rounds, start_loads, wants_round
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.events import why_no_event
 from vnetperf.model.deployment import PhyPort
@@ -172,7 +172,7 @@ def begin_test(
         return SearchRecord(
             algorithm=preset.algorithm,
             goals=preset.goals,
-            limits=preset.limits(max_load, starts_of(after, in_sum)),
+            limits=preset.limits(max_load, start_loads(after, in_sum)),
             round=len(after) + 1,
             rounds=preset.rounds,
             **common,
@@ -498,7 +498,7 @@ class Conductor:
     def _end_interrupted(self, held: LoggedTest) -> None:
         """Note the end of a test that the log has no end of: superseded, unless only that lacks."""
         try:
-            is_complete = replay(procedure_of(held.begin), held.outcomes()).next_request is None
+            is_complete = replay(start_procedure(held.begin), held.outcomes()).next_request is None
         except VnetperfError:  # its trials give no result, or are those of another version
             is_complete = False
         why = "" if is_complete else "the run was interrupted, and what was deployed is gone"
@@ -531,7 +531,7 @@ class Conductor:
         media = self.run.configuration.testbed.media.speed
         if searches := in_rounds(logged):
             rounds = {one.begin.round: result_of(one, media) for one in searches}
-            found = result_of_rounds(rounds, searches)
+            found = merge_searches(rounds, searches)
         else:
             found = result_of(logged[-1], media)
         return merge_rounds({1: [found]})[0]
@@ -653,7 +653,7 @@ class Conductor:
 
     def _drive(self, logged: LoggedTest) -> None:
         """Drive a test to its end."""
-        procedure = procedure_of(logged.begin)
+        procedure = start_procedure(logged.begin)
         request = replay(procedure, ()).next_request
         while request is not None:
             outcome = self._counted(logged, request)
@@ -678,7 +678,7 @@ class Conductor:
         while len(tried) <= times.repeats_when_limited:
             trial = self._trial(logged, request)
             tried.append(trial)
-            outcome = outcome_of(trial)
+            outcome = trial_outcome(trial)
             if outcome.answers(request):
                 self._renew(logged, outcome)
                 return outcome
@@ -766,7 +766,7 @@ class Conductor:
         )
         run.log.append(trial)
         logged.trials.append(trial)
-        if is_valid(trial) and not outcome_of(trial).is_short and not spec.burst:
+        if is_valid(trial) and not trial_outcome(trial).is_short and not spec.burst:
             run.max_loads.note_offered(logged.case, run.deployment, spec.load_fps)
         log.info("trial %d, %s: %s %s", number, spec, verdict, reason)
         run.progress.trial_ends(logged.begin, trial)

@@ -130,7 +130,7 @@ def _adds_up(goal: GoalResult) -> bool:
     Each is the least that was offered that way in a trial, the sum the least that was offered in
     one trial. What a direction lacks of its load, that trial lacked of the sum.
     """
-    bounds = [one.lower_bound_fps or 0.0 for one in goal.per_direction]
+    bounds = [bound.lower_bound_fps or 0.0 for bound in goal.per_direction]
     total, load = goal.lower_bound_fps or 0.0, goal.lower_bound_load_fps or 0.0
     if not bounds:
         return True
