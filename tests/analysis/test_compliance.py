@@ -23,7 +23,7 @@ from vnetperf.analysis.compliance.rfc2544 import (
     rfc6815_isolation,
 )
 from vnetperf.analysis.logged_tests import Logged, LoggedTest
-from vnetperf.analysis.results_from_log import count_faults, result_of
+from vnetperf.analysis.results_from_log import count_faults, derive_result
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import DutError
 from vnetperf.model.frames import LinkSpeed
@@ -340,7 +340,7 @@ class WrittenLog:
             self._run(logged, outcome.request, outcome.loss_ratio)
         logged.end = SearchEndRecord(search=record.search, wall_s=1.0)
         self.tests.append(logged)
-        return result_of(logged, MEDIA)
+        return derive_result(logged, MEDIA)
 
     def _run(self, logged: LoggedTest, request: TrialRequest, loss_ratio: float) -> None:
         times, self._trials = self.preset.trial, self._trials + 1

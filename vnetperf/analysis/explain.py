@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vnetperf.analysis.goals import select_trials
-from vnetperf.analysis.logged_tests import LoggedTest, by_round, is_valid, tests_of, trial_outcome
+from vnetperf.analysis.logged_tests import (
+    LoggedTest,
+    by_round,
+    group_tests,
+    is_valid,
+    trial_outcome,
+)
 from vnetperf.analysis.results_from_log import derive, named_as_results
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import GoalResult, Result
@@ -71,7 +77,7 @@ def explain(
     part = rounds[number]
     result = _result(derive(part).results, scenario, test, size)
     named = named_as_results(part)
-    tests = [logged for logged in tests_of(named) if logged.case == result.case]
+    tests = [logged for logged in group_tests(named) if logged.case == result.case]
     attempts = tuple(_attempt(logged, result) for logged in tests)
     which = f"round {number} of {len(rounds)}" if len(rounds) > 1 else ""
     return Explanation(result, attempts, tuple(_conclusions(result, named, tests)), which)

@@ -330,16 +330,16 @@ def _stop_reason(logged: LoggedTest) -> str:
     return _INTERRUPTED if logged.end is None else logged.end.stopped
 
 
-def goals_of(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
+def derive_goals(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
     """The result of a search."""
     return tuple(goal_result(outcome, begin, logged) for outcome in _outcome(begin, logged).results)
 
 
-def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> GoalResult:
+def goal_result(outcome: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> GoalResult:
     """A goal's result: summed over directions, with latency and threads at its bound."""
-    goal, n, criterion = found.goal, begin.in_sum, Criterion.of_goal(found.goal)
-    lower = found.relevant_lower_bound.load_fps if found.relevant_lower_bound else None
-    upper = found.relevant_upper_bound.load_fps if found.relevant_upper_bound else None
+    goal, n, criterion = outcome.goal, begin.in_sum, Criterion.of_goal(outcome.goal)
+    lower = outcome.relevant_lower_bound.load_fps if outcome.relevant_lower_bound else None
+    upper = outcome.relevant_upper_bound.load_fps if outcome.relevant_upper_bound else None
     lower_trials, upper_trials = (
         [] if load is None else [t for t in select_trials(load, logged) if counts_for(t, goal)]
         for load in (lower, upper)
@@ -348,7 +348,7 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
     least = n * _offered_ratio(_carried(lower_trials, criterion), min)
     most = n * _offered_ratio(upper_trials, max)
     fully_offered = n * _offered_ratio(_fully_offered_trials(lower_trials), min)
-    conditional, middle = found.conditional_throughput_fps, middle_trial(lower_trials)
+    conditional, middle = outcome.conditional_throughput_fps, middle_trial(lower_trials)
     at_lower, at_upper = (bound_trials(load, logged, goal) for load in (lower, upper))
     selections = [
         f"{bound.discarded} of {bound.valid + bound.discarded} trials at the {name} bound were "
@@ -356,12 +356,12 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         for name, bound in (("lower", at_lower), ("upper", at_upper))
         if bound is not None and bound.is_selection
     ]
-    regular = found.regular and not selections
-    reason = "" if found.regular else found.reason
+    regular = outcome.regular and not selections
+    reason = "" if outcome.regular else outcome.reason
     if selections:
         reason = "; ".join(filter(None, (reason.rstrip("."), *selections)))
     at_maximum = lower is not None and same_load(lower, begin.limits.max_load_fps)
-    if found.at_least and at_maximum and begin.limit_reason:
+    if outcome.at_least and at_maximum and begin.limit_reason:
         reason = f"{reason.rstrip('.')}; {begin.limit_reason}"
     return GoalResult(
         name=goal.name,
@@ -378,7 +378,7 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         conditional_throughput_fps=_times(conditional, fully_offered),
         per_direction=per_direction(lower_trials, goal, lower, upper, begin, above=upper_trials),
         regular=regular,
-        qualifier="at least" if found.at_least else "at most" if found.at_most else "",
+        qualifier="at least" if outcome.at_least else "at most" if outcome.at_most else "",
         reason=reason,
         throughput_l1_bps=_times(lower, least * l1_bits_per_frame(begin.wire_size)),
         latency=middle_latency(lower_trials, begin.ends),

@@ -101,7 +101,7 @@ def trial_outcome(trial: TrialRecord) -> TrialOutcome:
     return TrialOutcome.of(trial.spec, trial.result, trial.verdict, trial.number)
 
 
-def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
+def group_tests(records: Iterable[Record]) -> list[LoggedTest]:
     """Group a log by test."""
     tests: dict[int, LoggedTest] = {}
     for record in records:
@@ -121,11 +121,11 @@ def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
     return list(tests.values())
 
 
-def searches_of(records: Iterable[Record]) -> list[LoggedSearch]:
+def select_searches(records: Iterable[Record]) -> list[LoggedSearch]:
     """The throughput searches of a log."""
     return [
         Logged(logged.begin, logged.trials, logged.end)
-        for logged in tests_of(records)
+        for logged in group_tests(records)
         if isinstance(logged.begin, SearchRecord)
     ]
 

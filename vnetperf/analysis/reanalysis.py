@@ -13,7 +13,7 @@ from vnetperf.analysis.logged_tests import (
     by_round,
     merge_rounds,
     planned_rounds,
-    searches_of,
+    select_searches,
 )
 from vnetperf.analysis.results_from_log import derive, named_as_results
 from vnetperf.analysis.rounds import in_rounds, published
@@ -64,7 +64,7 @@ class Reanalysis:
 
 def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Reanalysis:
     """Answer goals from the searches of a log."""
-    algorithms = {s.begin.algorithm for s in searches_of(records) if s.final}
+    algorithms = {s.begin.algorithm for s in select_searches(records) if s.final}
     if TST009 in algorithms:
         raise ConfigError(
             f"{TST009} searches an array of loads, and z may decide one by a single trial: what "
@@ -82,7 +82,7 @@ def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Rean
     answered: dict[int, list[Result]] = {}
     for number, part in rounds.items():
         final: dict[Case, list[LoggedSearch]] = {}
-        for search in searches_of(named_as_results(part)):
+        for search in select_searches(named_as_results(part)):
             final.setdefault(search.case, []).append(search)
         where = f", round {number}" if len(rounds) > 1 else ""
         answered_results = [_with_goals(r, final, goals) for r in derive(part).results]

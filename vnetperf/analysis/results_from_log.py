@@ -20,18 +20,18 @@ from vnetperf.analysis.compliance import derive_ledger
 from vnetperf.analysis.compliance.rfc2544 import SentLoad
 from vnetperf.analysis.compliance.rfc8219 import transport
 from vnetperf.analysis.disturbance import disturbing_share, marked
-from vnetperf.analysis.goals import goals_by_trials, goals_of, on_medium
+from vnetperf.analysis.goals import derive_goals, goals_by_trials, on_medium
 from vnetperf.analysis.logged_tests import (
     Case,
     Identity,
     LoggedSearch,
     LoggedTest,
     by_round,
+    group_tests,
     is_valid,
     merge_deployments,
     planned_rounds,
     start_procedure,
-    tests_of,
 )
 from vnetperf.analysis.rounds import in_rounds, over_rounds
 from vnetperf.analysis.run_warnings import (
@@ -248,7 +248,9 @@ def _without_folders(case: str) -> str:
     return f"{PurePath(file).name}{colons}{name}"
 
 
-def result_of(logged: LoggedTest, media: LinkSpeed | None, *, by_trials: bool = False) -> Result:
+def derive_result(
+    logged: LoggedTest, media: LinkSpeed | None, *, by_trials: bool = False
+) -> Result:
     """The result of a test; `media` is None where the wires have no speed of their own."""
     begin = logged.begin
     common: dict[str, Any] = {
@@ -267,7 +269,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed | None, *, by_trials: bool = 
         **_trial_figures(logged.trials),
     }
     if isinstance(begin, SearchRecord):
-        goals = (goals_by_trials if by_trials else goals_of)(begin, logged)
+        goals = (goals_by_trials if by_trials else derive_goals)(begin, logged)
         goals = marked(goals, logged.trials, disturbing_share(begin.goals))
         goals = on_medium(goals, common["media_max_fps"])
         # No load has met a goal, and smaller ones were still to be tried.
@@ -395,18 +397,18 @@ def _trial_point(
     return point
 
 
-def _result_of_test(
+def _derive_test_result(
     logged: LoggedTest, media: LinkSpeed | None, otherwise: list[LoggedTest]
 ) -> Result:
     """A result; by its trials where another version's search had requested them."""
     try:
-        return result_of(logged, media)
+        return derive_result(logged, media)
     except ReplayMismatchError:
         begin = logged.begin
         if not isinstance(begin, SearchRecord) or begin.algorithm in _NOT_BY_TRIALS:
             raise
         otherwise.append(logged)
-        return result_of(logged, media, by_trials=True)
+        return derive_result(logged, media, by_trials=True)
 
 
 def merge_searches(rounds: Mapping[int, Result], searches: Sequence[LoggedSearch]) -> Result:
@@ -437,7 +439,7 @@ class _Round:
     """The tests of one round, and how the results of their cases are made."""
 
     def __init__(self, records: Sequence[Record]) -> None:
-        self._tests = tests_of(records)
+        self._tests = group_tests(records)
         self._whys = _not_measured(records)
         final: dict[Case, list[LoggedTest]] = {}
         for test in self._tests:
@@ -452,14 +454,14 @@ class _Round:
         for searches, last in self._final_tests.values():
             yield from searches or (last,)
 
-    def results(self, result_of: Callable[[int], Result]) -> dict[Identity, Callable[[], Result]]:
+    def results(self, read_result: Callable[[int], Result]) -> dict[Identity, Callable[[], Result]]:
         """What makes the result of each case.
 
         Args:
-            result_of: The result of a test by its number.
+            read_result: The result of a test by its number.
         """
         makers: dict[Identity, Callable[[], Result]] = {
-            (*case, ""): partial(_case_result, searches, last, result_of)
+            (*case, ""): partial(_case_result, searches, last, read_result)
             for case, (searches, last) in self._final_tests.items()
         }
         # A test that was to begin again and never did has no reason of its own in the log.
@@ -476,10 +478,10 @@ class _Round:
 
 
 def _case_result(
-    searches: Sequence[LoggedSearch], last: LoggedTest, result_of: Callable[[int], Result]
+    searches: Sequence[LoggedSearch], last: LoggedTest, read_result: Callable[[int], Result]
 ) -> Result:
-    rounds = {s.begin.round: result_of(s.begin.search) for s in searches}
-    return merge_searches(rounds, searches) if rounds else result_of(last.begin.search)
+    rounds = {s.begin.round: read_result(s.begin.search) for s in searches}
+    return merge_searches(rounds, searches) if rounds else read_result(last.begin.search)
 
 
 def _no_result(
@@ -558,7 +560,7 @@ class _Tests:
         if of_round is not None:
             self._place[test.begin.search] = len(self._results)
             self._results.append(
-                _result_of_test(replace(of_round, trials=trials), self._media, self.otherwise)
+                _derive_test_result(replace(of_round, trials=trials), self._media, self.otherwise)
             )
 
     def read_result(self, search: int) -> Result:
@@ -860,7 +862,7 @@ def _derive(records: Sequence[Record], skipped_cases: Sequence[str]) -> RunResul
     limit = disturbing_share(run.preset.goals)
     rounds = {number: _Round(part) for number, part in by_round(records).items()}
     with_result = {test.begin.search: test for part in rounds.values() for test in part.tests}
-    tests, log_tests = tests_of(records), _Tests(records, run, limit)
+    tests, log_tests = group_tests(records), _Tests(records, run, limit)
     for test in tests:
         log_tests.add(test, with_result.get(test.begin.search))
     results_by_case: dict[Identity, _Deployments] = {}

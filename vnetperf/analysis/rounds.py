@@ -22,13 +22,13 @@ Goals = Mapping[int, GoalResult]
 
 def in_rounds(tests: Sequence[LoggedTest]) -> list[LoggedSearch]:
     """The searches of a case in one deployment that hold, one for each round."""
-    found: dict[int, LoggedSearch] = {}
+    searches: dict[int, LoggedSearch] = {}
     for test in tests:
         if isinstance(test.begin, SearchRecord) and test.final:
             if test.begin.round == 1:
-                found.clear()  # what was before was begun anew
-            found[test.begin.round] = LoggedSearch(test.begin, test.trials, test.end)
-    return [found[number] for number in sorted(found)]
+                searches.clear()  # what was before was begun anew
+            searches[test.begin.round] = LoggedSearch(test.begin, test.trials, test.end)
+    return [searches[number] for number in sorted(searches)]
 
 
 def over_rounds(

@@ -169,14 +169,18 @@ class TrialWarnings:
 
 def restore_facts(records: Iterable[Record]) -> dict[str, Any]:
     """Whether the machine was as before each deployment once that was taken away."""
-    found: dict[str, dict[str, None]] = {}
+    texts_by_scenario: dict[str, dict[str, None]] = {}
     for record in records:
         if isinstance(record, RestoredRecord):
-            texts = found.setdefault(record.scenario or "runs before this one", {})
+            texts = texts_by_scenario.setdefault(record.scenario or "runs before this one", {})
             texts |= dict.fromkeys((*record.troubles, *(record.differences or ())))
             if record.differences is None and record.scenario:
                 texts |= {"not compared": None}
-    return {"restored": {k: list(v) or AS_BEFORE for k, v in found.items()}} if found else {}
+    return (
+        {"restored": {k: list(v) or AS_BEFORE for k, v in texts_by_scenario.items()}}
+        if texts_by_scenario
+        else {}
+    )
 
 
 def _restore_warnings(records: Iterable[Record]) -> list[str]:

@@ -20,13 +20,13 @@ from vnetperf.analysis.logged_tests import (
     Logged,
     LoggedSearch,
     LoggedTest,
+    group_tests,
     is_valid,
     merge_rounds,
     start_procedure,
-    tests_of,
     trial_outcome,
 )
-from vnetperf.analysis.results_from_log import merge_searches, result_of
+from vnetperf.analysis.results_from_log import derive_result, merge_searches
 from vnetperf.analysis.rounds import in_rounds, start_loads, wants_round
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.events import why_no_event
@@ -368,7 +368,7 @@ class Conductor:
             run.done[case] = self._kept(logged)
             return logged[-1].begin, result
         kept = run.done[case]
-        held = run.resumed.tests if kept.octets is None else tests_of(run.log.read(*kept.octets))
+        held = run.resumed.tests if kept.octets is None else group_tests(run.log.read(*kept.octets))
         logged = [one for one in held if one.begin.search in kept.searches]
         return logged[-1].begin, self._result(logged)
 
@@ -530,10 +530,10 @@ class Conductor:
         """The result of a test; of a throughput, of all its rounds."""
         media = self.run.configuration.testbed.media.speed
         if searches := in_rounds(logged):
-            rounds = {one.begin.round: result_of(one, media) for one in searches}
+            rounds = {one.begin.round: derive_result(one, media) for one in searches}
             found = merge_searches(rounds, searches)
         else:
-            found = result_of(logged[-1], media)
+            found = derive_result(logged[-1], media)
         return merge_rounds({1: [found]})[0]
 
     def _until_offered(

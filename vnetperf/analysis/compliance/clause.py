@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Literal
 
-from vnetperf.analysis.goals import goals_by_trials, goals_of
+from vnetperf.analysis.goals import derive_goals, goals_by_trials
 from vnetperf.analysis.logged_tests import Case, LoggedTest, is_valid
 from vnetperf.model.result import GoalResult, LedgerEntry, Result
 from vnetperf.model.trial import TesterTurns, same_load
@@ -92,7 +92,7 @@ class LoggedTrials:
 
 def _goals(logged: LoggedTest, begin: SearchRecord) -> tuple[GoalResult, ...]:
     try:
-        return goals_of(begin, logged)
+        return derive_goals(begin, logged)
     except ReplayMismatchError:  # of another version: by its trials, as the result is
         return goals_by_trials(begin, logged)
 

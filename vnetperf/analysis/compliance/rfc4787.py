@@ -26,18 +26,18 @@ _FREE = "endpoint-independent"
 
 def behaviours(deployed: Sequence[ScenarioRecord]) -> dict[str, NatBehaviour]:
     """Scenario to what its NAT does; those without a NAT are left out."""
-    found = {}
-    for one in deployed:
-        facts: dict[str, Any] = one.facts.facts
+    behaviour_by_scenario = {}
+    for record in deployed:
+        facts: dict[str, Any] = record.facts.facts
         parts = [facts, *facts.get("hosts", {}).values()]
         for part in parts:
             switch = part.get("vswitch") if isinstance(part, dict) else None
-            if isinstance(switch, dict) and isinstance(told := switch.get("behaviour"), dict):
+            if isinstance(switch, dict) and isinstance(behaviour := switch.get("behaviour"), dict):
                 try:
-                    found[one.scenario.id] = NatBehaviour(**told)
+                    behaviour_by_scenario[record.scenario.id] = NatBehaviour(**behaviour)
                 except ValidationError:  # facts of a plugin, which are in no form
                     continue
-    return found
+    return behaviour_by_scenario
 
 
 def nat_behaviour(deployed: Sequence[ScenarioRecord]) -> Iterator[LedgerEntry]:
