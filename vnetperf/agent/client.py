@@ -321,7 +321,7 @@ class AgentClient:
         return min(looks, key=lambda look: look.bound_s)
 
     def _describe_unfitness(self, greeted: dict[str, Any]) -> errors.HostError | None:
-        """Why nothing can be measured with an agent of another machine, though it restores it."""
+        """Describe why a remote agent is unfit to measure; it can still restore its machine."""
         if self._is_local:
             return None
         offset_s = self.clock.offset_s if self.clock is not None else 0.0
@@ -386,7 +386,7 @@ class AgentClient:
         )
 
     def _diagnose_python(self) -> tuple[str, str]:
-        """What is wrong with the Python of a host that can be reached, and the cure; or "" twice.
+        """Find what is wrong with the Python of a reachable host, and the cure; or "" twice.
 
         A connection that ends gives no reason, so that the host is called once more for it.
         """
@@ -664,7 +664,7 @@ class AgentClient:
 
 @contextlib.contextmanager
 def _translate_channel_errors(channel: Any) -> Iterator[None]:
-    """Make the agent's end of whatever its channel raises; what handlers of events raise is not."""
+    """Raise _AgentDiedError for any error of the channel; errors of event handlers stay."""
     try:
         yield
     except (EOFError, OSError, channel.RemoteError, channel.TimeoutError) as error:

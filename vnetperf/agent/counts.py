@@ -43,7 +43,7 @@ def _clock_bound_s(parts: Sequence[PartResult], clock_bound_s: float | None) -> 
 def _describe_missing_latency(
     directions: Sequence[DirectionCounts], bound_s: float | None, parts: Mapping[str, PartResult]
 ) -> str:
-    """What keeps the latency of a trial from being stated; "" for nothing."""
+    """Describe why the latency of a trial cannot be stated; "" if it can."""
     if bound_s is None:
         clocks = [(host, part.clock) for host, part in parts.items() if part.clock is not None]
         clock_texts = [f"{host}: {c.why or f'it follows {c.reference}'}" for host, c in clocks]
@@ -157,7 +157,7 @@ def _sum(values: Iterable[Any]) -> Any:
 
 
 def _join_halves(halves: Sequence[DirectionCounts]) -> DirectionCounts:
-    """A direction of which one host counted what was sent, and the other what came."""
+    """Join the counts of a direction: one host counted frames sent, the other frames received."""
     counts = {
         name: _sum(getattr(half, name) for half in halves)
         for name in DirectionCounts.model_fields

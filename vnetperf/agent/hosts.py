@@ -84,7 +84,7 @@ def connect(
 
 @contextlib.contextmanager
 def _name_host(host: str) -> Iterator[None]:
-    """Name the host in what goes wrong there."""
+    """Add the host's name to errors raised in the block."""
     try:
         yield
     except VnetperfError as error:
@@ -171,7 +171,7 @@ class HostsClient:
 
     @contextlib.contextmanager
     def _block_starts(self) -> Iterator[None]:
-        """Have no thread start an agent; those that were just starting one end it."""
+        """Keep all threads from starting an agent; a thread that just started one ends it."""
         for client in self.clients.values():
             client.given_up = True
         try:
@@ -314,7 +314,7 @@ class HostsClient:
             raise
 
     def _call_hosts(self, hosts: Iterable[str], name: str, **args: Any) -> dict[str, Any]:
-        """Make the same call at hosts; host -> answer."""
+        """Make the same call to several hosts; return host -> answer."""
         return self._all({h: partial(self.clients[h].call, name, **args) for h in hosts})
 
     def run_trial(self, spec: TrialSpec) -> TrialResult:
@@ -375,7 +375,7 @@ class HostsClient:
     def _drop_repeated_energy(
         self, counted: Mapping[str, TrialResult], *others: str
     ) -> dict[str, TrialResult]:
-        """What hosts counted, without energy that one before, or another, has of the machine."""
+        """Drop energy that another host of the same machine has counted already."""
         boots = {self._boots.get(host, "") for host in others} - {""}
         results = {}
         for host, result in counted.items():
@@ -390,7 +390,7 @@ class HostsClient:
         return "; ".join(f"host {host}: {failure}" for host, failure in begun.items() if failure)
 
     def _run_split_trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
-        """A trial of a tester whose ports are on two hosts: sent and received as one."""
+        """Run a trial of a tester whose ports are on two hosts."""
         scenario = plan.scenario
         generator = registry.load("traffic", scenario.generator)
         require_trial(scenario.generator, generator, spec, scenario.id, apart=True)
@@ -693,7 +693,7 @@ class HostsClient:
 
     @contextlib.contextmanager
     def _block_starts_after_interrupt(self) -> Iterator[None]:
-        """After a call that ended by Ctrl-C have none start an agent: programs end with theirs."""
+        """Start no agent after Ctrl-C, because the endpoints' programs end with their agents."""
         try:
             yield
         except VnetperfError:
@@ -751,7 +751,7 @@ class HostsClient:
 
 
 def _locate_event(plan: Plan, spec: TrialSpec) -> tuple[str, EventSpec] | None:
-    """The host of a trial's event, and the event as that host has it; refuses an impossible one."""
+    """Locate the host of a trial's event; return it and the event in that host's names."""
     if spec.event is None:
         return None
     part, local_name = event_place(plan, spec.event.what)
@@ -765,7 +765,7 @@ def _locate_event(plan: Plan, spec: TrialSpec) -> tuple[str, EventSpec] | None:
 def _merge_facts(
     plan: Plan, of_host: Mapping[str, dict[str, Any]], boots: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Facts of a deployment over hosts, as those of one host, with each host's beside them."""
+    """Merge the facts of all hosts into those of one host; each host's facts stay under "hosts"."""
     duts = [part.host for part in plan.hosts if part.has_dut]
     main = plan.of_tester().host or duts[0]
     facts: dict[str, Any] = {**of_host[main]}

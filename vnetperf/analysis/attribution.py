@@ -37,7 +37,7 @@ _TO_TESTER: Final = re.compile(r" to tester(?: on \S+)?$")
 
 
 def lost_behind_dut(places: Mapping[str, int]) -> dict[str, int]:
-    """Of the places where frames were lost those between the DUT's last counter and the tester."""
+    """Select the losses between the DUT's last counter and the tester."""
     return {
         place: frames
         for place, frames in places.items()
@@ -113,7 +113,7 @@ def _lost_along_path(
 
 
 def _by_cause(place: str, lost: int, causes: Mapping[str, int]) -> dict[str, int]:
-    """Frames lost at a place by the causes that the vSwitch tells; the rest without one."""
+    """Split the frames lost at a place by cause; the others keep the place alone."""
     lost_by_cause, unexplained = dict[str, int](), lost
     for cause, frames in causes.items():
         if explained := min(unexplained, frames):

@@ -61,7 +61,7 @@ def metric_name(scenario: str, key: Key) -> str:
 
 
 def describe_unmatched(name: str, numbers_a: MetricsByKey, numbers_b: MetricsByKey) -> list[str]:
-    """What only one side has."""
+    """Describe the numbers that only one side has, one sentence each."""
     sentences: list[str] = []
     for letter, numbers, other_numbers in (
         ("A", numbers_a, numbers_b),
@@ -95,7 +95,7 @@ def _first(side: Mapping[Deployment, Metric]) -> Metric:
 
 
 def describe_incomparability(metrics_a: Sequence[Metric], metrics_b: Sequence[Metric]) -> str:
-    """What keeps a number of both sides from being compared."""
+    """Describe why a number of both sides cannot be compared; "" if it can."""
     for letter, side in (("A", metrics_a), ("B", metrics_b)):
         if all(q.measured is None for q in side):
             return _missing(letter, side)
@@ -141,7 +141,7 @@ def _missing(letter: str, side: Iterable[Metric]) -> str:
 
 
 def _level(confidence: float) -> float:
-    """The largest probability of what is seen nevertheless."""
+    """Return the largest p-value of a significant difference."""
     return 1.0 - confidence + _ROUNDING
 
 
@@ -213,7 +213,7 @@ class ComparisonRow:
 
     @property
     def _unjudged_reason(self) -> str:
-        """Why nothing is said of what the interval holds; ""."""
+        """Why no verdict is given; "" if one is."""
         if self.found.method == "none" or min(self.found.n) < FEW:
             return f"n = 1: {NOT_KNOWN}"
         if min(self.found.n) == FEW:
@@ -273,7 +273,7 @@ Turns: TypeAlias = Literal["rounds", "runs", ""]
 
 @dataclass(frozen=True)
 class SideComparison:
-    """What a comparison found."""
+    """The result of a comparison."""
 
     a: Side
     b: Side
@@ -524,7 +524,7 @@ def _attempts(numbers: MetricsByKey, key: Key) -> dict[Deployment, Metric]:
 
 
 def key_differences(a: Side, b: Side, scenario: str, other: str) -> list[str]:
-    """What keeps all numbers of two scenarios from being comparable, as sentences."""
+    """List the keys by which no number of two scenarios is comparable, a sentence each."""
     keys_a, keys_b = _keys(a, scenario), _keys(b, other)
     lines = []
     for key in dict.fromkeys(key for keys in (*keys_a, *keys_b) for key in keys):
@@ -555,7 +555,7 @@ def _judged_together(rows: Sequence[ComparisonRow]) -> tuple[ComparisonRow, ...]
 
 
 def _collect_metrics(side: Side) -> _MetricsOfSide:
-    """Scenario -> number -> one for each deployment."""
+    """Collect the numbers of a side: scenario -> number -> metric of each deployment."""
     metrics: _MetricsOfSide = {}
     for place, results in side.deployments.items():
         for metric in compared_metrics(results):
@@ -577,7 +577,7 @@ def _collect_metrics(side: Side) -> _MetricsOfSide:
 def _pairs(
     a: Side, b: Side, metrics_a: _MetricsOfSide, metrics_b: _MetricsOfSide
 ) -> list[tuple[str, str]]:
-    """Scenarios to set beside each other."""
+    """Pair the scenarios that are compared."""
     if a.scenario and b.scenario:
         return [(a.scenario, b.scenario)]
     if a.scenario or b.scenario:
@@ -665,7 +665,7 @@ def _row(
 
 
 def _observations(side: Mapping[Deployment, Metric]) -> dict[Deployment, Measurand]:
-    """One for each deployment: repeats within it make one mean, and are no replicates."""
+    """Make one observation of each deployment, because its repeats are not independent."""
     return {
         place: _observation(metric, metric.measured)
         for place, metric in side.items()
@@ -674,7 +674,7 @@ def _observations(side: Mapping[Deployment, Metric]) -> dict[Deployment, Measura
 
 
 def _average_runs(deployments: Mapping[Deployment, Measurand]) -> dict[Deployment, Measurand]:
-    """One for each run, the mean of its rounds; with a limit among them a limit."""
+    """Average the rounds of each run; if one of them is a limit, the mean is a limit."""
     observations: dict[int, list[Measurand]] = {}
     for (run, _), observation in deployments.items():
         observations.setdefault(run, []).append(observation)
@@ -717,7 +717,7 @@ def _marks(letter: str, numbers: MetricsByKey, key: Key) -> list[str]:
 
 
 def _environment(a: Side, b: Side) -> tuple[FactDifference, ...]:
-    """What differs in how both were measured, by their first runs."""
+    """Compare how the first run of each side was measured."""
     run_a, run_b = a.runs[0].first, b.runs[0].first
     differences = list(environment_differences(run_a, run_b))
     if a.scenario != b.scenario and a.scenario and b.scenario:

@@ -22,7 +22,7 @@ def disturbing_share(goals: Iterable[SearchGoal]) -> float:
 
 
 def collect_foreign_times(trials: Iterable[TrialRecord]) -> dict[str, list[TakenTime]]:
-    """What others took in each trial, by host; "" for the tester's."""
+    """Collect the processor time that others took in each trial, by host; "" is the tester's."""
     times: dict[str, list[TakenTime]] = {}
     for trial in trials:
         for host, foreign_time in trial.result.taken.items():
@@ -31,7 +31,7 @@ def collect_foreign_times(trials: Iterable[TrialRecord]) -> dict[str, list[Taken
 
 
 def describe_disturbance(trials: Sequence[TrialRecord], limit: float) -> str:
-    """What of its trials together keeps a search from being regular, in words; ""."""
+    """Describe the disturbance that makes a search irregular; "" if there is none."""
     disturbances = []
     for host, times in collect_foreign_times(trials).items():
         total, where = sum(times, TakenTime()), f"on host {host} " if host else ""
@@ -122,7 +122,7 @@ class DisturbedTrials:
             self._foreign_times[host] = self._foreign_times.get(host, TakenTime()) + foreign_time
 
     def texts(self) -> list[str]:
-        """What a reader must know of them."""
+        """Return the warnings about disturbed trials."""
         warnings = []
         if self._disturbed:
             warnings.append(

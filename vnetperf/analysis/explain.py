@@ -36,7 +36,7 @@ class Step:
 
     @property
     def remark(self) -> str:
-        """Why it is not valid, and what of its shortfall is the tester's turns; "" for nothing."""
+        """Why the trial is not valid, and which shortfall the tester's turns caused; or ""."""
         return "; ".join(filter(None, (self.trial.reason, self.trial.result.short_by_turns)))
 
 
@@ -114,7 +114,7 @@ def _attempt(logged: LoggedTest, result: Result) -> Attempt:
 
 
 def _describe_role(trial: TrialRecord, begin: BeginRecord, goals: Sequence[GoalResult]) -> str:
-    """What a trial did for the result."""
+    """Describe what a trial did for the result."""
     if not is_valid(trial) and isinstance(begin, SearchRecord):
         return "not used"
     if trial.spec.phase == "sweep":

@@ -116,7 +116,7 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
 
 
 def tester_turns(trials: Sequence[TrialRecord]) -> TesterTurns | None:
-    """How the tester shared its processor in that trial."""
+    """Return how the tester shared its processor in the middle trial."""
     trial = middle_trial(trials)
     return None if trial is None else trial.result.turns
 
@@ -165,7 +165,7 @@ def _datapath_use(work: DatapathWork, result: TrialResult) -> DatapathUse:
 
 
 def uncollected_figures(trials: Sequence[TrialRecord]) -> dict[str, str]:
-    """What could not be measured in that trial."""
+    """Return the figures that the middle trial lacks, and why."""
     trial = middle_trial(trials)
     return {} if trial is None else dict(trial.result.uncollected)
 
@@ -183,7 +183,7 @@ def _offered_ratio(
 
 
 def _fully_offered_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Those that offered their load, as far as it is accurate; of others it is in the loss."""
+    """Select trials that offered their load; for all others the shortfall is in the loss."""
     return [trial for trial in trials if not trial_outcome(trial).is_short]
 
 
@@ -247,7 +247,7 @@ def _by_direction(
 
 
 def middle_latency(trials: Sequence[TrialRecord], ends: Sequence[str]) -> dict[str, Latency]:
-    """Latency at the lower bound, of the trial that stands for it."""
+    """Return the latency of the middle trial by direction."""
     middle = middle_trial(trials)
     return {} if middle is None else latencies_of(middle.result, ends)
 
@@ -265,7 +265,7 @@ def latency_range(
 
 
 def loss_share(trials: Sequence[TrialRecord]) -> float | None:
-    """Share of the frames of all trials at a load that were lost; None without any."""
+    """Return the share of frames lost in all trials at a load; None without any frame."""
     counted = [(t.result, d) for t in trials for d in t.result.directions]
     offered = sum(result.offered(d) for result, d in counted)
     return sum(max(0, result.lost(d)) for result, d in counted) / offered if offered else None
@@ -440,7 +440,7 @@ def bound_trials(
 
 
 def select_trials(load_fps: float, logged: LoggedTest) -> list[TrialRecord]:
-    """The trials at a load that classify it, but for their verdict."""
+    """Select the trials at a load, whatever their verdict, without those of the warm-up."""
     trials = (t for t in logged.trials if t.spec.phase != "warm-up")
     return [t for t in trials if same_load(t.spec.load_fps, load_fps)]
 

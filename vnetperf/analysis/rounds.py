@@ -134,7 +134,7 @@ def published(goals: Goals, searches: Sequence[LoggedSearch] = ()) -> GoalResult
 
 
 def _summarize_reasons(doubtful: Goals, n: int, shown: int) -> str:
-    """The reason of some rounds, of that which is shown if it has one: all would be a page."""
+    """Summarize the reasons of rounds by one of them, if possible the shown round's."""
     number = shown if shown in doubtful else next(iter(doubtful))
     reason = doubtful[number].reason
     if all(goal.reason == reason for goal in doubtful.values()) and len(doubtful) == n:
@@ -192,6 +192,6 @@ def wants_round(results: Sequence[Result], preset: Preset) -> bool:
 
 
 def start_loads(results: Sequence[Result], in_sum: float) -> tuple[float, ...]:
-    """Where the next round begins: the lower bounds of the last one, frames/s per interface."""
+    """Return the loads where the next round starts, in frames/s per interface."""
     loads = [goal.lower_bound_load_fps for goal in results[-1].goals] if results else []
     return tuple(load / in_sum for load in loads if load is not None)

@@ -338,7 +338,7 @@ def transfer_warnings(transfers: Sequence[Transfers]) -> list[str]:
 
 
 def _merge_equal_texts(texts: Iterable[tuple[str, str]]) -> list[str]:
-    """Names and texts, with all names before a text that they have in common."""
+    """Merge equal texts; all their names stand before the text."""
     names_by_text: dict[str, list[str]] = {}
     for name, text in texts:
         names_by_text.setdefault(text, []).append(name)
@@ -563,7 +563,7 @@ _MANY_SCENARIOS = 4
 
 
 def derive_conditions(scenarios: Sequence[ScenarioRecord]) -> tuple[str, ...]:
-    """What was set, and what numbers are of: nothing of it makes one worth less."""
+    """Derive what was set and how to read the numbers; none of it is a warning."""
     names = list(dict.fromkeys(record.facts.scenario for record in scenarios))
     if len(names) < _MANY_SCENARIOS:
         return tuple(

@@ -115,7 +115,7 @@ class Expectation(Frozen):
 
     @property
     def is_judged_last(self) -> bool:
-        """Whether the result of one case does not show it: it is judged when the run is over."""
+        """Whether it needs more than one case, so that it is judged at the end of the run."""
         of_run = bool(self.of_scenario) and not self.of_run
         return of_run or self.test in (TRANSFERS_TEST, PODS_TEST)
 
@@ -129,7 +129,7 @@ class ExpectationFile(Frozen):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What came of an expectation for one number."""
+    """The verdict on one number."""
 
     where: str  # "expectations.toml: expect.0"
     met: bool | None  # Whether it is met; None when it could not be judged for want of a number
@@ -142,7 +142,7 @@ class Judgement:
 def judge_metric(
     expected: Expectation, metric: Metric, where: str, base: Metric | None = None
 ) -> Judgement:
-    """Hold a number against an expectation."""
+    """Compare a number with an expectation."""
     name = _metric_text(metric)
     if base is None:
         try:
@@ -187,7 +187,7 @@ _UNSURE = ("irregular", "not repeatable")
 def _describe_doubt(
     expected: Expectation, metric: Metric, number: Measurand, base: Metric | None
 ) -> str:
-    """Why a doubtful number cannot be held against a bound: it may be on either side; ""."""
+    """Describe why a number may be on either side of a bound; "" if its side is certain."""
     marks = [mark for mark in _UNSURE if mark in metric.marks]
     crossed = [
         bound
@@ -352,7 +352,7 @@ class Expectations:
         return cls(path, expectations.expect, baselines)
 
     def judge_run(self, run: RunResults, *, cases_too: bool = False) -> list[Judgement]:
-        """Judge what needs several scenarios of a run, when all are there."""
+        """Judge the expectations that need several scenarios, at the end of a run."""
         judgements: list[Judgement] = []
         metrics = _read_metrics(run)
         for number, expectation in enumerate(self.expected):
@@ -410,7 +410,7 @@ class Expectations:
     def _not_comparable(
         self, number: int, expectation: Expectation, run: RunResults, metrics: Iterable[Metric]
     ) -> Iterator[Judgement]:
-        """Stored runs that a run cannot be held against, as failures."""
+        """Fail expectations whose stored run is not comparable with this run."""
         if not expectation.of_run or expectation.across:
             return
         base = self.baselines[expectation.of_run]
@@ -490,12 +490,12 @@ def _metrics_for(expectation: Expectation, metrics: Iterable[Metric]) -> list[Me
 
 
 def _matches_number(metric: Metric, number: str) -> bool:
-    """Whether a number is meant: by its label, or by the title that tells it from others."""
+    """Whether a name or pattern matches a metric's label or title."""
     return fnmatchcase(metric.label, number) or fnmatchcase(metric.title, number)
 
 
 def _read_metrics(run: RunResults) -> list[Metric]:
-    """What a run measured; of transfers in several deployments what all of them gave."""
+    """Read the metrics of a run; those of transfers are over all deployments."""
     moved = [metric for _, _, metrics in metrics_over_deployments(run) for metric in metrics]
     # A deployment that failed is in the mark of the others' number.
     merged = {(metric.scenario, metric.key) for metric in moved if metric.partial}

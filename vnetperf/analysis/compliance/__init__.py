@@ -53,7 +53,7 @@ def derive_ledger(
     tests: Sequence[LoggedTest],
     contradicted: Mapping[Case, int] | None = None,
 ) -> list[LedgerEntry]:
-    """One entry for each clause that a run could meet; equal ones of several results as one.
+    """Derive one entry for each clause that a run could meet; equal entries are merged.
 
     Args:
         run: What the run was to do.

@@ -39,7 +39,7 @@ class LoggedTrials:
                 self._by_case.setdefault(test.case, []).append(test)
 
     def case_trials(self, result: Result) -> tuple[TrialRecord, ...]:
-        """Every trial of a case, of all rounds, whatever its verdict.
+        """Return all trials of a case in all rounds, whatever their verdict.
 
         Not those that tried the throughput before another test: they are none of its own.
         """
@@ -51,7 +51,7 @@ class LoggedTrials:
         )
 
     def shown_inputs(self, result: Result) -> Mapping[str, Any]:
-        """What the test was given whose result is shown, else the case's last; of a search none."""
+        """Return the inputs of the test whose result is shown, else of the case's last test."""
         inputs: Mapping[str, Any] = {}
         for test in self._by_case.get(result.case, ()):
             if isinstance(test.begin, ProcedureRecord):
@@ -61,7 +61,7 @@ class LoggedTrials:
         return inputs
 
     def throughput_doubt(self, result: Result) -> str:
-        """Why what a test took its loads of is no throughput (RFC 2544 section 26.1); "" if it is.
+        """Describe why a test's loads are not based on a throughput (RFC 2544 section 26.1); or "".
 
         A test of several rounds took a throughput in each.
         """
@@ -119,7 +119,7 @@ def longest_s(trials: Iterable[TrialRecord]) -> float:
 
 
 def describe_throughput_doubt(goal: GoalResult, trials: Sequence[TrialRecord]) -> str:
-    """Why a lower bound is no throughput as RFC 2544 defines it (sections 26.1 and 24).
+    """Describe why a lower bound is not a throughput by RFC 2544 (sections 26.1 and 24).
 
     "" when every frame of the valid trials of its search came back, and they are long enough.
     """
@@ -145,12 +145,12 @@ def describe_throughput_doubt(goal: GoalResult, trials: Sequence[TrialRecord]) -
 
 
 def tester_turns(trials: Iterable[TrialRecord]) -> list[TesterTurns]:
-    """How the tester shared its processor in each trial in which it took turns."""
+    """Collect the tester's turns from all trials in which it shared its processor."""
     return [t.result.turns for t in trials if t.result.turns is not None]
 
 
 def waits_for_turn(trials: Iterable[TrialRecord]) -> str:
-    """What of a latency may be the tester's turns, to be appended; "" where it takes none."""
+    """Describe how much of a latency the tester's turns may be; "" if it takes none."""
     longest = max((turns.length_us for turns in tester_turns(trials)), default=0)
     return f", up to {longest} us of it the wait for the tester's turn" if longest else ""
 

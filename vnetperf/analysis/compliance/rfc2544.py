@@ -53,7 +53,7 @@ def rfc6815_isolation(deployed: Sequence[ScenarioRecord], run: RunRecord) -> lis
 
 
 def _creates_all_wires(deployed: ScenarioRecord, run: RunRecord) -> bool:
-    """Whether no frame of a deployment could leave the machine: of an unknown plan False."""
+    """Whether the run creates every wire, so that no frame leaves the machine; False if unknown."""
     plan, facts, testbed = deployed.facts.plan, deployed.facts.facts, run.testbed
     sharing = sharing_of(deployed.facts)
     far = [host for host in testbed.hosts.values() if host.transport.startswith("ssh=")]
@@ -166,7 +166,7 @@ class _Turns:
         self._refused += bool(turns.refused)
 
     def summarize(self, all_turns: _Turns) -> str:
-        """Groups of these trials, and what turns lacked in all; "" where there are no groups."""
+        """Summarize the groups of frames in these trials, and all turns; "" without groups."""
         if not self._grouped:
             return ""
         between = " to ".join(dict.fromkeys(f"{mean:.0f}" for mean in self._means))
@@ -672,7 +672,7 @@ def _recovery_end(outcome: Recovery) -> Row:
 
 
 def _split_overload(trial: TrialRecord) -> tuple[float, LoadStep, LoadStep]:
-    """When a trial's overload begins, seconds after the first frame; the overload, what follows."""
+    """Split a trial's load: start of the overload in seconds, the overload, the step behind it."""
     *before, over, after = trial.spec.steps
     return sum(step.duration_s for step in before), over, after
 
@@ -786,7 +786,7 @@ _NOT_LOOKED_AT = (
 
 
 def unchecked_clauses() -> Iterator[LedgerEntry]:
-    """Clauses of RFC 2544 that the ledger holds no run against."""
+    """List the clauses of RFC 2544 that the ledger does not check."""
     for number, title, remark in _NOT_LOOKED_AT:
         yield LedgerEntry(
             clause=f"RFC 2544 {number}", requirement=title, status="not looked at", value=remark
@@ -929,7 +929,7 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
 
 
 def _buffer_time(looked: ClauseContext, outcome: BackToBack) -> Row:
-    """The buffer time of RFC 9004, beside the one of the bursts' own gap."""
+    """Check the buffer time of RFC 9004; the text also has the one for the gap of the bursts."""
     corrected_s, rfc9004_s = outcome.corrected_s, outcome.rfc9004_corrected_s
     value = "none" if rfc9004_s is None else time_s(rfc9004_s)
     if corrected_s is not None:

@@ -116,7 +116,7 @@ def _variation(
 
 
 def _describe_coarseness(trials: Sequence[TrialRecord]) -> str:
-    """Why arrivals are known too badly for differences of successive ones; "" where they are not.
+    """Describe why arrival times are too coarse for differences of successive ones; or "".
 
     All frames that one receive call finds have its time. Where calls that find some are further
     apart than frames, most differences are those of departures alone; and where no difference is
