@@ -21,7 +21,7 @@ from pathlib import Path
 
 from vnetperf import config
 from vnetperf.analysis.goals import wavering_load
-from vnetperf.analysis.rounds import over_rounds, starts_of, wants_round
+from vnetperf.analysis.rounds import over_rounds, start_loads, wants_round
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import GoalResult, Result
@@ -219,7 +219,7 @@ def in_rounds(preset: Preset, dut: DutInTime) -> Published:
     while wants_round(found, preset):
         if found:
             dut.clock_s += preset.round_gap_s
-        limits = replace(preset.limits(MOST_FPS, starts_of(found, 1.0)), warm_up_s=0.0)
+        limits = replace(preset.limits(MOST_FPS, start_loads(found, 1.0)), warm_up_s=0.0)
         outcome = _searched(goal, limits, dut)
         seconds += outcome.trial_seconds
         found.append(_result(outcome, len(found) + 1, wavering_load(dut.outcomes, goal)))

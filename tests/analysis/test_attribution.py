@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.analysis.attribution import lost_at
+from vnetperf.analysis.attribution import locate_losses
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, Deployment, make_deployment
 from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
 
@@ -53,7 +53,7 @@ def lossy(draw: st.DrawFn) -> tuple[Deployment, TrialResult, int]:
 @given(lossy())
 def test_every_lost_frame_has_one_place(drawn: tuple[Deployment, TrialResult, int]) -> None:
     deployment, result, lost = drawn
-    places = lost_at(deployment, result)
+    places = locate_losses(deployment, result)
     assert sum(places.values()) == lost
     assert all(frames > 0 for frames in places.values())
 
@@ -64,7 +64,7 @@ def test_what_a_vswitch_drops_has_its_cause() -> None:
     assert lost == 13
     told = {"phy0": {"no port left": 6, "filtered": 2}, "phy1": {"no mapping": 70}}
     hops = tuple(hop.model_copy(update={"causes": told[hop.port]}) for hop in result.hops)
-    assert lost_at(graph, result.model_copy(update={"hops": hops})) == {
+    assert locate_losses(graph, result.model_copy(update={"hops": hops})) == {
         "vSwitch to phy1, no port left": 6,
         "vSwitch to phy1, filtered": 2,
         "vSwitch to phy1": 1,
@@ -83,7 +83,7 @@ def where(
     none = [0] * length
     losses = {(d, c): list(none) for d in deployment.directions for c in range(deployment.chains)}
     losses[direction, 0][position] = 7
-    return lost_at(deployment, drive(deployment, losses, 100)[0], hosts)
+    return locate_losses(deployment, drive(deployment, losses, 100)[0], hosts)
 
 
 def test_over_two_hosts_a_place_has_its_host() -> None:
@@ -126,7 +126,7 @@ def test_places_of_pods_are_called_what_they_are() -> None:
     assert where(into_vm, 0, direction=1) == {"inside the VM of pod1": 7}
     own = HopCounters(port="vnf1.0 (inside)", rx_dropped=5)
     result, _ = drive(into_vm, {(0, 0): [0, 0, 7], (1, 0): [0, 0, 0]}, 1000)
-    lost = lost_at(into_vm, result.model_copy(update={"hops": (*result.hops, own)}))
+    lost = locate_losses(into_vm, result.model_copy(update={"hops": (*result.hops, own)}))
     inside = "inside the VM of pod1"
     assert lost == {f"{inside}, dropped at vnf1.0": 5, inside: 2}
 
@@ -143,13 +143,13 @@ def test_refused_frames_died_between_the_tester_and_the_dut() -> None:
     d = DirectionCounts(direction=0, intended=100, sent=90, refused=10, unsent=0, received=90)
     hops = (HopCounters(port="phy0", rx=90), HopCounters(port="phy1", tx=90))
     result = TrialResult(directions=(d,), hops=hops)
-    assert lost_at(make_deployment("phy2phy"), result) == {"tester to phy0": 10}
+    assert locate_losses(make_deployment("phy2phy"), result) == {"tester to phy0": 10}
 
 
 def test_a_port_without_counters_makes_one_place_of_its_neighbours() -> None:
     result, _ = drive(make_deployment("pvp"), {(0, 0): [0, 0, 9, 0, 0], (1, 0): [0] * 5}, 100)
     known = tuple(hop for hop in result.hops if hop.port != "vnf0.1")
-    places = lost_at(make_deployment("pvp"), result.model_copy(update={"hops": known}))
+    places = locate_losses(make_deployment("pvp"), result.model_copy(update={"hops": known}))
     assert places == {"inside vnf0 or vSwitch to phy1": 9}
 
 
@@ -171,7 +171,7 @@ def test_whatever_the_ports_counted_besides_the_places_make_up_the_loss(
         direction=0, intended=offered, sent=offered, refused=0, unsent=0, received=received
     )
     for some in (hops, hops[1:], hops[:2]):
-        places = lost_at(make_deployment("pvp"), TrialResult(directions=(d,), hops=some))
+        places = locate_losses(make_deployment("pvp"), TrialResult(directions=(d,), hops=some))
         assert sum(places.values()) == max(0, offered - received)
 
 
@@ -179,9 +179,9 @@ def test_nothing_lost_or_not_counted_is_no_place() -> None:
     d = DirectionCounts(direction=0, intended=9, sent=9, refused=0, unsent=0, received=9)
     hops = (HopCounters(port="phy0", rx=9), HopCounters(port="phy1", tx=9))
     deployment = make_deployment("phy2phy")
-    assert lost_at(deployment, TrialResult(directions=(d,), hops=hops)) == {}
+    assert locate_losses(deployment, TrialResult(directions=(d,), hops=hops)) == {}
     lossy_trial = TrialResult(directions=(d.model_copy(update={"received": 1}),))
-    assert lost_at(deployment, lossy_trial) == {}
+    assert locate_losses(deployment, lossy_trial) == {}
 
 
 @given(st.integers(1, 500), st.integers(0, 500), st.integers(0, 500))
@@ -196,7 +196,7 @@ def test_drops_that_a_vnf_counted_itself_are_named(lost: int, socket: int, tun: 
         HopCounters(port="vnf0.tun (inside)", rx=0, tx=0, tx_dropped=tun),
         HopCounters(port="vnf1.tun (inside)", rx=0, tx=0, tx_dropped=7),
     )
-    places = lost_at(deployment, result.model_copy(update={"hops": (*result.hops, *inside)}))
+    places = locate_losses(deployment, result.model_copy(update={"hops": (*result.hops, *inside)}))
     assert sum(places.values()) == lost
     assert places.get("inside vnf0, dropped at vnf0.gtp-u", 0) == min(lost, socket)
     assert places.get("inside vnf0, dropped at vnf0.tun", 0) == min(lost - min(lost, socket), tun)
@@ -216,6 +216,6 @@ def test_broadcast_frames_hide_no_loss() -> None:
     hops = tuple(
         hop.model_copy(update={"rx": hop.rx + 10, "tx": hop.tx + 10}) for hop in result.hops
     )
-    told = lost_at(deployment, result.model_copy(update={"directions": counts, "hops": hops}))
-    assert told == lost_at(deployment, result)
+    told = locate_losses(deployment, result.model_copy(update={"directions": counts, "hops": hops}))
+    assert told == locate_losses(deployment, result)
     assert sum(told.values()) == lost == 14

@@ -14,7 +14,7 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
 from tests.texts import Texts
 from vnetperf import config
-from vnetperf.analysis.compliance import ledger_of, rfc9693
+from vnetperf.analysis.compliance import derive_ledger, rfc9693
 from vnetperf.analysis.compliance.clause import ClauseContext, LoggedTrials, pauses_after
 from vnetperf.analysis.compliance.rfc2544 import (
     TESTS,
@@ -23,7 +23,7 @@ from vnetperf.analysis.compliance.rfc2544 import (
     rfc6815_isolation,
 )
 from vnetperf.analysis.logged_tests import Logged, LoggedTest
-from vnetperf.analysis.results_from_log import faults_of, result_of
+from vnetperf.analysis.results_from_log import count_faults, derive_result
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import DutError
 from vnetperf.model.frames import LinkSpeed
@@ -146,7 +146,7 @@ def test_destination_networks_are_no_hosts_of_a_few(vary: Any, flows: int, statu
         **{"verdicts": {"VALID": 1}, "status": "measured", "imix": ""},
     )
     run = RunRecord.model_construct(testbed=Testbed(), preset=PRESET)
-    entries = ledger_of(run, [deployed(one) for one in scenarios], [result], [])
+    entries = derive_ledger(run, [deployed(one) for one in scenarios], [result], [])
     (clause,) = [e for e in entries if e.clause == "RFC 2544 section 12"]
     assert clause.status == status
 
@@ -271,7 +271,7 @@ def _setup(
     run = RunRecord.model_construct(testbed=testbed or Testbed(), preset=PRESET)
     return {
         entry.clause.removeprefix("RFC 2544 "): (entry.status, entry.value)
-        for entry in ledger_of(run, [deployed(scenario, hosts, machines)], [result], [])
+        for entry in derive_ledger(run, [deployed(scenario, hosts, machines)], [result], [])
     }
 
 
@@ -340,7 +340,7 @@ class WrittenLog:
             self._run(logged, outcome.request, outcome.loss_ratio)
         logged.end = SearchEndRecord(search=record.search, wall_s=1.0)
         self.tests.append(logged)
-        return result_of(logged, MEDIA)
+        return derive_result(logged, MEDIA)
 
     def _run(self, logged: LoggedTest, request: TrialRequest, loss_ratio: float) -> None:
         times, self._trials = self.preset.trial, self._trials + 1
@@ -526,7 +526,7 @@ def ledger(
         deployment=make_deployment("pvp"), vswitch="x", traffic=profile or TrafficProfile()
     )
     run = RunRecord.model_construct(testbed=Testbed(), preset=preset)
-    return ledger_of(run, [deployed(scenario)], results, log.tests)
+    return derive_ledger(run, [deployed(scenario)], results, log.tests)
 
 
 def ledger_of_tests(
@@ -595,7 +595,7 @@ def test_learning_frames_that_a_nat_was_not_sent_are_no_learning(
         nat=Nat() if nat else None,
     )
     run = RunRecord.model_construct(testbed=Testbed(), preset=preset)
-    found = {e.clause: e for e in ledger_of(run, [deployed(scenario)], [result], log.tests)}
+    found = {e.clause: e for e in derive_ledger(run, [deployed(scenario)], [result], log.tests)}
     clause = found["RFC 2544 section 23 b"]
     assert clause.status == ("deviated" if said else "met")
     assert said in clause.value
@@ -1138,7 +1138,7 @@ def test_a_test_is_held_against_what_its_own_round_was_given() -> None:
     logged = LoggedTrials(log.tests)
     for test, load in zip(resets, (1e6, 2e6), strict=True):
         result = shown.model_copy(update={"search": test.begin.search})
-        assert logged.inputs_of(result)["throughput"]["load_fps"] == load
+        assert logged.shown_inputs(result)["throughput"]["load_fps"] == load
 
 
 def test_each_kind_of_fault_is_counted_by_itself() -> None:
@@ -1147,7 +1147,7 @@ def test_each_kind_of_fault_is_counted_by_itself() -> None:
         direction=0, intended=9, sent=9, refused=0, unsent=0, received=9, **counted
     )
     new = TrialResult(directions=(direction,), foreign={"0": 6}, corrupted=7, stale=8, verified=9)
-    found = faults_of([new, new])
+    found = count_faults([new, new])
     assert found == FrameFaults(
         **{name: 2 * n for name, n in counted.items()},
         corrupted=14,
@@ -1160,10 +1160,10 @@ def test_each_kind_of_fault_is_counted_by_itself() -> None:
         directions=(direction.model_copy(update={"altered": None}),), foreign={"0": 6}
     )
     apart = old.model_copy(update={"uncollected": {"corrupted": "not measured: no streams"}})
-    assert faults_of([new, apart]).foreign == 12
+    assert count_faults([new, apart]).foreign == 12
     none = apart.model_copy(update={"uncollected": {"corrupted": "x", "foreign": "x"}})
-    assert faults_of([new, none]).foreign is None
-    known = faults_of([new, old])
+    assert count_faults([new, none]).foreign is None
+    known = count_faults([new, old])
     assert (known.duplicated, known.altered, known.corrupted, known.foreign) == (
         2,
         None,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.runner.support import PDR, Bench
 from vnetperf.analysis.goals import per_direction
-from vnetperf.analysis.logged_tests import outcome_of
+from vnetperf.analysis.logged_tests import trial_outcome
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.parameters import SearchLimits
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
@@ -65,7 +65,7 @@ def test_directions_and_aggregate_are_the_same_statistic_of_the_same_trials() ->
         trial(4, 1.0, 300, 0),
     ]
     forth, back = per_direction(trials, GOAL, LOAD, 2 * LOAD, BEGIN)
-    every = [outcome_of(t) for t in trials]
+    every = [trial_outcome(t) for t in trials]
     aggregate = conditional_throughput(LOAD, every, Criterion.of_goal(GOAL))
     assert forth.conditional_throughput_fps == pytest.approx(994.0)
     assert aggregate == pytest.approx((994.0 + LOAD) / 2)  # of an interface, RFC 9971

@@ -15,9 +15,9 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
 from tests.texts import Texts
 from vnetperf.analysis.goals import answer_goal
-from vnetperf.analysis.logged_tests import LoggedSearch, searches_of
+from vnetperf.analysis.logged_tests import LoggedSearch, select_searches
 from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
-from vnetperf.analysis.results_from_log import derive, result_of
+from vnetperf.analysis.results_from_log import derive, derive_result
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.preset import StepSearch
@@ -42,7 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 
 def logged(run: Bench) -> LoggedSearch:
-    (search,) = searches_of(read_log(run.path))
+    (search,) = select_searches(read_log(run.path))
     return search
 
 
@@ -64,9 +64,9 @@ def test_a_log_cut_at_any_line_is_replayed_as_it_is_judged_by_its_trials(
     records = read_log(run.path)
     cut = records[: 1 + round(share * (len(records) - 1))]
     derive(cut)
-    for search in searches_of(cut):
+    for search in select_searches(cut):
         media = LinkSpeed(1e10)
-        replayed, judged = (result_of(search, media, by_trials=how) for how in (False, True))
+        replayed, judged = (derive_result(search, media, by_trials=how) for how in (False, True))
         # A search that was cut before it had bounds estimates them by shorter trials.
         for one, other in zip(replayed.goals, judged.goals, strict=False):
             if one.lower_bound_fps is None or not (one.regular and other.regular):

@@ -15,7 +15,7 @@ from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
 from tests.texts import Texts
 from vnetperf.analysis.logged_tests import by_round, merge_rounds
 from vnetperf.analysis.results_from_log import derive
-from vnetperf.analysis.thresholds import Expectation, judge_metric, mean_of_repeats
+from vnetperf.analysis.thresholds import Expectation, average_repeats, judge_metric
 from vnetperf.model.errors import DutError
 from vnetperf.model.machine_load import ThreadLoad
 from vnetperf.model.outcomes import ForwardingRate, NatSessions, Recovery
@@ -286,7 +286,7 @@ def test_a_limit_is_never_averaged_as_if_it_were_a_number(tmp_path: Path, texts:
     texts.check(goal.reason)
     (metric,) = (m for m in compared_metrics_of(result) if m.label == "ndr")
     assert metric.spread is None
-    number, _ = mean_of_repeats(metric)
+    number, _ = average_repeats(metric)
     assert (number.value, number.high) == (None, inf)
 
 

@@ -151,7 +151,7 @@ def test_thresholds_hold_on_each_testbed_and_make_no_ratio_of_two(
         '[[expect]]\nscenario = "phy2phy_dpdk"\ntest = "throughput"\nnumber = "ndr*"\n'
         'of_scenario = "pvp_dpdk"\nat_least = 0.9\n'
     )
-    judged = Expectations.load(file, ("pvp_dpdk", "phy2phy_dpdk")).of_run(both, cases_too=True)
+    judged = Expectations.load(file, ("pvp_dpdk", "phy2phy_dpdk")).judge_run(both, cases_too=True)
     assert {one.met for one in judged} == {True}
     assert any("testbed=lab1" in str(one) for one in judged)
     assert any("testbed=lab2" in str(one) for one in judged)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vnetperf.analysis.goals import datapath_usage, thread_usage, uncollected_of
+from vnetperf.analysis.goals import datapath_usage, thread_usage, uncollected_figures
 from vnetperf.model.machine_load import (
     DatapathWork,
     MachineLoad,
@@ -98,7 +98,9 @@ def test_what_was_not_counted_is_not_nought() -> None:
     assert second.events_per_s == {"dTLB load misses": pytest.approx(7.0)}
     assert second.events_per_frame == {}
     assert thread_usage([trial(1.0, dtlb=())])[0].events_per_s == {}
-    assert uncollected_of([trial(1.0, why="not measured: no")]) == {"events": "not measured: no"}
+    assert uncollected_figures([trial(1.0, why="not measured: no")]) == {
+        "events": "not measured: no"
+    }
 
 
 def test_threads_of_the_kernel_are_no_busy_threads() -> None:
@@ -112,7 +114,7 @@ def test_threads_of_the_kernel_are_no_busy_threads() -> None:
 
 def test_without_a_lower_bound_there_is_nothing_to_tell() -> None:
     assert thread_usage([]) == ()
-    assert uncollected_of([]) == {}
+    assert uncollected_figures([]) == {}
 
 
 def test_own_counters_of_the_vswitch_become_costs_and_shares() -> None:

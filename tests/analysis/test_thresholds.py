@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
 from tests.texts import Texts
-from vnetperf.analysis.comparison import why_not_comparable
+from vnetperf.analysis.comparison import describe_incomparability
 from vnetperf.analysis.thresholds import (
     Expectation,
     Expectations,
+    average_repeats,
     judge_metric,
-    mean_of_repeats,
 )
 from vnetperf.model.result import (
     Deployments,
@@ -178,14 +178,14 @@ def test_repeats_are_judged_by_their_mean_and_tell_n() -> None:
 
 def test_a_mean_is_open_by_what_its_rounds_leave_open_and_not_up_to_the_largest() -> None:
     values = (9.9, 10.0, 10.0, 10.0, 10.0, 10.1, 10.0, 10.0, 10.0, 11.0)
-    exact, _ = mean_of_repeats(number(10.0, 10.0, 10.0, over=repeated(*values)))
+    exact, _ = average_repeats(number(10.0, 10.0, 10.0, over=repeated(*values)))
     found = spread(values)
     assert exact.high == found.high
     each = tuple(
         Observation(round=n, value=v, low=v, high=v + 0.1) for n, v in enumerate(values, 1)
     )
     over = RepeatedNumber(label="ndr", unit="fps", observations=each, spread=found)
-    searched, _ = mean_of_repeats(number(10.0, 10.0, 10.1, over=over, resolution=0.1))
+    searched, _ = average_repeats(number(10.0, 10.0, 10.1, over=over, resolution=0.1))
     assert found.high is not None
     assert searched.high == pytest.approx(found.high + 0.1)
 
@@ -264,7 +264,7 @@ def test_transfers_of_several_deployments_are_judged_by_their_mean(tmp_path: Pat
         '[[expect]]\nscenario = "v2v_*"\ntest = "transfers"\nnumber = "TCP*"\nat_least = 1.5e9\n'
     )
     run = transfers(stored(tmp_path), ovs=(2e9, 2e9, 2e9, 2e9, 1e9), bridge=(1e9, 1e9, 1e9, 2e9))
-    good, bad = Expectations.load(tmp_path / "e.toml").of_run(run)
+    good, bad = Expectations.load(tmp_path / "e.toml").judge_run(run)
     assert (good.met, bad.met) == (True, False)
     assert "n = 5" in str(good)
 
@@ -286,7 +286,7 @@ def test_transfers_at_other_rates_are_other_numbers(tmp_path: Path) -> None:
             "scenarios": (),
         }
     )
-    judged = Expectations.load(tmp_path / "e.toml").of_run(run)
+    judged = Expectations.load(tmp_path / "e.toml").judge_run(run)
     assert [one.met for one in judged] == [False, True]
     assert all("n = 3" in str(one) for one in judged)
 
@@ -299,7 +299,7 @@ def test_a_transfer_that_a_deployment_did_not_report_is_not_certain(
         "certain = true\n"
     )
     run = transfers(stored(tmp_path), ovs=(2e9, None, 2e9))
-    (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
+    (judged,) = Expectations.load(tmp_path / "e.toml").judge_run(run)
     assert judged.met is False
     texts.check(str(judged))
 
@@ -325,13 +325,13 @@ def test_a_transfer_that_failed_is_no_number_that_was_not_looked_for(
         ),
     )
     run = transfers(stored(tmp_path)).model_copy(update={"results": (failed,)})
-    (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
+    (judged,) = Expectations.load(tmp_path / "e.toml").judge_run(run)
     assert judged.met is False
     texts.check(str(judged), "failed")
     # In another deployment it worked.
     run = transfers(run, instances=instances, ovs=(2e9, 2e9))
     run = run.model_copy(update={"results": (failed,)})
-    (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
+    (judged,) = Expectations.load(tmp_path / "e.toml").judge_run(run)
     assert judged.met is False
     texts.check(str(judged), "failed in some")
     assert ("TCP_STREAM forth, 8 instances" in str(judged)) is (instances == 8)
@@ -341,16 +341,16 @@ def test_a_transfer_that_failed_is_no_number_that_was_not_looked_for(
     run = transfers(run, instances=instances, ovs=2e9).model_copy(update={"results": (other,)})
     text = (tmp_path / "e.toml").read_text()
     (tmp_path / "e.toml").write_text(text.replace("certain = true\n", ""))
-    judged = Expectations.load(tmp_path / "e.toml").of_run(run)
+    judged = Expectations.load(tmp_path / "e.toml").judge_run(run)
     assert sorted(one.met for one in judged) == [False, True]
 
 
 def test_a_round_of_a_transfer_that_failed_leaves_the_others_comparable() -> None:
     good = number(1e9, test="transfers", label="TCP_STREAM forth", conditions={"seconds": 5})
     failed = number(None, test="transfers", label="TCP_STREAM forth", why="no route", bounds=None)
-    assert why_not_comparable([good, good, failed], [good, good]) == ""
+    assert describe_incomparability([good, good, failed], [good, good]) == ""
     other = number(1e9, test="transfers", label="TCP_STREAM forth", conditions={"seconds": 60})
-    assert "seconds is 5 in A and 60 in B" in why_not_comparable([good, failed], [other])
+    assert "seconds is 5 in A and 60 in B" in describe_incomparability([good, failed], [other])
 
 
 def test_a_misspelt_number_is_answered_with_those_there_are(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_a_misspelt_number_is_answered_with_those_there_are(tmp_path: Path) -> N
         '[[expect]]\nscenario = "pvp_*"\nnumber = "nrd"\nat_least = 1\n'
     )
     run = transfers(stored(tmp_path), ovs=2e9)
-    misspelt, absent = Expectations.load(tmp_path / "e.toml").of_run(run)
+    misspelt, absent = Expectations.load(tmp_path / "e.toml").judge_run(run)
     assert misspelt.met is absent.met is None
     assert "'TPC*'" in str(misspelt)
     assert "TCP_STREAM forth" in str(misspelt)
@@ -376,7 +376,7 @@ def test_what_has_no_name_where_runs_are_compared_is_not_expected(tmp_path: Path
     expectations = Expectations.load(tmp_path / "e.toml")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vnetperf.analysis.thresholds.compared_metrics", lambda _: iter(told))
-        (judged,) = expectations.of_run(run)
+        (judged,) = expectations.judge_run(run)
     assert judged.met is None
 
 
@@ -398,7 +398,7 @@ def test_what_sockets_did_is_judged_when_the_run_is_over(
     (tmp_path / "e.toml").write_text(text + keys.replace("before", str(tmp_path)))
     expectations = Expectations.load(tmp_path / "e.toml")
     expectations.baselines.update(dict.fromkeys(expectations.baselines, transfers(run, ovs=4e9)))
-    judged = expectations.of_run(transfers(run, bridge=1e9, ovs=2e9))
+    judged = expectations.judge_run(transfers(run, bridge=1e9, ovs=2e9))
     assert [one.met for one in judged] == met
 
 
@@ -429,7 +429,7 @@ def test_messages_of_mpi_and_speeds_of_guests_are_judged(
     (tmp_path / "e.toml").write_text(text + keys)
     found = (Transfers(scenario="bmp2bmp_bridge,endpoints", transfers=(transfer,)),)
     run = stored(tmp_path).model_copy(update={"transfers": found})
-    (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
+    (judged,) = Expectations.load(tmp_path / "e.toml").judge_run(run)
     assert judged.met is met
 
 
@@ -447,7 +447,7 @@ def test_how_long_a_pod_takes_is_judged(
         del facts["vswitch"]["pods"]["pod0"]
     found = (ScenarioFacts(scenario="v2v_cni,endpoints", facts=facts),)
     run = stored(tmp_path).model_copy(update={"scenarios": found})
-    (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
+    (judged,) = Expectations.load(tmp_path / "e.toml").judge_run(run)
     assert judged.met is met
 
 
@@ -462,7 +462,7 @@ def test_a_transfer_is_no_multiple_of_one_under_other_conditions(
     expectations = Expectations.load(tmp_path / "e.toml")
     then = transfers(run, seconds=60.0, ovs=2e9)
     expectations.baselines.update(dict.fromkeys(expectations.baselines, then))
-    (judged,) = expectations.of_run(transfers(run, ovs=2e9))
+    (judged,) = expectations.judge_run(transfers(run, ovs=2e9))
     assert judged.met is False
     texts.check(str(judged))
 
@@ -479,7 +479,7 @@ def test_a_throughput_is_no_multiple_of_one_of_another_goal(tmp_path: Path) -> N
     for before, wanted in ((run, True), (then, False)):
         expectations = Expectations.load(tmp_path / "e.toml")
         expectations.baselines.update(dict.fromkeys(expectations.baselines, before))
-        judged = expectations.of_run(run, cases_too=True)
+        judged = expectations.judge_run(run, cases_too=True)
         assert {one.met for one in judged} == {wanted}
     assert ("different conditions" in str(judged[0])) is not wanted
     assert ("exceed ratio" in str(judged[0])) is not wanted
@@ -491,7 +491,7 @@ def test_of_two_modes_the_lower_one_proves_at_least(tmp_path: Path, texts: Texts
         '[[expect]]\nscenario = "v2v_*"\ntest = "transfers"\nnumber = "TCP*"\nat_least = 1e9\n'
     )
     run = transfers(stored(tmp_path), ovs=(0.5e9, 1.8e9, 0.5e9, 1.8e9, 1.8e9))
-    (judged,) = Expectations.load(tmp_path / "e.toml").of_run(run)
+    (judged,) = Expectations.load(tmp_path / "e.toml").judge_run(run)
     assert judged.met is False
     texts.check(str(judged))
 

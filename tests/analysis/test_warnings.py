@@ -12,8 +12,8 @@ from tests.fakes import machine
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
 from tests.texts import Texts, lines_with
-from vnetperf.analysis.results_from_log import cases_left, derive
-from vnetperf.analysis.run_warnings import TrialWarnings, conditions_of, warnings_of
+from vnetperf.analysis.results_from_log import derive, find_skipped_cases
+from vnetperf.analysis.run_warnings import TrialWarnings, derive_conditions, derive_warnings
 from vnetperf.model.machine_load import MachineLoad, ThreadLoad
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.result import RunIdentity, ScenarioFacts
@@ -67,14 +67,14 @@ def warnings(
     found = ScenarioFacts(scenario=scenario.id, facts=facts or {}, plan=plan or {})
     record = ScenarioRecord(scenario=scenario, facts=found)
     first = [run] if environment is None else [run, environment]
-    return "\n".join(warnings_of(run, [*first, record], [record], TrialWarnings(0.1)))
+    return "\n".join(derive_warnings(run, [*first, record], [record], TrialWarnings(0.1)))
 
 
 def conditions(scenario_id: str, facts: dict[str, Any] | None = None, **settings: Any) -> str:
     scenario = make_scenario(scenario_id, configuration(**settings))
     found = ScenarioFacts(scenario=scenario.id, facts=facts or {})
     assert warnings(scenario_id, facts, **settings) == warnings(scenario_id)
-    return "\n".join(conditions_of([ScenarioRecord(scenario=scenario, facts=found)]))
+    return "\n".join(derive_conditions([ScenarioRecord(scenario=scenario, facts=found)]))
 
 
 ALL = tuple(f"test_rfc2544.py::test_throughput[pvp_dpdk-{size}]" for size in (64, 512, 1518))
@@ -142,7 +142,7 @@ def test_a_case_is_known_again_by_its_file_and_round(
     selected: tuple[str, ...], then: tuple[str, ...], left: tuple[str, ...]
 ) -> None:
     records = [*session(*selected, left=selected, resumed=False), *session(*then)]
-    assert cases_left(records) == left
+    assert find_skipped_cases(records) == left
 
 
 def test_a_log_without_cases_is_read_as_before() -> None:
@@ -152,8 +152,8 @@ def test_a_log_without_cases_is_read_as_before() -> None:
 
 def test_workers_of_one_session_have_run_its_cases_together() -> None:
     one, other = (session(*ALL, left=left, resumed=False) for left in (ALL[:1], ALL[1:]))
-    assert cases_left([*one, *other, *session(ALL[0])]) == ()
-    assert cases_left([*one, *session(ALL[1])]) == ALL[:1]
+    assert find_skipped_cases([*one, *other, *session(ALL[0])]) == ()
+    assert find_skipped_cases([*one, *session(ALL[1])]) == ALL[:1]
 
 
 def test_what_one_round_deployed_is_not_called_undeployed() -> None:
@@ -276,7 +276,7 @@ def test_what_holds_for_several_scenarios_is_told_once() -> None:
     for name in ("pvp_dpdk", "pvvp_dpdk"):
         scenario = make_scenario(name, loaded)
         records.append(ScenarioRecord(scenario=scenario, facts=ScenarioFacts(scenario=scenario.id)))
-    assert conditions_of(records) == ("pvp_dpdk; pvvp_dpdk: mtu = 4000",)
+    assert derive_conditions(records) == ("pvp_dpdk; pvvp_dpdk: mtu = 4000",)
 
 
 def test_many_scenarios_are_named_by_what_their_names_have_in_common() -> None:
@@ -286,7 +286,7 @@ def test_many_scenarios_are_named_by_what_their_names_have_in_common() -> None:
             scenario = make_scenario(name, configuration(set=(f"mtu={size}",), forwarding="l3"))
             facts = ScenarioFacts(scenario=f"{name},size={size}")
             records.append(ScenarioRecord(scenario=scenario, facts=facts))
-    assert conditions_of(records) == (
+    assert derive_conditions(records) == (
         "all 4 scenarios: l3 forwarding",
         "size=4000: mtu = 4000",
         "size=9000: mtu = 9000",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.plugin.conftest import ROOT, Site
-from vnetperf.analysis.logged_tests import by_round, searches_of
+from vnetperf.analysis.logged_tests import by_round, select_searches
 from vnetperf.config.files import load_model
 from vnetperf.model.preset import Preset
 from vnetperf.results.log import read_log
@@ -68,7 +68,7 @@ def test_a_run_of_rounds_that_goes_on_without_any_goes_on_in_the_first(site: Sit
     again = site.run("-k", "pvp_dpdk", "--frame-sizes", "64,512", *RESUME, "--repeat", "1")
     again.assert_outcomes(passed=2)
     rounds = by_round(read_log(folder / "trials.jsonl"))
-    sizes = {n: [t.case[2] for t in searches_of(part)] for n, part in rounds.items()}
+    sizes = {n: [t.case[2] for t in select_searches(part)] for n, part in rounds.items()}
     assert sizes == {1: [64, 64, 512], 2: [64, 64]}
     site.run("-k", "pvp_dpdk", "--frame-sizes", "64,512", *RESUME).assert_outcomes(passed=4)
     assert all(r["deployments"]["measured"] == 2 for r in site.results()["results"])

@@ -9,7 +9,7 @@ from typing import Any
 
 from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
-from vnetperf.analysis.attribution import lost_at
+from vnetperf.analysis.attribution import locate_losses
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.planner import make_plan
@@ -63,7 +63,7 @@ def forwards(deployment: LiveDeployment, size: int = 64) -> TrialResult:
     assert result.directions
     for d in result.directions:
         assert d.sent > 0
-        assert (d.received, d.duplicated, d.misrouted) == (d.sent, 0, 0), lost_at(
+        assert (d.received, d.duplicated, d.misrouted) == (d.sent, 0, 0), locate_losses(
             deployment.plan.scenario.deployment, result
         )
     adds_up(deployment, result)

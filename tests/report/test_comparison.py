@@ -286,7 +286,7 @@ def test_new_sessions_stand_beside_each_other_and_apart_from_throughput(results)
         )
         for name, measures in (("established", ""), ("new", "connection_rate"))
     ]
-    compared = results_from_log.comparisons_of(records)
+    compared = results_from_log.merge_comparisons(records)
     plain = next(r for r in results.results if r.goals)
     measured = []
     for variant, rate in (("lb=1", 90_000.0), ("lb=9", 20_000.0)):

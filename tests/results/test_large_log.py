@@ -80,20 +80,20 @@ def test_no_more_trials_are_in_memory_than_those_of_a_test(
 ) -> None:
     monkeypatch.setattr(stored, "KEPT_OCTETS", 2**16)
     records = read_run(three)
-    tests = results_from_log.tests_of(records)
+    tests = results_from_log.group_tests(records)
     most = max(len(test.trials) for test in tests)
     every = sum(len(test.trials) for test in tests)
     del tests
     gc.collect()
     before, seen = alive(), list[int]()
-    made = results_from_log.result_of
+    made = results_from_log.derive_result
 
     def counted(*arguments: object, **named: object) -> Result:
         gc.collect()
         seen.append(alive() - before)
         return made(*arguments, **named)  # type: ignore[arg-type]  # as they came
 
-    monkeypatch.setattr(results_from_log, "result_of", counted)
+    monkeypatch.setattr(results_from_log, "derive_result", counted)
     derive(records)
     # Those of a test, and what is read of the next one.
     assert 0 < max(seen) <= most + 50 < every / 4

@@ -459,7 +459,7 @@ def check_resumed(whole: Bench, bench: Bench, content: bytes) -> None:
     then = numbered_by_test(whole.derived().results, whole.path)
     assert numbered_by_test(derived.results, bench.path) == then
     assert not any("interrupted" in w for w in derived.warnings)
-    tests = logged_tests.tests_of(read_log(bench.path))
+    tests = logged_tests.group_tests(read_log(bench.path))
     assert all(len(of) <= 1 for of in deployments_of(bench.path).values())
     numbers = [trial.number for test in tests for trial in test.trials]
     assert numbers == list(range(1, len(numbers) + 1))

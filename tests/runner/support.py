@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.fakes.agent import FakeAgent
 from vnetperf import config
-from vnetperf.analysis.logged_tests import tests_of
+from vnetperf.analysis.logged_tests import group_tests
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.config import Configuration
 from vnetperf.model.parameters import SearchGoal
@@ -55,7 +55,7 @@ def numbered_by_test(results: Iterable[Result], path: Path) -> list[object]:
     """
     own = {
         trial.number: number
-        for test in tests_of(read_log(path))
+        for test in group_tests(read_log(path))
         for number, trial in enumerate(test.trials, 1)
     }
 

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PRESET, Bench, configuration, deployments_of
 from tests.texts import Texts
-from vnetperf.analysis.comparison import why_not_comparable
+from vnetperf.analysis.comparison import describe_incomparability
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.result import Result
 from vnetperf.report.markdown import markdown_report
@@ -257,7 +257,7 @@ def test_a_test_at_the_throughput_of_another_deployment_names_that(
     (ours,) = (m for r in whole_soak(tmp_path) for m in compared_metrics_of(r) if m.main)
     (theirs,) = (m for r in derived.results if r.soak for m in compared_metrics_of(r) if m.main)
     assert "irregular" in theirs.marks
-    texts.check(why_not_comparable([ours], [theirs]), "not comparable")
+    texts.check(describe_incomparability([ours], [theirs]), "not comparable")
 
 
 def whole_soak(folder: Path) -> tuple[Result, ...]:

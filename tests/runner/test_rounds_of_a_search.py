@@ -13,7 +13,7 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PRESET, Bench, Fading, configuration, deployments_of
 from tests.search.support import measured
 from vnetperf.analysis.goals import wavering_load
-from vnetperf.analysis.logged_tests import searches_of
+from vnetperf.analysis.logged_tests import select_searches
 from vnetperf.model.errors import DutError
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Result
@@ -219,7 +219,7 @@ def test_rounds_without_the_one_that_failed_are_no_result(tmp_path: Path) -> Non
         bench.throughput()
     bench.run.close()
     records = read_log(bench.path)
-    assert all(search.end and search.end.superseded for search in searches_of(records))
+    assert all(search.end and search.end.superseded for search in select_searches(records))
     assert any(isinstance(r, NotMeasuredRecord) for r in records)
     (result,) = bench.derived().results
     assert (result.status, result.goals) == ("not measured", ())
@@ -311,7 +311,9 @@ def test_rounds_are_of_one_deployment(tmp_path: Path) -> None:
     (goal,) = found.goals
     assert [one.round for one in goal.rounds] == [1, 2, 3]
     bench.run.close()
-    held = [s for s in searches_of(read_log(bench.path)) if s.final and s.begin.frame_size == 64]
+    held = [
+        s for s in select_searches(read_log(bench.path)) if s.final and s.begin.frame_size == 64
+    ]
     assert len(held) == 3
     deployments = deployments_of(bench.path)
     assert len({number for search in held for number in deployments[search.begin.search]}) == 1
@@ -334,6 +336,8 @@ def test_the_round_that_is_shown_is_the_one_whose_trials_are(tmp_path: Path) -> 
     bench = Bench(tmp_path, FakeAgent(duts=duts(700e3)), configuration(preset()))
     result = bench.throughput()
     (goal,) = result.goals
-    shown = next(s for s in searches_of(read_log(bench.path)) if s.begin.search == result.search)
+    shown = next(
+        s for s in select_searches(read_log(bench.path)) if s.begin.search == result.search
+    )
     assert goal.search == result.search
     assert goal.trial in [t.number for t in shown.trials]

@@ -21,7 +21,7 @@ from tests.fakes.machine import facts
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration, with_medium
 from tests.texts import Texts
 from vnetperf.analysis.goals import answer_goal
-from vnetperf.analysis.logged_tests import outcome_of, searches_of
+from vnetperf.analysis.logged_tests import select_searches, trial_outcome
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.calibration import Calibration
 from vnetperf.model.errors import (
@@ -427,14 +427,14 @@ def test_a_load_below_that_cannot_be_offered_leaves_the_bounds_as_they_are(tmp_p
     # A tenth of one direction is a twentieth of both, to a frame for rounding: which side of
     # `FAR_SHORT` a load is on, its trials say.
     records = [r for r in read_log(bench.path) if isinstance(r, TrialRecord)]
-    far = {t.spec.load_fps: outcome_of(t).missing > FAR_SHORT for t in records}
+    far = {t.spec.load_fps: trial_outcome(t).missing > FAR_SHORT for t in records}
     whole = PRESET.trial.repeats_when_limited + 1
     assert dict(Counter(swept)) == {n: SHORT_TRIES if far[n] else whole for n in swept}
     bench.run.close()
     (end,) = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
     assert not end.superseded
     assert list(bench.derived().results) == [found]
-    (search,) = searches_of(read_log(bench.path))
+    (search,) = select_searches(read_log(bench.path))
     for asked, held in zip((NDR, PDR), found.goals, strict=True):
         again = answer_goal(search.begin, search, asked).result
         assert again.lower_bound_fps == held.lower_bound_fps
@@ -1103,7 +1103,7 @@ def test_a_benchmark_takes_no_brief_calibration(tmp_path: Path) -> None:
     assert (point.brief, len(point.max_clean_values)) == (True, 1)
     first.run.close()
     assert [c for c in first.agent.calls if c.startswith("calibrate")] == ["calibrate 64,1518"]
-    (search,) = searches_of(read_log(first.path))
+    (search,) = select_searches(read_log(first.path))
     assert search.begin.limit_reason.endswith("clean maximum, calibrated briefly")
     text = markdown_report(first.derived())
     assert "once, by trials of 0.15 s" in text

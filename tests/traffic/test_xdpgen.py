@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from vnetperf import config
-from vnetperf.analysis.results_from_log import faults_of
+from vnetperf.analysis.results_from_log import count_faults
 from vnetperf.deployment.capability_check import generator_errors
 from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.errors import GeneratorError
@@ -129,7 +129,7 @@ def test_stale_and_foreign_frames_are_told_and_the_drain_that_was_waited(
     assert [d.received for d in result.directions] == [900, 937]
     assert (result.stale, result.foreign, result.drain_s) == (37, {"all": 63}, 0.01)
     assert not {"stale", "foreign"} & {*result.uncollected}
-    assert faults_of([result]).foreign == sum(result.foreign.values())
+    assert count_faults([result]).foreign == sum(result.foreign.values())
     counted[-1] = 0
     assert generator.run(spec, lambda: None).foreign == {}
 

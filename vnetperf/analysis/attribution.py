@@ -14,7 +14,7 @@ from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
 INSIDE_SUFFIX = " (inside)"
 
 
-def lost_at(
+def locate_losses(
     deployment: Deployment, result: TrialResult, hosts: Mapping[str, str] | None = None
 ) -> dict[str, int]:
     """Follow each direction's frames along its path and note where they become fewer.
@@ -37,7 +37,7 @@ _TO_TESTER: Final = re.compile(r" to tester(?: on \S+)?$")
 
 
 def lost_behind_dut(places: Mapping[str, int]) -> dict[str, int]:
-    """Of the places where frames were lost those between the DUT's last counter and the tester."""
+    """Select the losses between the DUT's last counter and the tester."""
     return {
         place: frames
         for place, frames in places.items()
@@ -53,9 +53,9 @@ def _split_inside(
     deployment: Deployment, places: dict[str, int], hops: tuple[HopCounters, ...]
 ) -> dict[str, int]:
     """Name the place inside a VNF, as far as the VNF's own counters show where it dropped."""
-    found: dict[str, int] = {}
+    frames_by_place: dict[str, int] = {}
     for place, frames in places.items():
-        left = frames
+        unexplained = frames
         for hop in hops:
             name = hop.port.removesuffix(INSIDE_SUFFIX)
             if name == hop.port:
@@ -63,13 +63,13 @@ def _split_inside(
             number = int(name.partition(".")[0].removeprefix("vnf"))
             if _inside(deployment, number) != place.partition(" on ")[0]:
                 continue
-            dropped = min(left, hop.rx_dropped + hop.tx_dropped)
+            dropped = min(unexplained, hop.rx_dropped + hop.tx_dropped)
             if dropped > 0:
-                found[f"{place}, dropped at {name}"] = dropped
-                left -= dropped
-        if left:
-            found[place] = left
-    return found
+                frames_by_place[f"{place}, dropped at {name}"] = dropped
+                unexplained -= dropped
+        if unexplained:
+            frames_by_place[place] = unexplained
+    return frames_by_place
 
 
 def _lost_along_path(
@@ -81,45 +81,45 @@ def _lost_along_path(
 ) -> dict[str, int]:
     source = deployment.ends[counts.direction]
     paths = [deployment.path(source, chain) for chain in range(deployment.chains)]
-    found: dict[str, int] = {}
+    lost_by_place: dict[str, int] = {}
     before = result.offered(counts)
     passed: list[str] = []  # places since the last counter
     causes: Counter[str] = Counter()  # of drops of what came in at the place before
     # Even positions of a path are where the vSwitch takes frames in, odd ones where it puts out.
     for position, ports in enumerate(zip(*paths, strict=True)):
-        here = set(ports)
-        passed.append(_place(deployment, position, here, hosts))
-        if not all(str(port) in by_port for port in here):
+        hop_ports = set(ports)
+        passed.append(_place(deployment, position, hop_ports, hosts))
+        if not all(str(port) in by_port for port in hop_ports):
             continue
         field = "rx" if position % 2 == 0 else "tx"
-        counted = sum(getattr(by_port[str(port)], field) for port in here)
+        counted = sum(getattr(by_port[str(port)], field) for port in hop_ports)
         counted -= counts.broadcast_received  # these went all the way, and are not of the stream
         # Ports count foreign frames too; ours never become more, nor fewer than came back.
         after = min(before, max(counted, counts.received))
         if before > after:
-            found |= _by_cause(" or ".join(passed), before - after, causes)
+            lost_by_place |= _by_cause(" or ".join(passed), before - after, causes)
         before, passed, causes = after, [], Counter()
         if position % 2 == 0:
-            for port in here:
+            for port in hop_ports:
                 causes.update(by_port[str(port)].causes)
     last = deployment.ends[1 - counts.direction]
     if 1 - counts.direction in deployment.guests and isinstance(last, VnfPort):
-        passed.append(f"{_inside(deployment, last.vnf)}{_host_of((last,), hosts)}")
+        passed.append(f"{_inside(deployment, last.vnf)}{_host_suffix((last,), hosts)}")
     else:
-        passed.append(f"{deployment.port_name(last)} to tester{_host_of((last,), hosts)}")
+        passed.append(f"{deployment.port_name(last)} to tester{_host_suffix((last,), hosts)}")
     if before > counts.received:
-        found[" or ".join(passed)] = before - counts.received
-    return found
+        lost_by_place[" or ".join(passed)] = before - counts.received
+    return lost_by_place
 
 
 def _by_cause(place: str, lost: int, causes: Mapping[str, int]) -> dict[str, int]:
-    """Frames lost at a place by the causes that the vSwitch tells; the rest without one."""
-    found, left = dict[str, int](), lost
+    """Split the frames lost at a place by cause; the others keep the place alone."""
+    lost_by_cause, unexplained = dict[str, int](), lost
     for cause, frames in causes.items():
-        if taken := min(left, frames):
-            found[f"{place}, {cause}"] = taken
-            left -= taken
-    return {**found, place: left} if left else found
+        if explained := min(unexplained, frames):
+            lost_by_cause[f"{place}, {cause}"] = explained
+            unexplained -= explained
+    return {**lost_by_cause, place: unexplained} if unexplained else lost_by_cause
 
 
 def _place(
@@ -127,7 +127,7 @@ def _place(
 ) -> str:
     names = ", ".join(sorted(map(deployment.port_name, ports)))
     vnfs = sorted({f"vnf{port.vnf}" for port in ports if isinstance(port, VnfPort)})
-    where = _host_of(ports, hosts)
+    where = _host_suffix(ports, hosts)
     if position == 0:
         behind = [n for n in deployment.guests if deployment.ends[n] in ports]
         if behind:
@@ -139,6 +139,6 @@ def _place(
     return f"inside {', '.join(vnfs)}{where}" if vnfs else f"cable to {names}{where}"
 
 
-def _host_of(ports: Iterable[Port], hosts: Mapping[str, str]) -> str:
-    at = sorted({hosts[str(port)] for port in ports if str(port) in hosts})
-    return f" on {', '.join(at)}" if at else ""
+def _host_suffix(ports: Iterable[Port], hosts: Mapping[str, str]) -> str:
+    names = sorted({hosts[str(port)] for port in ports if str(port) in hosts})
+    return f" on {', '.join(names)}" if names else ""

@@ -60,64 +60,72 @@ def metric_name(scenario: str, key: Key) -> str:
     return ", ".join(part for part in (scenario, test, size, name) if part)
 
 
-def only_on_one_side(name: str, known: MetricsByKey, also: MetricsByKey) -> list[str]:
-    """What only one side has."""
+def describe_unmatched(name: str, numbers_a: MetricsByKey, numbers_b: MetricsByKey) -> list[str]:
+    """Describe the numbers that only one side has, one sentence each."""
     sentences: list[str] = []
-    for letter, mine, other in (("A", known, also), ("B", also, known)):
+    for letter, numbers, other_numbers in (
+        ("A", numbers_a, numbers_b),
+        ("B", numbers_b, numbers_a),
+    ):
         sentences += [
             f"{metric_name(name, k)}: {_missing(letter, q.values())}"
-            for k, q in mine.items()
-            if not k[2] and not any(key[:2] == k[:2] and key[2] for key in mine)
+            for k, q in numbers.items()
+            if not k[2] and not any(key[:2] == k[:2] and key[2] for key in numbers)
         ]
-        missing = [k for k, found in mine.items() if k not in other and _first(found).main]
-        if not other and missing:
+        missing = [k for k, q in numbers.items() if k not in other_numbers and _first(q).main]
+        if not other_numbers and missing:
             sentences.append(f"{name}: only {letter} has it")
             continue
-        sizes = {key[:2] for key in other}
-        whole: dict[str, list[str]] = {}
+        sizes = {key[:2] for key in other_numbers}
+        missing_sizes: dict[str, list[str]] = {}
         for test, size, number in missing:
             if (test, size) not in sizes:
-                whole.setdefault(test, []).append(size)
-            elif number and (test, size, "") not in other:
+                missing_sizes.setdefault(test, []).append(size)
+            elif number and (test, size, "") not in other_numbers:
                 sentences.append(f"{metric_name(name, (test, size, number))}: only {letter} has it")
         sentences += [
-            f"{name}, {test}: only {letter} has frame size {', '.join(dict.fromkeys(found))}"
-            for test, found in whole.items()
+            f"{name}, {test}: only {letter} has frame size {', '.join(dict.fromkeys(frame_sizes))}"
+            for test, frame_sizes in missing_sizes.items()
         ]
     return sentences
 
 
-def _first(found: Mapping[Deployment, Metric]) -> Metric:
-    return next(iter(found.values()))
+def _first(side: Mapping[Deployment, Metric]) -> Metric:
+    return next(iter(side.values()))
 
 
-def why_not_comparable(ours: Sequence[Metric], theirs: Sequence[Metric]) -> str:
-    """What keeps a number of both sides from being compared."""
-    for letter, side in (("A", ours), ("B", theirs)):
+def describe_incomparability(metrics_a: Sequence[Metric], metrics_b: Sequence[Metric]) -> str:
+    """Describe why a number of both sides cannot be compared; "" if it can."""
+    for letter, side in (("A", metrics_a), ("B", metrics_b)):
         if all(q.measured is None for q in side):
             return _missing(letter, side)
     # A round that failed has none.
-    ours, theirs = ([q for q in side if q.measured is not None] for side in (ours, theirs))
-    conditions = [q.conditions for q in (*ours, *theirs)]
-    for key in dict.fromkeys(key for each in conditions for key in each):
+    metrics_a, metrics_b = (
+        [q for q in side if q.measured is not None] for side in (metrics_a, metrics_b)
+    )
+    conditions = [q.conditions for q in (*metrics_a, *metrics_b)]
+    for key in dict.fromkeys(key for keys in conditions for key in keys):
         a, b = (
-            sorted({str(q.conditions.get(key, "none")) for q in side}) for side in (ours, theirs)
+            sorted({str(q.conditions.get(key, "none")) for q in side})
+            for side in (metrics_a, metrics_b)
         )
         if a != b or len(a) > 1:
             return f"different conditions: {key} is {', '.join(a)} in A and {', '.join(b)} in B"
-    return _why_not_same_load(ours, theirs)
+    return _describe_load_difference(metrics_a, metrics_b)
 
 
-def _why_not_same_load(ours: Sequence[Metric], theirs: Sequence[Metric]) -> str:
-    loads = [[q.offered_fps for q in side if q.measured is not None] for side in (ours, theirs)]
-    known = [load for side in loads for load in side if load is not None]
-    if not known:
+def _describe_load_difference(metrics_a: Sequence[Metric], metrics_b: Sequence[Metric]) -> str:
+    loads = [
+        [q.offered_fps for q in side if q.measured is not None] for side in (metrics_a, metrics_b)
+    ]
+    offered = [load for side in loads for load in side if load is not None]
+    if not offered:
         return ""
-    if len(known) < sum(map(len, loads)):
+    if len(offered) < sum(map(len, loads)):
         return "the offered load of some is not known"
-    if max(known) <= min(known) * (1.0 + SAME_LOAD):
+    if max(offered) <= min(offered) * (1.0 + SAME_LOAD):
         return ""
-    unit: Unit = "bit/s" if ours[0].test == TRANSFERS_TEST else "fps"
+    unit: Unit = "bit/s" if metrics_a[0].test == TRANSFERS_TEST else "fps"
     a, b = (_range_text([load for load in side if load is not None], unit) for side in loads)
     return f"different offered loads: {a} in A and {b} in B"
 
@@ -128,12 +136,12 @@ def _range_text(values: Sequence[float], unit: Unit) -> str:
 
 
 def _missing(letter: str, side: Iterable[Metric]) -> str:
-    why = next((q.why for q in side if q.why), "no number")
-    return f"not measured in {letter}: {why.splitlines()[0]}"
+    reason = next((q.why for q in side if q.why), "no number")
+    return f"not measured in {letter}: {reason.splitlines()[0]}"
 
 
 def _level(confidence: float) -> float:
-    """The largest probability of what is seen nevertheless."""
+    """Return the largest p-value of a significant difference."""
     return 1.0 - confidence + _ROUNDING
 
 
@@ -192,8 +200,10 @@ class ComparisonRow:
     @property
     def differs(self) -> bool:
         """Whether a difference is seen that counts, all compared numbers considered."""
-        seen = self.p is not None and self.p <= _level(self.confidence) and not self.out_of_turn
-        return seen and self._is_large and min(self.found.n) > FEW
+        is_significant = (
+            self.p is not None and self.p <= _level(self.confidence) and not self.out_of_turn
+        )
+        return is_significant and self._is_large and min(self.found.n) > FEW
 
     @property
     def _is_large(self) -> bool:
@@ -202,8 +212,8 @@ class ComparisonRow:
         return ratio is None or abs(ratio[0]) >= self.least
 
     @property
-    def _why_not_judged(self) -> str:
-        """Why nothing is said of what the interval holds; ""."""
+    def _unjudged_reason(self) -> str:
+        """Why no verdict is given; "" if one is."""
         if self.found.method == "none" or min(self.found.n) < FEW:
             return f"n = 1: {NOT_KNOWN}"
         if min(self.found.n) == FEW:
@@ -213,16 +223,16 @@ class ComparisonRow:
     @property
     def verdict(self) -> str:
         """The difference in words: no more than its interval bears out."""
-        found, ratio = self.found, self.found.ratio
-        if why := self._why_not_judged:
-            return why
-        judged = f"B has {found.towards}"
-        if self.metric.better and found.towards:
-            judged += f" ({'better' if found.towards == self.metric.better else 'worse'})"
+        effect, ratio = self.found, self.found.ratio
+        if reason := self._unjudged_reason:
+            return reason
+        judged = f"B has {effect.towards}"
+        if self.metric.better and effect.towards:
+            judged += f" ({'better' if effect.towards == self.metric.better else 'worse'})"
         if self.differs:
             return judged
         least = f"{100 * self.least:g} %"
-        if found.is_seen(self.confidence):
+        if effect.is_seen(self.confidence):
             if not self._is_large:
                 return f"{judged}, by less than {least}"
             return f"{judged}, not sure among all numbers (Holm, p {self.p:.2g})"
@@ -263,7 +273,7 @@ Turns: TypeAlias = Literal["rounds", "runs", ""]
 
 @dataclass(frozen=True)
 class SideComparison:
-    """What a comparison found."""
+    """The result of a comparison."""
 
     a: Side
     b: Side
@@ -302,9 +312,9 @@ class SideComparison:
         """Sides of one run with several rounds that are no pairs: "A and B"; "" for none."""
         return self._sides(lambda side: len(side.runs) == 1 < len(side.deployments))
 
-    def _sides(self, wanted: Callable[[Side], bool]) -> str:
+    def _sides(self, predicate: Callable[[Side], bool]) -> str:
         sides = () if self.turns == "rounds" else (("A", self.a), ("B", self.b))
-        return " and ".join(letter for letter, side in sides if wanted(side))
+        return " and ".join(letter for letter, side in sides if predicate(side))
 
     @property
     def gated(self) -> bool:
@@ -317,7 +327,7 @@ class SideComparison:
     def fails_gate(self) -> bool:
         """Whether a main number is worse, is there no longer, or cannot be judged out of turn."""
         worse = self.gated and any(row.is_worse for row in self.rows)
-        return worse or bool(self.out_of_turn) or any(one.lost for one in self.ungated)
+        return worse or bool(self.out_of_turn) or any(number.lost for number in self.ungated)
 
 
 _MetricsOfSide = dict[str, dict[Key, dict[Deployment, Metric]]]
@@ -342,38 +352,45 @@ def compare(
     if turns == "runs":  # a pair is by the place of its runs
         a, b = (replace(side, runs=_by_time(side)) for side in (a, b))
         by_run = (True, True)
-    ours, theirs = _metrics_of_side(a), _metrics_of_side(b)
+    metrics_a, metrics_b = _collect_metrics(a), _collect_metrics(b)
     rows: list[ComparisonRow] = []
     apart: list[str] = []
     crossed: list[str] = []
-    pairs = _pairs(a, b, ours, theirs)
-    for one, other in pairs:
-        known, also = ours.get(one, {}), theirs.get(other, {})
-        name = one if one == other else f"{one} / {other}"
-        keys = key_differences(a, b, one, other) if known and also else []
+    pairs = _pairs(a, b, metrics_a, metrics_b)
+    for scenario_a, scenario_b in pairs:
+        numbers_a, numbers_b = metrics_a.get(scenario_a, {}), metrics_b.get(scenario_b, {})
+        name = scenario_a if scenario_a == scenario_b else f"{scenario_a} / {scenario_b}"
+        keys = key_differences(a, b, scenario_a, scenario_b) if numbers_a and numbers_b else []
         if keys:
             crossed += [f"{name}: {line}" for line in keys]
             if not across:
                 apart.append(f"{name}: {'; '.join(keys)} (--across compares all the same)")
                 continue
-        apart += only_on_one_side(name, known, also)
-        out_of_turn = not turns and (_is_shared(a, one) or _is_shared(b, other))
-        whys: dict[tuple[str, str, bool, str], list[str]] = {}
-        for key in (key for key in known if key in also and key[2]):
-            one_side, other_side = known[key], also[key]
-            reason = why_not_comparable([*one_side.values()], [*other_side.values()])
+        apart += describe_unmatched(name, numbers_a, numbers_b)
+        out_of_turn = not turns and (_is_shared(a, scenario_a) or _is_shared(b, scenario_b))
+        incomparable: dict[tuple[str, str, bool, str], list[str]] = {}
+        for key in (key for key in numbers_a if key in numbers_b and key[2]):
+            deployments_a, deployments_b = numbers_a[key], numbers_b[key]
+            reason = describe_incomparability([*deployments_a.values()], [*deployments_b.values()])
             if reason:
-                whys.setdefault((*key[:2], _first(one_side).main, reason), []).append(key[2])
+                incomparable.setdefault((*key[:2], _first(deployments_a).main, reason), []).append(
+                    key[2]
+                )
                 continue
             row = _row(
-                name, one_side, other_side, turns=turns, by_run=by_run, confidence=confidence
+                name,
+                deployments_a,
+                deployments_b,
+                turns=turns,
+                by_run=by_run,
+                confidence=confidence,
             )
-            marks = [*_marks("A", known, key), *_marks("B", also, key), *row.marks]
+            marks = [*_marks("A", numbers_a, key), *_marks("B", numbers_b, key), *row.marks]
             marks = [*dict.fromkeys(marks)]
             rows.append(replace(row, least=least, out_of_turn=out_of_turn, marks=tuple(marks)))
         apart += [
             f"{metric_name(name, (test, size, ', '.join(labels)))}: {reason}"
-            for (test, size, _, reason), labels in whys.items()
+            for (test, size, _, reason), labels in incomparable.items()
         ]
     if not rows:
         raise ConfigError(
@@ -392,7 +409,9 @@ def compare(
         tuple(apart),
         tuple(crossed) if across else (),
         _environment(a, b),
-        tuple(_ungated(_main_numbers(judged, pairs, ours, theirs, by_run), judged, confidence)),
+        tuple(
+            _ungated(_main_numbers(judged, pairs, metrics_a, metrics_b, by_run), judged, confidence)
+        ),
         single_run,
     )
 
@@ -411,17 +430,17 @@ class _MainNumber:
 def _main_numbers(
     rows: Sequence[ComparisonRow],
     pairs: Iterable[tuple[str, str]],
-    ours: _MetricsOfSide,
-    theirs: _MetricsOfSide,
+    metrics_a: _MetricsOfSide,
+    metrics_b: _MetricsOfSide,
     by_run: tuple[bool, bool],
 ) -> Iterator[_MainNumber]:
     by_name = {(row.scenario, row.metric.key): row for row in rows}
-    for one, other in pairs:
-        sides = ours.get(one, {}), theirs.get(other, {})
-        name = one if one == other else f"{one} / {other}"
+    for scenario_a, scenario_b in pairs:
+        sides = metrics_a.get(scenario_a, {}), metrics_b.get(scenario_b, {})
+        name = scenario_a if scenario_a == scenario_b else f"{scenario_a} / {scenario_b}"
         for key, side in sides[0].items():
             if key[2] and any(metric.main for metric in side.values()):
-                n, left = (
+                stable_a, stable_b = (
                     sum(m.measured is not None and not m.is_range for m in q.get(key, {}).values())
                     for q in sides
                 )
@@ -429,18 +448,21 @@ def _main_numbers(
                     _broken(q, key, by_run=c) for q, c in zip(sides, by_run, strict=True)
                 )
                 yield _MainNumber(
-                    metric_name(name, key), by_name.get((name, key)), (n, left), (first, second)
+                    metric_name(name, key),
+                    by_name.get((name, key)),
+                    (stable_a, stable_b),
+                    (first, second),
                 )
 
 
-def _broken(known: MetricsByKey, key: Key, *, by_run: bool) -> Occurrences:
+def _broken(numbers: MetricsByKey, key: Key, *, by_run: bool) -> Occurrences:
     """Deployments that gave no number, or none that repeats; runs most of whose deployments did."""
     observations: dict[Deployment, list[bool]] = {}
-    for (run, number), metric in _attempts(known, key).items():
+    for (run, number), metric in _attempts(numbers, key).items():
         if metric.main or metric.measured is not None:
             is_broken = metric.measured is None or metric.is_range
             observations.setdefault((run, 0 if by_run else number), []).append(is_broken)
-    where = (place for place, found in observations.items() if 2 * sum(found) > len(found))
+    where = (place for place, flags in observations.items() if 2 * sum(flags) > len(flags))
     return Occurrences(frozenset(where), len(observations))
 
 
@@ -448,47 +470,47 @@ def _ungated(
     numbers: Iterable[_MainNumber], rows: Sequence[ComparisonRow], confidence: float
 ) -> Iterator[UngatedNumber]:
     """Main numbers of the first side that no gate can judge, or that the second has lost."""
-    wanted = [*numbers]
-    lost = surely_more_often((one.broken for one in wanted), confidence)
+    main_numbers = [*numbers]
+    lost = surely_more_often((number.broken for number in main_numbers), confidence)
     among = sum(row.metric.main and row.p is not None for row in rows)
-    for one in wanted:
-        is_lost = one.stable[0] >= FEWEST_TO_GATE and one.broken in lost
-        why, needed = _undecided(one, among, _level(confidence))
-        is_worse = one.row is not None and one.row.is_worse
-        if is_lost or (why and not is_worse):
-            n, left = one.stable
-            why = f"{n} deployments of A and {left} of B have a stable number{why}"
-            yield UngatedNumber(one.name, why, is_lost, None if is_lost else needed)
+    for number in main_numbers:
+        is_lost = number.stable[0] >= FEWEST_TO_GATE and number.broken in lost
+        reason, needed = _undecided(number, among, _level(confidence))
+        is_worse = number.row is not None and number.row.is_worse
+        if is_lost or (reason and not is_worse):
+            stable_a, stable_b = number.stable
+            reason = f"{stable_a} deployments of A and {stable_b} of B have a stable number{reason}"
+            yield UngatedNumber(number.name, reason, is_lost, None if is_lost else needed)
 
 
-def _undecided(one: _MainNumber, among: int, level: float) -> tuple[str, int | None]:
+def _undecided(number: _MainNumber, among: int, level: float) -> tuple[str, int | None]:
     """What a gate lacks, and deployments of each side with which it would not; "" for nothing."""
-    row, (a, b) = one.row, one.broken
-    why, needed = "", None
+    row, (a, b) = number.row, number.broken
+    reason, needed = "", None
     least = 0.0 if row is None else least_by_ranks(*row.found.n)
     if row is None:
-        why = ", which are not compared"
-    elif not row.is_enough or min(one.stable) < FEWEST_TO_GATE:
+        reason = ", which are not compared"
+    elif not row.is_enough or min(number.stable) < FEWEST_TO_GATE:
         needed = FEWEST_TO_GATE
-        if min(one.stable) >= FEWEST_TO_GATE:
+        if min(number.stable) >= FEWEST_TO_GATE:
             n, m = row.found.n
-            why = f", in {n} and {m} runs or pairs of rounds"
-        why += f"; a gate needs {needed}"
+            reason = f", in {n} and {m} runs or pairs of rounds"
+        reason += f"; a gate needs {needed}"
     elif row.found.method == "ranks" and not row.differs and among * least > level:
         needed = _fewest(lambda n: least_by_ranks(n, n) * among, level)
         enough = f"{needed or f'more than {_MOST_NEEDED}'} of each side"
-        why = f"; ranks of so few decide none of {among} numbers, {enough} do"
+        reason = f"; ranks of so few decide none of {among} numbers, {enough} do"
     if b.share > a.share:
         p, _ = more_often((len(a.where), a.n), (len(b.where), b.n))
-        why += f"; {len(b.where)} of {b.n} of B gave none"
+        reason += f"; {len(b.where)} of {b.n} of B gave none"
         if p > level:
             alone = _fewest(
                 lambda n: more_often((round(a.share * n), n), (round(b.share * n), n))[0], level
             )
             enough = f"{alone or f'more than {_MOST_NEEDED}'} of each side"
-            why += f" (p {p:.2g}: {enough} would decide, were it the only number)"
+            reason += f" (p {p:.2g}: {enough} would decide, were it the only number)"
             needed = None if alone is None else max(needed or 0, alone)
-    return why, needed
+    return reason, needed
 
 
 def _fewest(p: Callable[[int], float], level: float) -> int | None:
@@ -496,67 +518,71 @@ def _fewest(p: Callable[[int], float], level: float) -> int | None:
     return next((n for n in range(FEWEST_TO_GATE, _MOST_NEEDED + 1) if p(n) <= level), None)
 
 
-def _attempts(known: MetricsByKey, key: Key) -> dict[Deployment, Metric]:
+def _attempts(numbers: MetricsByKey, key: Key) -> dict[Deployment, Metric]:
     """Deployments that were to give a number: what they gave, or why the test gave nothing."""
-    return {**known.get((*key[:2], ""), {}), **known.get(key, {})}
+    return {**numbers.get((*key[:2], ""), {}), **numbers.get(key, {})}
 
 
 def key_differences(a: Side, b: Side, scenario: str, other: str) -> list[str]:
-    """What keeps all numbers of two scenarios from being comparable, as sentences."""
-    ours, theirs = _keys(a, scenario), _keys(b, other)
+    """List the keys by which no number of two scenarios is comparable, a sentence each."""
+    keys_a, keys_b = _keys(a, scenario), _keys(b, other)
     lines = []
-    for key in dict.fromkeys(key for each in (*ours, *theirs) for key in each):
-        held, there = (sorted({each.get(key, ABSENT) for each in side}) for side in (ours, theirs))
-        if held != there or len(held) > 1:
-            lines.append(f"{key} is {' and '.join(held)} in A, {' and '.join(there)} in B")
+    for key in dict.fromkeys(key for keys in (*keys_a, *keys_b) for key in keys):
+        values_a, values_b = (
+            sorted({keys.get(key, ABSENT) for keys in side}) for side in (keys_a, keys_b)
+        )
+        if values_a != values_b or len(values_a) > 1:
+            lines.append(f"{key} is {' and '.join(values_a)} in A, {' and '.join(values_b)} in B")
     return lines
 
 
 def _keys(side: Side, scenario: str) -> list[dict[str, str]]:
     """Keys of each deployment; one that failed before there was a plan has none."""
-    every = side.deployments.values()
-    planned = [r for r in every if any(one.scenario == scenario for one in r.scenarios)]
-    return [comparability(each, scenario) for each in planned or every]
+    all_results = side.deployments.values()
+    planned = [r for r in all_results if any(facts.scenario == scenario for facts in r.scenarios)]
+    return [comparability(results, scenario) for results in planned or all_results]
 
 
 def _judged_together(rows: Sequence[ComparisonRow]) -> tuple[ComparisonRow, ...]:
     """Rows with probabilities that hold for all of them: main numbers, and the others."""
-    found = list(rows)
+    judged = list(rows)
     for main in (True, False):
-        known = {n: row.found.p for n, row in enumerate(rows) if row.metric.main is main}
-        family = {n: p for n, p in known.items() if p is not None}
+        p_by_row = {n: row.found.p for n, row in enumerate(rows) if row.metric.main is main}
+        family = {n: p for n, p in p_by_row.items() if p is not None}
         for place, p in zip(family, holm([*family.values()]), strict=True):
-            found[place] = replace(rows[place], p=p)
-    return tuple(found)
+            judged[place] = replace(rows[place], p=p)
+    return tuple(judged)
 
 
-def _metrics_of_side(side: Side) -> _MetricsOfSide:
-    """Scenario -> number -> one for each deployment."""
-    found: _MetricsOfSide = {}
+def _collect_metrics(side: Side) -> _MetricsOfSide:
+    """Collect the numbers of a side: scenario -> number -> metric of each deployment."""
+    metrics: _MetricsOfSide = {}
     for place, results in side.deployments.items():
-        for one in compared_metrics(results):
-            if side.scenario in ("", one.scenario):
-                found.setdefault(one.scenario, {}).setdefault(one.key, {})[place] = one
-    if not found:
-        every = side.deployments.values()
-        there = sorted({q.scenario for each in every for q in compared_metrics(each)})
+        for metric in compared_metrics(results):
+            if side.scenario in ("", metric.scenario):
+                metrics.setdefault(metric.scenario, {}).setdefault(metric.key, {})[place] = metric
+    if not metrics:
+        deployments = side.deployments.values()
+        scenarios = sorted({q.scenario for run in deployments for q in compared_metrics(run)})
         raise ConfigError(
-            f"there is no scenario {side.scenario!r}{did_you_mean(side.scenario, there)}"
+            f"there is no scenario {side.scenario!r}{did_you_mean(side.scenario, scenarios)}"
             if side.scenario
             else "there is no result",
             where=side.name,
-            accepted=accepted_names(side.scenario, there) or "a run that measured something",
+            accepted=accepted_names(side.scenario, scenarios) or "a run that measured something",
         )
-    return found
+    return metrics
 
 
-def _pairs(a: Side, b: Side, ours: _MetricsOfSide, theirs: _MetricsOfSide) -> list[tuple[str, str]]:
-    """Scenarios to set beside each other."""
+def _pairs(
+    a: Side, b: Side, metrics_a: _MetricsOfSide, metrics_b: _MetricsOfSide
+) -> list[tuple[str, str]]:
+    """Pair the scenarios that are compared."""
     if a.scenario and b.scenario:
         return [(a.scenario, b.scenario)]
     if a.scenario or b.scenario:
         return [(a.scenario or b.scenario,) * 2]
-    return [(name, name) for name in dict.fromkeys([*ours, *theirs])]
+    return [(name, name) for name in dict.fromkeys([*metrics_a, *metrics_b])]
 
 
 def _turns(a: Side, b: Side) -> Turns:
@@ -573,12 +599,12 @@ def _turns(a: Side, b: Side) -> Turns:
         for run in side.runs
     ]
     order = sorted(began)
-    known = len({started for started, _ in began}) == len(began)
+    starts_differ = len({started for started, _ in began}) == len(began)
     pairs = [
         {first, second} for (_, first), (_, second) in zip(order[::2], order[1::2], strict=False)
     ]
     alternate = len(order) == 2 * len(pairs) > 2 and all(len(pair) > 1 for pair in pairs)
-    return "runs" if known and alternate else ""
+    return "runs" if starts_differ and alternate else ""
 
 
 def _by_time(side: Side) -> tuple[StoredRun, ...]:
@@ -593,7 +619,7 @@ def _is_shared(side: Side, scenario: str) -> bool:
         for facts in results.scenarios
         if facts.scenario == scenario
     )
-    return any(one is not None and one.shared for one in placed)
+    return any(sharing is not None and sharing.shared for sharing in placed)
 
 
 def _are_same(a: Side, b: Side) -> bool:
@@ -602,40 +628,44 @@ def _are_same(a: Side, b: Side) -> bool:
 
 def _row(
     name: str,
-    ours: Mapping[Deployment, Metric],
-    theirs: Mapping[Deployment, Metric],
+    deployments_a: Mapping[Deployment, Metric],
+    deployments_b: Mapping[Deployment, Metric],
     *,
     turns: Turns,
     by_run: tuple[bool, bool],
     confidence: float,
 ) -> ComparisonRow:
-    one, other = (
-        _of_runs(_observations(side)) if clustered else _observations(side)
-        for side, clustered in zip((ours, theirs), by_run, strict=True)
+    observations_a, observations_b = (
+        _average_runs(_observations(side)) if clustered else _observations(side)
+        for side, clustered in zip((deployments_a, deployments_b), by_run, strict=True)
     )
     marks: list[str] = []
     if turns:  # by the number of the round, or run: one that a side lacks is no pair
-        both = [place for place in one if place in other]
-        if left := len({*one, *other}) - len(both):
-            marks.append(f"{left} {turns} without a pair are left out")
-        one, other = ({place: side[place] for place in both} for side in (one, other))
-    a, b = tuple(one.values()), tuple(other.values())
-    first = _first(ours)
+        common = [place for place in observations_a if place in observations_b]
+        if unpaired := len({*observations_a, *observations_b}) - len(common):
+            marks.append(f"{unpaired} {turns} without a pair are left out")
+        observations_a, observations_b = (
+            {place: side[place] for place in common} for side in (observations_a, observations_b)
+        )
+    a, b = tuple(observations_a.values()), tuple(observations_b.values())
+    first = _first(deployments_a)
     if not a:
-        found = Difference(None, -inf, inf, (0, 0), "none")
-        return ComparisonRow(name, first, a, b, found, confidence=confidence, marks=tuple(marks))
-    resolution = max(metric.resolution for metric in (*ours.values(), *theirs.values()))
+        effect = Difference(None, -inf, inf, (0, 0), "none")
+        return ComparisonRow(name, first, a, b, effect, confidence=confidence, marks=tuple(marks))
+    resolution = max(
+        metric.resolution for metric in (*deployments_a.values(), *deployments_b.values())
+    )
     for letter, side in (("A", a), ("B", b)):
         if two_modes([m.value for m in side if m.value is not None], resolution):
             marks.append(f"{letter}: two modes, no mean stands for both")
     # With a limit on a side there are no differences of pairs, but ranks.
     exact = all(m.is_bounded for m in (*a, *b))
-    found = difference(a, b, paired=bool(turns) and exact, confidence=confidence)
-    return ComparisonRow(name, first, a, b, found, confidence=confidence, marks=tuple(marks))
+    effect = difference(a, b, paired=bool(turns) and exact, confidence=confidence)
+    return ComparisonRow(name, first, a, b, effect, confidence=confidence, marks=tuple(marks))
 
 
 def _observations(side: Mapping[Deployment, Metric]) -> dict[Deployment, Measurand]:
-    """One for each deployment: repeats within it make one mean, and are no replicates."""
+    """Make one observation of each deployment, because its repeats are not independent."""
     return {
         place: _observation(metric, metric.measured)
         for place, metric in side.items()
@@ -643,16 +673,22 @@ def _observations(side: Mapping[Deployment, Metric]) -> dict[Deployment, Measura
     }
 
 
-def _of_runs(deployments: Mapping[Deployment, Measurand]) -> dict[Deployment, Measurand]:
-    """One for each run, the mean of its rounds; with a limit among them a limit."""
-    found: dict[int, list[Measurand]] = {}
-    for (run, _), one in deployments.items():
-        found.setdefault(run, []).append(one)
+def _average_runs(deployments: Mapping[Deployment, Measurand]) -> dict[Deployment, Measurand]:
+    """Average the rounds of each run; if one of them is a limit, the mean is a limit."""
+    observations: dict[int, list[Measurand]] = {}
+    for (run, _), observation in deployments.items():
+        observations.setdefault(run, []).append(observation)
     means = {}
-    for run, rounds in found.items():
-        known = [one.value for one in rounds if one.is_bounded and one.value is not None]
-        value = fmean(known) if len(known) == len(rounds) else None
-        low, high = (fmean(getattr(one, end) for one in rounds) for end in ("low", "high"))
+    for run, rounds in observations.items():
+        bounded = [
+            observation.value
+            for observation in rounds
+            if observation.is_bounded and observation.value is not None
+        ]
+        value = fmean(bounded) if len(bounded) == len(rounds) else None
+        low, high = (
+            fmean(getattr(observation, end) for observation in rounds) for end in ("low", "high")
+        )
         means[run, 0] = Measurand(value, low, high)
     return means
 
@@ -666,11 +702,11 @@ def _observation(metric: Metric, measured: Measurand) -> Measurand:
     return Measurand(measured.value, measured.value, measured.value + searched)
 
 
-def _marks(letter: str, known: MetricsByKey, key: Key) -> list[str]:
+def _marks(letter: str, numbers: MetricsByKey, key: Key) -> list[str]:
     """Marks of a side; "A: at least (2 of 5)" where not all of its deployments have one."""
-    side = known[key]
+    side = numbers[key]
     counts = Counter(mark for metric in side.values() for mark in metric.marks)
-    failed, n = sum(q.measured is None for q in _attempts(known, key).values()), len(side)
+    failed, n = sum(q.measured is None for q in _attempts(numbers, key).values()), len(side)
     marks = [
         f"{letter}: {mark}" + (f" ({count} of {n})" if n > 1 else "")
         for mark, count in counts.items()
@@ -681,12 +717,12 @@ def _marks(letter: str, known: MetricsByKey, key: Key) -> list[str]:
 
 
 def _environment(a: Side, b: Side) -> tuple[FactDifference, ...]:
-    """What differs in how both were measured, by their first runs."""
-    one, other = a.runs[0].first, b.runs[0].first
-    found = list(environment_differences(one, other))
+    """Compare how the first run of each side was measured."""
+    run_a, run_b = a.runs[0].first, b.runs[0].first
+    differences = list(environment_differences(run_a, run_b))
     if a.scenario != b.scenario and a.scenario and b.scenario:
-        ours = next((s for s in one.scenarios if s.scenario == a.scenario), None)
-        theirs = next((s for s in other.scenarios if s.scenario == b.scenario), None)
-        if ours is not None and theirs is not None and not (ours.error or theirs.error):
-            found += scenario_differences(ours, theirs)
-    return tuple(found)
+        facts_a = next((s for s in run_a.scenarios if s.scenario == a.scenario), None)
+        facts_b = next((s for s in run_b.scenarios if s.scenario == b.scenario), None)
+        if facts_a is not None and facts_b is not None and not (facts_a.error or facts_b.error):
+            differences += scenario_differences(facts_a, facts_b)
+    return tuple(differences)

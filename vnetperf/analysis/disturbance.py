@@ -21,33 +21,37 @@ def disturbing_share(goals: Iterable[SearchGoal]) -> float:
     return min((goal.width for goal in goals), default=DISTURBING_SHARE)
 
 
-def taken_over(trials: Iterable[TrialRecord]) -> dict[str, list[TakenTime]]:
-    """What others took in each trial, by host; "" for the tester's."""
-    found: dict[str, list[TakenTime]] = {}
+def collect_foreign_times(trials: Iterable[TrialRecord]) -> dict[str, list[TakenTime]]:
+    """Collect the processor time that others took in each trial, by host; "" is the tester's."""
+    times: dict[str, list[TakenTime]] = {}
     for trial in trials:
-        for host, taken in trial.result.taken.items():
-            found.setdefault(host, []).append(taken)
-    return found
+        for host, foreign_time in trial.result.taken.items():
+            times.setdefault(host, []).append(foreign_time)
+    return times
 
 
-def disturbance_of(trials: Sequence[TrialRecord], limit: float) -> str:
-    """What of its trials together keeps a search from being regular, in words; ""."""
-    found = []
-    for host, each in taken_over(trials).items():
-        whole, where = sum(each, TakenTime()), f"on host {host} " if host else ""
-        if whole.exceeds(limit):
+def describe_disturbance(trials: Sequence[TrialRecord], limit: float) -> str:
+    """Describe the disturbance that makes a search irregular; "" if there is none."""
+    disturbances = []
+    for host, times in collect_foreign_times(trials).items():
+        total, where = sum(times, TakenTime()), f"on host {host} " if host else ""
+        if total.exceeds(limit):
             least = limit / 2
-            above = [one for one in each if (one.others(least) or 0.0) > limit] or each
-            taken = sum(above, TakenTime())
-            took = significant(taken.others(least) or 0.0, 2)
-            who = f", {taken.most}" if taken.most else ""
-            found.append(
+            above = [
+                trial_time for trial_time in times if (trial_time.others(least) or 0.0) > limit
+            ] or times
+            disturbed_time = sum(above, TakenTime())
+            took = significant(disturbed_time.others(least) or 0.0, 2)
+            processes = f", {disturbed_time.most}" if disturbed_time.most else ""
+            disturbances.append(
                 f"{where}others took {took} processors on those of the pollers in "
-                f"{percent(len(above) / len(each), 2)} of its trials{who}"
+                f"{percent(len(above) / len(times), 2)} of its trials{processes}"
             )
-        if whole.stolen is not None and whole.stolen > limit:
-            found.append(f"{where}a hypervisor took {percent(whole.stolen, 2)} of a processor")
-    return "; ".join(found)
+        if total.stolen is not None and total.stolen > limit:
+            disturbances.append(
+                f"{where}a hypervisor took {percent(total.stolen, 2)} of a processor"
+            )
+    return "; ".join(disturbances)
 
 
 def moved_text(rounds: Mapping[int, Sequence[TrialRecord]]) -> str:
@@ -58,10 +62,10 @@ def moved_text(rounds: Mapping[int, Sequence[TrialRecord]]) -> str:
     wander by.
     """
     lines = {
-        number: [max(one) for t in trials if (one := _line_of(t)) is not None]
+        number: [max(line_ns) for t in trials if (line_ns := _cache_line_ns(t)) is not None]
         for number, trials in rounds.items()
     }
-    middle = {number: median(each) for number, each in lines.items() if each}
+    middle = {number: median(times_ns) for number, times_ns in lines.items() if times_ns}
     if len(middle) < 2:
         return ""
     near, far = min(middle, key=middle.__getitem__), max(middle, key=middle.__getitem__)
@@ -73,7 +77,7 @@ def moved_text(rounds: Mapping[int, Sequence[TrialRecord]]) -> str:
     )
 
 
-def _line_of(trial: TrialRecord) -> tuple[float, float] | None:
+def _cache_line_ns(trial: TrialRecord) -> tuple[float, float] | None:
     return None if trial.result.machine is None else trial.result.machine.line_ns
 
 
@@ -81,14 +85,14 @@ def marked(
     goals: Iterable[GoalResult], trials: Sequence[TrialRecord], limit: float
 ) -> tuple[GoalResult, ...]:
     """Results of a search, irregular where others took more than a limit of its processors."""
-    why = disturbance_of(trials, limit)
-    if not why:
+    disturbance = describe_disturbance(trials, limit)
+    if not disturbance:
         return tuple(goals)
     return tuple(
         goal.model_copy(
             update={
                 "regular": False,
-                "reason": "; ".join(filter(None, (goal.reason.rstrip("."), why))),
+                "reason": "; ".join(filter(None, (goal.reason.rstrip("."), disturbance))),
             }
         )
         for goal in goals
@@ -106,7 +110,7 @@ class DisturbedTrials:
         self._limit = limit
         self._count = self._disturbed = 0
         self._first = ""
-        self._taken: dict[str, TakenTime] = {}
+        self._foreign_times: dict[str, TakenTime] = {}
 
     def add(self, trial: TrialRecord) -> None:
         """Look at a trial."""
@@ -114,21 +118,20 @@ class DisturbedTrials:
         if texts := trial.result.disturbed_by(self._limit):
             self._first = self._first or f"trial {trial.number}: {'; '.join(texts)}"
             self._disturbed += 1
-        for host, taken in trial.result.taken.items():
-            self._taken[host] = self._taken.get(host, TakenTime()) + taken
+        for host, foreign_time in trial.result.taken.items():
+            self._foreign_times[host] = self._foreign_times.get(host, TakenTime()) + foreign_time
 
     def texts(self) -> list[str]:
-        """What a reader must know of them."""
+        """Return the warnings about disturbed trials."""
         warnings = []
         if self._disturbed:
             warnings.append(
                 f"{self._disturbed} of {self._count} trials were run on a disturbed machine "
                 f"({self._first})"
             )
-        for host, taken in self._taken.items():
-            if taken.stolen is not None and taken.stolen > self._limit:
+        for host, foreign_time in self._foreign_times.items():
+            if foreign_time.stolen is not None and foreign_time.stolen > self._limit:
                 where = f"host {host}: " if host else ""
-                warnings.append(
-                    f"{where}a hypervisor took {percent(taken.stolen, 2)} of a processor in trials"
-                )
+                stolen = percent(foreign_time.stolen, 2)
+                warnings.append(f"{where}a hypervisor took {stolen} of a processor in trials")
         return warnings

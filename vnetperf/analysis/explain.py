@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vnetperf.analysis.goals import trials_at
-from vnetperf.analysis.logged_tests import LoggedTest, by_round, is_valid, outcome_of, tests_of
+from vnetperf.analysis.goals import select_trials
+from vnetperf.analysis.logged_tests import (
+    LoggedTest,
+    by_round,
+    group_tests,
+    is_valid,
+    trial_outcome,
+)
 from vnetperf.analysis.results_from_log import derive, named_as_results
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import GoalResult, Result
@@ -29,8 +35,8 @@ class Step:
     part: str  # What it did for the result: "lower bound of ndr", "not used: GENERATOR_LIMITED" ...
 
     @property
-    def why(self) -> str:
-        """Why it is not valid, and what of its shortfall is the tester's turns; "" for nothing."""
+    def remark(self) -> str:
+        """Why the trial is not valid, and which shortfall the tester's turns caused; or ""."""
         return "; ".join(filter(None, (self.trial.reason, self.trial.result.short_by_turns)))
 
 
@@ -59,8 +65,8 @@ def explain(
     """Explain a result: of several rounds the one that reports show, unless another is named."""
     rounds = by_round(records)
     if not number:
-        held = _result(derive(records).results, scenario, test, size).deployments
-        number = (held.shown or max(held.failures, default=0)) if held else 0
+        deployments = _result(derive(records).results, scenario, test, size).deployments
+        number = (deployments.shown or max(deployments.failures, default=0)) if deployments else 0
     if number and number not in rounds:
         raise ConfigError(
             f"there is no round {number}",
@@ -71,7 +77,7 @@ def explain(
     part = rounds[number]
     result = _result(derive(part).results, scenario, test, size)
     named = named_as_results(part)
-    tests = [logged for logged in tests_of(named) if logged.case == result.case]
+    tests = [logged for logged in group_tests(named) if logged.case == result.case]
     attempts = tuple(_attempt(logged, result) for logged in tests)
     which = f"round {number} of {len(rounds)}" if len(rounds) > 1 else ""
     return Explanation(result, attempts, tuple(_conclusions(result, named, tests)), which)
@@ -79,15 +85,15 @@ def explain(
 
 def _result(results: Sequence[Result], scenario: str, test: str, size: str) -> Result:
     for key, value in (("scenario", scenario), ("test", test), ("full_size_name", size)):
-        there = list(dict.fromkeys(str(getattr(result, key)) for result in results))
-        if value not in there:
+        names = list(dict.fromkeys(str(getattr(result, key)) for result in results))
+        if value not in names:
             word = {"full_size_name": "frame size"}.get(key, key)
-            between = "; " if any(", " in one for one in there) else ", "
+            between = "; " if any(", " in name for name in names) else ", "
             raise ConfigError(
                 f"the log has no result of {word} {value!r}"
                 + ("" if key == "scenario" else f" of {scenario}"),
                 where="why",
-                accepted=between.join(there) or "a run that measured something",
+                accepted=between.join(names) or "a run that measured something",
             )
         results = [result for result in results if str(getattr(result, key)) == value]
     return results[0]
@@ -102,13 +108,13 @@ def _attempt(logged: LoggedTest, result: Result) -> Attempt:
         ended = f"stopped: {end.stopped}"
     goals = result.goals if logged.final else ()
     steps = tuple(
-        Step(trial, _role_of_trial(trial, logged.begin, goals)) for trial in logged.trials
+        Step(trial, _describe_role(trial, logged.begin, goals)) for trial in logged.trials
     )
     return Attempt(logged.begin, steps, ended)
 
 
-def _role_of_trial(trial: TrialRecord, begin: BeginRecord, goals: Sequence[GoalResult]) -> str:
-    """What a trial did for the result."""
+def _describe_role(trial: TrialRecord, begin: BeginRecord, goals: Sequence[GoalResult]) -> str:
+    """Describe what a trial did for the result."""
     if not is_valid(trial) and isinstance(begin, SearchRecord):
         return "not used"
     if trial.spec.phase == "sweep":
@@ -135,13 +141,13 @@ def _conclusions(
     if result.status != "measured":
         return [f"not measured: {result.why}"]
     final = [logged for logged in tests if logged.final]
-    last = next((one for one in final if one.begin.search == result.search), final[-1])
+    last = next((test for test in final if test.begin.search == result.search), final[-1])
     sentences = []
     for goal in result.goals:
-        of = next((one for one in final if one.begin.search == goal.search), last)
-        sentences += _of_goal(goal, of)
-    known = last.begin.inputs if isinstance(last.begin, ProcedureRecord) else {}
-    throughput = known.get("throughput")
+        goal_test = next((test for test in final if test.begin.search == goal.search), last)
+        sentences += _explain_goal(goal, goal_test)
+    inputs = last.begin.inputs if isinstance(last.begin, ProcedureRecord) else {}
+    throughput = inputs.get("throughput")
     if throughput:
         note = f" ({throughput['note']})" if throughput.get("note") else ""
         sentences.append(
@@ -156,7 +162,7 @@ def _conclusions(
     return sentences
 
 
-def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
+def _explain_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
     n = logged.begin.in_sum
     sentences = []
     rule = (
@@ -174,9 +180,9 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
             sentences.append(f"{goal.name}: no {word} bound: {goal.reason or 'none was needed'}")
             continue
         trials = ", ".join(
-            f"trial {t.number} ({t.spec.duration_s:g} s, {outcome_of(t).loss})"
-            for t in trials_at(load / n, logged)
-            if is_valid(t) and outcome_of(t).loss.decides(goal.loss_ratio)
+            f"trial {t.number} ({t.spec.duration_s:g} s, {trial_outcome(t).loss})"
+            for t in select_trials(load / n, logged)
+            if is_valid(t) and trial_outcome(t).loss.decides(goal.loss_ratio)
         )
         sentences.append(
             f"{goal.name}: {bound:.0f} frames/s {verb}, the {word} bound: {trials or 'no trial'}"
@@ -184,18 +190,18 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
     far = goal.relative_width
     if far is not None:
         word = goal.mark or "regular"
-        why = f": {goal.reason}" if goal.reason else ""
+        reason = f": {goal.reason}" if goal.reason else ""
         sentences.append(
             f"{goal.name}: the bounds are {100 * far:.3g} % apart, {100 * goal.width:g} % are "
-            f"required: {word}{why}"
+            f"required: {word}{reason}"
         )
     elif goal.qualifier:
         sentences.append(f"{goal.name}: {goal.qualifier}: {goal.reason}")
-    for one in goal.rounds:
+    for goal_round in goal.rounds:
         bounds = " to ".join(
             "none" if bound is None else f"{bound:.0f}"
-            for bound in (one.lower_bound_fps, one.upper_bound_fps)
+            for bound in (goal_round.lower_bound_fps, goal_round.upper_bound_fps)
         )
-        why = f": {one.reason}" if one.reason else ""
-        sentences.append(f"{goal.name}: round {one.round}, bounds {bounds} frames/s{why}")
+        reason = f": {goal_round.reason}" if goal_round.reason else ""
+        sentences.append(f"{goal.name}: round {goal_round.round}, bounds {bounds} frames/s{reason}")
     return sentences

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, fsum, inf, log, log1p, sqrt
 
-from vnetperf.analysis.logged_tests import LoggedTest, is_valid, outcome_of
+from vnetperf.analysis.logged_tests import LoggedTest, is_valid, trial_outcome
 from vnetperf.model.errors import LogError
 from vnetperf.model.frames import l1_bits_per_frame
 from vnetperf.model.machine_load import DatapathWork, ThreadEvents
@@ -75,9 +75,9 @@ def middle_trial(trials: Sequence[TrialRecord]) -> TrialRecord | None:
 
 def _mean_latency_ns(trial: TrialRecord) -> tuple[float, float]:
     """Mean latency of all directions, where it is known; then the loss."""
-    known = [c.latency for c in trial.result.directions if c.latency is not None]
-    frames = sum(one.count for one in known)
-    mean = sum(one.mean_ns * one.count for one in known) / frames if frames else inf
+    latencies = [c.latency for c in trial.result.directions if c.latency is not None]
+    frames = sum(latency.count for latency in latencies)
+    mean = sum(latency.mean_ns * latency.count for latency in latencies) / frames if frames else inf
     return mean, trial.result.worst_loss_ratio()
 
 
@@ -90,15 +90,15 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
     frames = result.received
     # Threads of a role may have one name: every collector reports them in the same order.
     events: dict[tuple[str, str], list[ThreadEvents]] = defaultdict(list)
-    for one in result.events:
-        events[one.role, one.thread].append(one)
-    found = []
-    for load in (one for one in result.threads if one.role.rpartition(":")[2] != KERNEL):
+    for event_counts in result.events:
+        events[event_counts.role, event_counts.thread].append(event_counts)
+    usage = []
+    for load in (load for load in result.threads if load.role.rpartition(":")[2] != KERNEL):
         same = events[load.role, load.thread]
         counts = same.pop(0).counts if same else {}
         # Threads are watched while the generator arms and waits for the last frames, too.
         seconds = load.watched_s or result.watched_at(load.role) or trial.spec.duration_s
-        found.append(
+        usage.append(
             ThreadUse(
                 role=load.role,
                 thread=load.thread,
@@ -112,11 +112,11 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
                 events_per_frame={name: n / frames for name, n in counts.items() if frames},
             )
         )
-    return tuple(found)
+    return tuple(usage)
 
 
-def turns_at(trials: Sequence[TrialRecord]) -> TesterTurns | None:
-    """How the tester shared its processor in that trial."""
+def tester_turns(trials: Sequence[TrialRecord]) -> TesterTurns | None:
+    """Return how the tester shared its processor in the middle trial."""
     trial = middle_trial(trials)
     return None if trial is None else trial.result.turns
 
@@ -127,22 +127,22 @@ def datapath_usage(trials: Sequence[TrialRecord]) -> tuple[DatapathUse, ...]:
     if trial is None:
         return ()
     cycles: dict[str, list[float]] = defaultdict(list)
-    for one in _longest(trials):
-        for work in one.result.datapath:
+    for long_trial in _longest(trials):
+        for work in long_trial.result.datapath:
             if work.packets:
                 cycles[work.thread].append(work.busy_cycles / work.packets)
-    found = []
+    usage = []
     for use in (_datapath_use(work, trial.result) for work in trial.result.datapath):
-        every = cycles[use.thread]
-        ends = (min(every), max(every)) if len(every) > 1 else None
-        found.append(use.model_copy(update={"cycles_range": ends}))
-    return tuple(found)
+        thread_cycles = cycles[use.thread]
+        ends = (min(thread_cycles), max(thread_cycles)) if len(thread_cycles) > 1 else None
+        usage.append(use.model_copy(update={"cycles_range": ends}))
+    return tuple(usage)
 
 
 def _datapath_use(work: DatapathWork, result: TrialResult) -> DatapathUse:
     cycles = None if work.idle_cycles is None else work.busy_cycles + work.idle_cycles
     lookups = sum(work.lookups.values())
-    nodes = sorted(work.nodes.items(), key=lambda each: -each[1].clocks)
+    nodes = sorted(work.nodes.items(), key=lambda named_node: -named_node[1].clocks)
     return DatapathUse(
         thread=work.thread,
         packets=work.packets,
@@ -164,8 +164,8 @@ def _datapath_use(work: DatapathWork, result: TrialResult) -> DatapathUse:
     )
 
 
-def uncollected_of(trials: Sequence[TrialRecord]) -> dict[str, str]:
-    """What could not be measured in that trial."""
+def uncollected_figures(trials: Sequence[TrialRecord]) -> dict[str, str]:
+    """Return the figures that the middle trial lacks, and why."""
     trial = middle_trial(trials)
     return {} if trial is None else dict(trial.result.uncollected)
 
@@ -182,15 +182,15 @@ def _offered_ratio(
     return which(ratios) if ratios else 1.0
 
 
-def _offered_whole(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Those that offered their load, as far as it is accurate; of others it is in the loss."""
-    return [trial for trial in trials if not outcome_of(trial).is_short]
+def _fully_offered_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Select trials that offered their load; for all others the shortfall is in the loss."""
+    return [trial for trial in trials if not trial_outcome(trial).is_short]
 
 
 def _carried(trials: Sequence[TrialRecord], criterion: Criterion) -> list[TrialRecord]:
     """Those of a lower bound by which what was offered there is claimed to be carried."""
-    whole = {trial.number for trial in _offered_whole(trials)}
-    return [t for t in trials if t.number in whole or criterion.is_low_loss(outcome_of(t))]
+    numbers = {trial.number for trial in _fully_offered_trials(trials)}
+    return [t for t in trials if t.number in numbers or criterion.is_low_loss(trial_outcome(t))]
 
 
 def per_direction(
@@ -210,7 +210,7 @@ def per_direction(
     for direction, counted in sorted(_by_direction(trials).items()):
         outcomes = [
             replace(
-                outcome_of(trial),
+                trial_outcome(trial),
                 loss_ratio=trial.result.loss_ratio(counts),
                 interval=trial.result.loss_interval(counts, trial.spec.offered_tolerance),
             )
@@ -219,7 +219,7 @@ def per_direction(
         share = begin.loads[direction] if begin.loads else 1.0
         least = share * _offered_ratio(_carried(trials, criterion), min, direction)
         most = share * _offered_ratio(above, max, direction)
-        whole = share * _offered_ratio(_offered_whole(trials), min, direction)
+        fully_offered = share * _offered_ratio(_fully_offered_trials(trials), min, direction)
         conditional = conditional_throughput(lower, outcomes, criterion)
         full = [o.loss_ratio for o in outcomes if criterion.is_full_length(o)]
         alone = classify(DurationSums.of(outcomes, criterion), criterion)
@@ -228,7 +228,7 @@ def per_direction(
                 direction=direction_name(direction, begin.ends),
                 lower_bound_fps=lower * least,
                 upper_bound_fps=_times(upper, most),
-                conditional_throughput_fps=_times(conditional, whole),
+                conditional_throughput_fps=_times(conditional, fully_offered),
                 loss_ratio_at_lower_bound=max(full, default=None),
                 exceeds_goal=alone is LoadClass.UPPER,
             )
@@ -239,20 +239,20 @@ def per_direction(
 def _by_direction(
     trials: Sequence[TrialRecord],
 ) -> dict[int, list[tuple[TrialRecord, DirectionCounts]]]:
-    found: dict[int, list[tuple[TrialRecord, DirectionCounts]]] = {}
+    counts_by_direction: dict[int, list[tuple[TrialRecord, DirectionCounts]]] = {}
     for trial in trials:
         for counts in trial.result.directions:
-            found.setdefault(counts.direction, []).append((trial, counts))
-    return found
+            counts_by_direction.setdefault(counts.direction, []).append((trial, counts))
+    return counts_by_direction
 
 
-def latency_of(trials: Sequence[TrialRecord], ends: Sequence[str]) -> dict[str, Latency]:
-    """Latency at the lower bound, of the trial that stands for it."""
+def middle_latency(trials: Sequence[TrialRecord], ends: Sequence[str]) -> dict[str, Latency]:
+    """Return the latency of the middle trial by direction."""
     middle = middle_trial(trials)
     return {} if middle is None else latencies_of(middle.result, ends)
 
 
-def latency_range_of(
+def latency_range(
     trials: Sequence[TrialRecord], ends: Sequence[str]
 ) -> dict[str, tuple[float, float]]:
     """Least and largest median latency of all full-length trials, nanoseconds, by direction."""
@@ -261,11 +261,11 @@ def latency_range_of(
         for name, latency in latencies_of(trial.result, ends).items():
             if "50" in latency.percentiles:
                 medians[name].append(latency.percentiles["50"])
-    return {name: (min(each), max(each)) for name, each in medians.items()}
+    return {name: (min(values_ns), max(values_ns)) for name, values_ns in medians.items()}
 
 
-def loss_at(trials: Sequence[TrialRecord]) -> float | None:
-    """Share of the frames of all trials at a load that were lost; None without any."""
+def loss_share(trials: Sequence[TrialRecord]) -> float | None:
+    """Return the share of frames lost in all trials at a load; None without any frame."""
     counted = [(t.result, d) for t in trials for d in t.result.directions]
     offered = sum(result.offered(d) for result, d in counted)
     return sum(max(0, result.lost(d)) for result, d in counted) / offered if offered else None
@@ -280,7 +280,7 @@ def wavering_load(trials: Iterable[TrialOutcome], goal: SearchGoal) -> float | N
     Returns:
         Frames/s per interface.
     """
-    loads = [(one.load_fps, one.loss) for one in trials]
+    loads = [(trial.load_fps, trial.loss) for trial in trials]
     carried = {load for load, loss in loads if loss.is_low(goal.loss_ratio)}
     lost = {load for load, loss in loads if loss.is_high(goal.loss_ratio + FAR_APART)}
     return max((a for a in carried if any(same_load(a, b) for b in lost)), default=None)
@@ -296,20 +296,20 @@ def loss_free_load(trials: Sequence[TrialRecord], duration_sum_s: float) -> floa
     Returns:
         Frames/s per interface; None for none.
     """
-    found = None
+    largest_fps = None
     counted = [t for t in trials if t.result.directions and not t.result.failed]
     by_load: list[tuple[float, list[TrialRecord]]] = []
     for trial in sorted(counted, key=lambda t: t.spec.load_fps):
         if not by_load or not same_load(by_load[-1][0], trial.spec.load_fps):
             by_load.append((trial.spec.load_fps, []))
         by_load[-1][1].append(trial)
-    for load, there in by_load:
-        if any(t.result.lost(d) > 0 for t in there for d in t.result.directions):
+    for load, load_trials in by_load:
+        if any(t.result.lost(d) > 0 for t in load_trials for d in t.result.directions):
             break
-        seconds = sum(t.spec.duration_s for t in there if not outcome_of(t).is_short)
+        seconds = sum(t.spec.duration_s for t in load_trials if not trial_outcome(t).is_short)
         if seconds >= duration_sum_s or same_load(seconds, duration_sum_s):
-            found = load
-    return found
+            largest_fps = load
+    return largest_fps
 
 
 def _outcome(begin: SearchRecord, logged: LoggedTest) -> SearchOutcome:
@@ -319,47 +319,49 @@ def _outcome(begin: SearchRecord, logged: LoggedTest) -> SearchOutcome:
     if replayed.found is not None:
         return replayed.found
     try:
-        search.throw(StopSearch(_why_stopped(logged)))
+        search.throw(StopSearch(_stop_reason(logged)))
     except StopIteration as end:
         outcome: SearchOutcome = end.value
         return outcome
     raise LogError("the search went on after it was stopped", where=begin.algorithm)
 
 
-def _why_stopped(logged: LoggedTest) -> str:
+def _stop_reason(logged: LoggedTest) -> str:
     return _INTERRUPTED if logged.end is None else logged.end.stopped
 
 
-def goals_of(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
+def derive_goals(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
     """The result of a search."""
-    return tuple(goal_result(found, begin, logged) for found in _outcome(begin, logged).results)
+    return tuple(goal_result(outcome, begin, logged) for outcome in _outcome(begin, logged).results)
 
 
-def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> GoalResult:
+def goal_result(outcome: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> GoalResult:
     """A goal's result: summed over directions, with latency and threads at its bound."""
-    goal, n, criterion = found.goal, begin.in_sum, Criterion.of_goal(found.goal)
-    lower = found.relevant_lower_bound.load_fps if found.relevant_lower_bound else None
-    upper = found.relevant_upper_bound.load_fps if found.relevant_upper_bound else None
-    there, above = (
-        [] if load is None else [t for t in trials_at(load, logged) if counts_for(t, goal)]
+    goal, n, criterion = outcome.goal, begin.in_sum, Criterion.of_goal(outcome.goal)
+    lower = outcome.relevant_lower_bound.load_fps if outcome.relevant_lower_bound else None
+    upper = outcome.relevant_upper_bound.load_fps if outcome.relevant_upper_bound else None
+    lower_trials, upper_trials = (
+        [] if load is None else [t for t in select_trials(load, logged) if counts_for(t, goal)]
         for load in (lower, upper)
     )
     # What is claimed is what was offered: of a load that was carried the least, else the most.
-    least = n * _offered_ratio(_carried(there, criterion), min)
-    most, whole = n * _offered_ratio(above, max), n * _offered_ratio(_offered_whole(there), min)
-    conditional, middle = found.conditional_throughput_fps, middle_trial(there)
+    least = n * _offered_ratio(_carried(lower_trials, criterion), min)
+    most = n * _offered_ratio(upper_trials, max)
+    fully_offered = n * _offered_ratio(_fully_offered_trials(lower_trials), min)
+    conditional, middle = outcome.conditional_throughput_fps, middle_trial(lower_trials)
     at_lower, at_upper = (bound_trials(load, logged, goal) for load in (lower, upper))
     selections = [
-        f"{at.discarded} of {at.valid + at.discarded} trials at the {name} bound were discarded"
-        for name, at in (("lower", at_lower), ("upper", at_upper))
-        if at is not None and at.is_selection
+        f"{bound.discarded} of {bound.valid + bound.discarded} trials at the {name} bound were "
+        "discarded"
+        for name, bound in (("lower", at_lower), ("upper", at_upper))
+        if bound is not None and bound.is_selection
     ]
-    regular = found.regular and not selections
-    reason = "" if found.regular else found.reason
+    regular = outcome.regular and not selections
+    reason = "" if outcome.regular else outcome.reason
     if selections:
         reason = "; ".join(filter(None, (reason.rstrip("."), *selections)))
     at_maximum = lower is not None and same_load(lower, begin.limits.max_load_fps)
-    if found.at_least and at_maximum and begin.limit_reason:
+    if outcome.at_least and at_maximum and begin.limit_reason:
         reason = f"{reason.rstrip('.')}; {begin.limit_reason}"
     return GoalResult(
         name=goal.name,
@@ -373,27 +375,27 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         upper_bound_fps=_times(upper, most),
         lower_bound_load_fps=_times(lower, n),
         upper_bound_load_fps=_times(upper, n),
-        conditional_throughput_fps=_times(conditional, whole),
-        per_direction=per_direction(there, goal, lower, upper, begin, above=above),
+        conditional_throughput_fps=_times(conditional, fully_offered),
+        per_direction=per_direction(lower_trials, goal, lower, upper, begin, above=upper_trials),
         regular=regular,
-        qualifier="at least" if found.at_least else "at most" if found.at_most else "",
+        qualifier="at least" if outcome.at_least else "at most" if outcome.at_most else "",
         reason=reason,
         throughput_l1_bps=_times(lower, least * l1_bits_per_frame(begin.wire_size)),
-        latency=latency_of(there, begin.ends),
-        latency_range_ns=latency_range_of(there, begin.ends),
+        latency=middle_latency(lower_trials, begin.ends),
+        latency_range_ns=latency_range(lower_trials, begin.ends),
         trial=middle.number if middle is not None else 0,
         search=begin.search,
-        loss_at_lower_bound=loss_at(there),
+        loss_at_lower_bound=loss_share(lower_trials),
         loss_free_fps=_times(loss_free_load(logged.trials, goal.duration_sum_s), n),
         wavers_at_fps=_times(wavering_load(_classifying(logged), goal), n),
-        trials_at_lower_bound=tuple(t.number for t in there),
+        trials_at_lower_bound=tuple(t.number for t in lower_trials),
         at_lower_bound=at_lower,
         at_upper_bound=at_upper,
         gaps=middle.result.gaps if middle is not None else None,
-        threads=thread_usage(there),
-        turns=turns_at(there),
-        datapath=datapath_usage(there),
-        uncollected=uncollected_of(there),
+        threads=thread_usage(lower_trials),
+        turns=tester_turns(lower_trials),
+        datapath=datapath_usage(lower_trials),
+        uncollected=uncollected_figures(lower_trials),
     )
 
 
@@ -410,7 +412,7 @@ def on_medium(goals: Iterable[GoalResult], media_max_fps: float | None) -> tuple
 
 def counts_for(trial: TrialRecord, goal: SearchGoal) -> bool:
     """Whether a trial is low-loss or high-loss for a goal, and not a stall or a shortfall."""
-    return is_valid(trial) and Criterion.of_goal(goal).decides(outcome_of(trial))
+    return is_valid(trial) and Criterion.of_goal(goal).decides(trial_outcome(trial))
 
 
 def bound_trials(
@@ -419,9 +421,9 @@ def bound_trials(
     """How many trials classified the load of a bound, and how many said nothing of it."""
     if load_fps is None:
         return None
-    criterion, there = Criterion.of_goal(goal), trials_at(load_fps, logged)
-    counted = [outcome_of(trial) for trial in there if counts_for(trial, goal)]
-    left_s = fsum(t.spec.duration_s for t in there if not counts_for(t, goal))
+    criterion, load_trials = Criterion.of_goal(goal), select_trials(load_fps, logged)
+    counted = [trial_outcome(trial) for trial in load_trials if counts_for(trial, goal)]
+    left_s = fsum(t.spec.duration_s for t in load_trials if not counts_for(t, goal))
     sums = DurationSums.of(counted, criterion)
     is_lower = classify(sums, criterion) is LoadClass.LOWER
     opposite = (
@@ -432,15 +434,15 @@ def bound_trials(
     return BoundTrials(
         load_fps=load_fps,
         valid=len(counted),
-        discarded=len(there) - len(counted),
+        discarded=len(load_trials) - len(counted),
         could_differ=classify(opposite, criterion) is not classify(sums, criterion),
     )
 
 
-def trials_at(load_fps: float, logged: LoggedTest) -> list[TrialRecord]:
-    """The trials at a load that classify it, but for their verdict."""
-    found = (t for t in logged.trials if t.spec.phase != "warm-up")
-    return [t for t in found if same_load(t.spec.load_fps, load_fps)]
+def select_trials(load_fps: float, logged: LoggedTest) -> list[TrialRecord]:
+    """Select the trials at a load, whatever their verdict, without those of the warm-up."""
+    trials = (t for t in logged.trials if t.spec.phase != "warm-up")
+    return [t for t in trials if same_load(t.spec.load_fps, load_fps)]
 
 
 def _times(value: float | None, factor: float) -> float | None:
@@ -454,14 +456,14 @@ class MissingTrials:
     load_fps: float  # Load of each interface, frames/s
     duration_s: float  # Seconds of each
     count: int  # How many, at the least
-    why: str  # What they would decide
+    purpose: str  # What they would decide
     further: int = 0  # Most loads that would have to be tried after it, each in the same way
 
     def __str__(self) -> str:
         trials = "a trial" if self.count == 1 else f"{self.count} trials"
         text = f"{trials} of {self.duration_s:g} s at {self.load_fps:.0f} frames/s per interface"
-        more = f", then up to {self.further} further loads" if self.further else ""
-        return f"{text}: {self.why}{more}"
+        continuation = f", then up to {self.further} further loads" if self.further else ""
+        return f"{text}: {self.purpose}{continuation}"
 
 
 _ANSWERED = "answered from the log of other goals"
@@ -485,7 +487,7 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         None if place is None else Bound(loads[place], history.trials(place))
         for place in (bounds.lower, bounds.upper)
     )
-    found = GoalOutcome(
+    outcome = GoalOutcome(
         goal=goal,
         relevant_lower_bound=lower,
         relevant_upper_bound=upper,
@@ -494,41 +496,41 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         else conditional_throughput(lower.load_fps, lower.trials, criterion),
         regular=False,
         reason=_ANSWERED,
-        at_least=upper is None and _is_at(lower, limits.max_load_fps),
-        at_most=lower is None and _is_at(upper, limits.min_load_fps),
+        at_least=upper is None and _equals_load(lower, limits.max_load_fps),
+        at_most=lower is None and _equals_load(upper, limits.min_load_fps),
     )
-    width, missing = found.relative_width, None
-    if found.at_least:
-        found = replace(found, reason="the maximum load is carried: the limit is not the DUT's")
+    width, missing = outcome.relative_width, None
+    if outcome.at_least:
+        outcome = replace(outcome, reason="the maximum load is carried: the limit is not the DUT's")
     elif limits.sweep is not None and (
         doubtful := history.doubtful(bounds.lower or 0, criterion, limits.tries)
     ):
         load = loads[doubtful[-1]]
         count = ceil(goal.duration_sum_s / goal.final_trial_s)
-        why = "a trial there, below the lower bound, lost more than the goal allows"
-        missing = MissingTrials(load, goal.final_trial_s, count, why)
-        found = replace(found, reason=f"{found.reason}; missing: {missing}")
+        purpose = "a trial there, below the lower bound, lost more than the goal allows"
+        missing = MissingTrials(load, goal.final_trial_s, count, purpose)
+        outcome = replace(outcome, reason=f"{outcome.reason}; missing: {missing}")
     elif width is not None and width <= goal.width:
-        found = replace(found, regular=True)
-    elif not found.at_most:
+        outcome = replace(outcome, regular=True)
+    elif not outcome.at_most:
         undecided = [
             Bound(load, history.trials(place))
             for place, load in enumerate(loads)
             if history.classify(place, criterion) is LoadClass.UNDECIDED
         ]
         missing = _missing_trials(begin, undecided, lower, upper, goal)
-        found = replace(found, reason=f"{found.reason}; missing: {missing}")
-    return Answer(goal_result(found, begin, logged), missing)
+        outcome = replace(outcome, reason=f"{outcome.reason}; missing: {missing}")
+    return Answer(goal_result(outcome, begin, logged), missing)
 
 
 def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
     """A search's own goals by its trials alone, whatever the search requests today."""
-    found = (answer_goal(begin, logged, goal).result for goal in begin.goals)
+    answers = (answer_goal(begin, logged, goal).result for goal in begin.goals)
     return tuple(
         r.model_copy(
             update={"reason": "" if r.regular else r.reason.replace(_ANSWERED, _BY_TRIALS)}
         )
-        for r in found
+        for r in answers
     )
 
 
@@ -536,15 +538,15 @@ def _by_load(logged: LoggedTest) -> tuple[list[float], History]:
     """The loads of a search, ascending, and its valid trials by their place among them."""
     loads: list[float] = []
     history = History()
-    found = (t for t in logged.trials if is_valid(t) and t.spec.phase != "warm-up")
-    for trial in sorted(found, key=lambda t: t.spec.load_fps):
+    trials = (t for t in logged.trials if is_valid(t) and t.spec.phase != "warm-up")
+    for trial in sorted(trials, key=lambda t: t.spec.load_fps):
         if not loads or not same_load(loads[-1], trial.spec.load_fps):
             loads.append(trial.spec.load_fps)
         history.add(len(loads) - 1, logged.outcome(trial))
     return loads, history
 
 
-def _is_at(bound: Bound | None, load_fps: float) -> bool:
+def _equals_load(bound: Bound | None, load_fps: float) -> bool:
     return bound is not None and same_load(bound.load_fps, load_fps)
 
 
@@ -560,22 +562,22 @@ def _missing_trials(
     top = begin.limits.max_load_fps if upper is None else upper.load_fps
     widths = log(top / floor) / -log1p(-goal.width)  # between the bounds; halved by each load
     further = ceil(log(max(widths, 1.0), 2))
-    open_ = [one for one in undecided if floor < one.load_fps < top]
+    open_ = [bound for bound in undecided if floor < bound.load_fps < top]
     if open_:
         middle = sqrt(floor * top)
-        chosen = min(open_, key=lambda one: abs(log(one.load_fps / middle)))
-        load, why = chosen.load_fps, "its trials so far decide nothing"
+        chosen = min(open_, key=lambda bound: abs(log(bound.load_fps / middle)))
+        load, purpose = chosen.load_fps, "its trials so far decide nothing"
         criterion = Criterion.of_goal(goal)
         counted = (t for t in chosen.trials if criterion.decides(t))
         had = sum(t.duration_s for t in counted if criterion.is_full_length(t))
     elif upper is None and lower is not None:
-        load, had, why = top, 0.0, "no load above the lower bound was too much"
+        load, had, purpose = top, 0.0, "no load above the lower bound was too much"
     elif lower is None and upper is not None:
-        load, had, why = sqrt(floor * top), 0.0, "no load met the goal for long enough"
+        load, had, purpose = sqrt(floor * top), 0.0, "no load met the goal for long enough"
     elif lower is None:
-        load, had, why = top, 0.0, "no load was tried for long enough"
+        load, had, purpose = top, 0.0, "no load was tried for long enough"
     else:
-        load, had, why = sqrt(floor * top), 0.0, "the bounds are wider than the goal's width"
+        load, had, purpose = sqrt(floor * top), 0.0, "the bounds are wider than the goal's width"
     seconds = max(goal.duration_sum_s - had, goal.final_trial_s)
     count = ceil(seconds / goal.final_trial_s - 1e-9)
-    return MissingTrials(load, goal.final_trial_s, count, why, max(0, further - 1))
+    return MissingTrials(load, goal.final_trial_s, count, purpose, max(0, further - 1))

@@ -81,9 +81,9 @@ class Logged(Generic[Begin_co]):
     def outcome(self, trial: TrialRecord) -> TrialOutcome:
         """What the test learnt of one of its trials; kept as the trial is."""
         if isinstance(trial, StoredTrial):  # it would bring the whole log into memory
-            return outcome_of(trial)
+            return trial_outcome(trial)
         if trial.number not in self._outcomes:
-            self._outcomes[trial.number] = outcome_of(trial)
+            self._outcomes[trial.number] = trial_outcome(trial)
         return self._outcomes[trial.number]
 
 
@@ -96,12 +96,12 @@ def is_valid(trial: TrialRecord) -> bool:
     return trial.verdict is Verdict.VALID
 
 
-def outcome_of(trial: TrialRecord) -> TrialOutcome:
+def trial_outcome(trial: TrialRecord) -> TrialOutcome:
     """What a test learns of a trial."""
     return TrialOutcome.of(trial.spec, trial.result, trial.verdict, trial.number)
 
 
-def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
+def group_tests(records: Iterable[Record]) -> list[LoggedTest]:
     """Group a log by test."""
     tests: dict[int, LoggedTest] = {}
     for record in records:
@@ -121,16 +121,16 @@ def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
     return list(tests.values())
 
 
-def searches_of(records: Iterable[Record]) -> list[LoggedSearch]:
+def select_searches(records: Iterable[Record]) -> list[LoggedSearch]:
     """The throughput searches of a log."""
     return [
         Logged(logged.begin, logged.trials, logged.end)
-        for logged in tests_of(records)
+        for logged in group_tests(records)
         if isinstance(logged.begin, SearchRecord)
     ]
 
 
-def procedure_of(begin: BeginRecord) -> Procedure[Any]:
+def start_procedure(begin: BeginRecord) -> Procedure[Any]:
     """Start what a record opens."""
     if isinstance(begin, SearchRecord):
         return make_search(begin.algorithm, begin.goals, begin.limits)
@@ -147,22 +147,24 @@ _RECORDS_OF_CASES = (BeginRecord, TrialRecord, SearchEndRecord, NotMeasuredRecor
 
 def by_round(records: Sequence[Record]) -> dict[int, list[Record]]:
     """Part a log into rounds."""
-    found: dict[int, list[Record]] = {}
+    rounds: dict[int, list[Record]] = {}
     common: list[Record] = []
     number = 1
     for record in records:
         if isinstance(record, RoundRecord):
             number = record.number
-            found.setdefault(number, [*common])
+            rounds.setdefault(number, [*common])
         elif isinstance(record, _RECORDS_OF_CASES):
-            found.setdefault(number, [*common]).append(record)
+            rounds.setdefault(number, [*common]).append(record)
         else:
             common.append(record)
-            now = found.get(number)
-            within = [] if now is None else [now]
-            for each in within if isinstance(record, ScenarioRecord) else found.values():
-                each.append(record)
-    return {number: found[number] for number in sorted(found)} or {1: common}
+            now = rounds.get(number)
+            current_round = [] if now is None else [now]
+            for round_records in (
+                current_round if isinstance(record, ScenarioRecord) else rounds.values()
+            ):
+                round_records.append(record)
+    return {number: rounds[number] for number in sorted(rounds)} or {1: common}
 
 
 def planned_rounds(records: Iterable[Record]) -> int:
@@ -172,77 +174,79 @@ def planned_rounds(records: Iterable[Record]) -> int:
 
 def merge_rounds(rounds: Mapping[int, Sequence[Result]], planned: int = 1) -> list[Result]:
     """One result for each case of several rounds, or transfer, each of which is a deployment."""
-    every: dict[Identity, dict[int, Result]] = {}
+    results_by_case: dict[Identity, dict[int, Result]] = {}
     for number, results in rounds.items():
         for result in results:
-            every.setdefault(result.identity, {})[number] = result
-    return list(merge_deployments(every, planned))
+            results_by_case.setdefault(result.identity, {})[number] = result
+    return list(merge_deployments(results_by_case, planned))
 
 
 def merge_deployments(
-    every: Mapping[Identity, Mapping[int, Result]], planned: int = 1
+    results_by_case: Mapping[Identity, Mapping[int, Result]], planned: int = 1
 ) -> Iterator[Result]:
     """One result for each case or transfer, of those that each deployment gave."""
-    return (_over_deployments(key, every, planned) for key in every)
+    return (_over_deployments(key, results_by_case, planned) for key in results_by_case)
 
 
 def _over_deployments(
-    key: Identity, every: Mapping[Identity, Mapping[int, Result]], planned: int
+    key: Identity, results_by_case: Mapping[Identity, Mapping[int, Result]], planned: int
 ) -> Result:
     """The result of one deployment, with what all others gave for its numbers."""
-    found = dict(every[key])
-    measured = {n: result for n, result in found.items() if result.status == "measured"}
-    failures = {n: result.why for n, result in found.items() if n not in measured}
-    shown = _shown_round(key, every, measured) if measured else max(found)
+    results = dict(results_by_case[key])
+    measured = {n: result for n, result in results.items() if result.status == "measured"}
+    failures = {n: result.why for n, result in results.items() if n not in measured}
+    shown = _shown_round(key, results_by_case, measured) if measured else max(results)
     # A round that failed before its first trial has counted nothing.
-    faults = {n: one.faults for n, one in found.items() if n in measured or one.faults.is_counted}
-    held = Deployments(
-        planned=max(planned, len(found)),
-        attempted=len(found),
+    faults = {n: r.faults for n, r in results.items() if n in measured or r.faults.is_counted}
+    deployments = Deployments(
+        planned=max(planned, len(results)),
+        attempted=len(results),
         measured=len(measured),
         failures=failures,
-        selected={n: one.selected for n, one in measured.items() if one.selected},
+        selected={n: r.selected for n, r in measured.items() if r.selected},
         shown=shown if measured else 0,
-        numbers=_repeated_numbers(measured) if len(found) > 1 else (),
+        numbers=_repeated_numbers(measured) if len(results) > 1 else (),
         faults=faults if len(faults) > 1 else {},
     )
-    result = found[shown]
-    if len(found) > 1:
-        goals = tuple(_over_rounds(goal, measured, held) for goal in result.goals)
+    result = results[shown]
+    if len(results) > 1:
+        goals = tuple(_over_rounds(goal, measured, deployments) for goal in result.goals)
         update = {
             "goals": goals,
             "faults": FrameFaults.pooled(faults.values()),
-            "of_other_deployment": any(one.of_other_deployment for one in found.values()),
+            "of_other_deployment": any(r.of_other_deployment for r in results.values()),
         }
         result = result.model_copy(update=update)
-    return result.model_copy(update={"deployments": held})
+    return result.model_copy(update={"deployments": deployments})
 
 
 def _shown_round(
-    key: Identity, every: Mapping[Identity, Mapping[int, Result]], measured: Mapping[int, Result]
+    key: Identity,
+    results_by_case: Mapping[Identity, Mapping[int, Result]],
+    measured: Mapping[int, Result],
 ) -> int:
     """The round in the middle: of the throughput, which other tests take their loads of."""
     if len(measured) == 1:
         return next(iter(measured))
     throughput = {
         n: goal
-        for n, result in every.get((key[0], THROUGHPUT, key[2], ""), {}).items()
+        for n, result in results_by_case.get((key[0], THROUGHPUT, key[2], ""), {}).items()
         if result.status == "measured" and (goal := result.throughput_goal) is not None
     }
-    order = sorted(throughput, key=lambda n: _place_of_bound(throughput[n]))
+    order = sorted(throughput, key=lambda n: _rank_bound(throughput[n]))
     if order and (middle := order[(len(order) - 1) // 2]) in measured:
         return middle
     numbers = {n: _main_metric(result) for n, result in measured.items()}
-    order = sorted(numbers, key=lambda n: _place_of(numbers[n]))
+    order = sorted(numbers, key=lambda n: _rank_metric(numbers[n]))
     return order[(len(order) - 1) // 2]
 
 
 def _main_metric(result: Result) -> Metric | None:
-    found = [*compared_metrics_of(result)]
-    return next((metric for metric in found if metric.main), found[0] if found else None)
+    metrics = [*compared_metrics_of(result)]
+    return next((metric for metric in metrics if metric.main), metrics[0] if metrics else None)
 
 
-def _place_of(metric: Metric | None) -> float:
+def _rank_metric(metric: Metric | None) -> float:
     """Where a number is among those of other rounds; one that no value has, where it begins."""
     measured = metric.measured if metric is not None else None
     if measured is None:
@@ -250,24 +254,26 @@ def _place_of(metric: Metric | None) -> float:
     return measured.low if measured.value is None else measured.value
 
 
-def _place_of_bound(goal: GoalResult) -> tuple[float, bool]:
+def _rank_bound(goal: GoalResult) -> tuple[float, bool]:
     """Rounds by their bound; "at least" a load is above the same load."""
     bound = -inf if goal.lower_bound_fps is None else goal.lower_bound_fps
     return bound, goal.qualifier == "at least"
 
 
 def _repeated_numbers(measured: Mapping[int, Result]) -> tuple[RepeatedNumber, ...]:
-    found: dict[str, dict[int, Metric]] = {}
+    metrics_by_label: dict[str, dict[int, Metric]] = {}
     for number, result in measured.items():
         for metric in compared_metrics_of(result):
             if metric.label and metric.measured is not None:
-                found.setdefault(metric.label, {})[number] = metric
-    return tuple(repeated_number(label, each) for label, each in found.items())
+                metrics_by_label.setdefault(metric.label, {})[number] = metric
+    return tuple(repeated_number(label, metrics) for label, metrics in metrics_by_label.items())
 
 
-def _over_rounds(goal: GoalResult, measured: Mapping[int, Result], held: Deployments) -> GoalResult:
+def _over_rounds(
+    goal: GoalResult, measured: Mapping[int, Result], deployments: Deployments
+) -> GoalResult:
     """A goal of the round in the middle: irregular where any round failed, or is."""
-    reasons = [held.sentence] if held.failures else []
+    reasons = [deployments.sentence] if deployments.failures else []
     same = {n: other for n, r in measured.items() for other in r.goals if other.name == goal.name}
     opened = Counter(other.qualifier for other in same.values() if other.qualifier)
     reasons += [f"{count} of {len(same)} deployments: {mark}" for mark, count in opened.items()]
@@ -279,12 +285,12 @@ def _over_rounds(goal: GoalResult, measured: Mapping[int, Result], held: Deploym
     ranged = [n for n, other in same.items() if other.repeatable is False]
     if ranged:
         which = ", ".join(map(str, ranged))
-        why = f"the searches of {len(ranged)} of {len(same)} deployments ({which}) do not repeat"
+        reason = f"the searches of {len(ranged)} of {len(same)} deployments ({which}) do not repeat"
         regular = goal.regular and not reasons
-        reasons.append(why)
+        reasons.append(reason)
         goal = goal.model_copy(update={"repeatable": False, "regular": regular})
         if regular:
-            return goal.model_copy(update={"reason": why})
+            return goal.model_copy(update={"reason": reason})
     if not reasons:
         return goal
     if goal.qualifier and goal.reason:

@@ -13,7 +13,7 @@ from vnetperf.analysis.logged_tests import (
     by_round,
     merge_rounds,
     planned_rounds,
-    searches_of,
+    select_searches,
 )
 from vnetperf.analysis.results_from_log import derive, named_as_results
 from vnetperf.analysis.rounds import in_rounds, published
@@ -36,21 +36,21 @@ class WantedGoal:
     duration_sum_s: float | None = None  # Seconds of trials that classify a load
     width: float | None = None  # Relative width of the bounds
 
-    def of(self, known: SearchGoal) -> SearchGoal:
+    def complete(self, measured: SearchGoal) -> SearchGoal:
         """The whole goal."""
-        final = known.final_trial_s if self.final_trial_s is None else self.final_trial_s
+        final = measured.final_trial_s if self.final_trial_s is None else self.final_trial_s
         total = self.duration_sum_s
         if total is None:
-            total = max(final, known.duration_sum_s)
+            total = max(final, measured.duration_sum_s)
         return replace(
-            known,
+            measured,
             name=self.name or f"loss {100 * self.loss_ratio:g} %",
             loss_ratio=self.loss_ratio,
-            exceed_ratio=known.exceed_ratio if self.exceed_ratio is None else self.exceed_ratio,
+            exceed_ratio=measured.exceed_ratio if self.exceed_ratio is None else self.exceed_ratio,
             final_trial_s=final,
             duration_sum_s=total,
-            initial_trial_s=min(known.initial_trial_s, final),
-            width=known.width if self.width is None else self.width,
+            initial_trial_s=min(measured.initial_trial_s, final),
+            width=measured.width if self.width is None else self.width,
         )
 
 
@@ -64,7 +64,7 @@ class Reanalysis:
 
 def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Reanalysis:
     """Answer goals from the searches of a log."""
-    algorithms = {s.begin.algorithm for s in searches_of(records) if s.final}
+    algorithms = {s.begin.algorithm for s in select_searches(records) if s.final}
     if TST009 in algorithms:
         raise ConfigError(
             f"{TST009} searches an array of loads, and z may decide one by a single trial: what "
@@ -82,19 +82,19 @@ def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Rean
     answered: dict[int, list[Result]] = {}
     for number, part in rounds.items():
         final: dict[Case, list[LoggedSearch]] = {}
-        for search in searches_of(named_as_results(part)):
+        for search in select_searches(named_as_results(part)):
             final.setdefault(search.case, []).append(search)
         where = f", round {number}" if len(rounds) > 1 else ""
-        found = [_with_goals(r, final, goals) for r in derive(part).results]
-        answered[number] = [result for result, _ in found]
+        answered_results = [_with_goals(r, final, goals) for r in derive(part).results]
+        answered[number] = [result for result, _ in answered_results]
         missing += [
             f"{result.scenario}, {result.size_text}, {goal}{where}: {trials}"
-            for result, lacking in found
+            for result, lacking in answered_results
             for goal, trials in lacking.items()
         ]
     results = derive(records)
-    known = {r.identity: r for r in merge_rounds(answered, planned_rounds(records))}
-    update = {"results": tuple(known[r.identity] for r in results.results)}
+    by_identity = {r.identity: r for r in merge_rounds(answered, planned_rounds(records))}
+    update = {"results": tuple(by_identity[r.identity] for r in results.results)}
     return Reanalysis(results.model_copy(update=update), tuple(missing))
 
 
@@ -110,23 +110,25 @@ def _with_goals(
     ]
     if not searches:
         return result, missing
-    found = list(result.goals)
-    for wanted in goals:
-        goal = wanted.of(searches[0].begin.goals[0])
-        if goal.name in [one.name for one in found]:
+    all_goals = list(result.goals)
+    for requested in goals:
+        goal = requested.complete(searches[0].begin.goals[0])
+        if goal.name in [other.name for other in all_goals]:
             raise ConfigError(
                 f"there is a goal {goal.name!r} already",
                 where="--goals",
                 cure="name yours: --goals mine=0.001",
             )
         limit = disturbing_share([goal])
-        answers = {one.begin.round: answer_goal(one.begin, one, goal) for one in searches}
-        bounds = {
-            one.begin.round: marked([answers[one.begin.round].result], one.trials, limit)[0]
-            for one in searches
+        answers = {
+            search.begin.round: answer_goal(search.begin, search, goal) for search in searches
         }
-        found.append(published(bounds, searches))
+        bounds = {}
+        for search in searches:
+            number = search.begin.round
+            (bounds[number],) = marked([answers[number].result], search.trials, limit)
+        all_goals.append(published(bounds, searches))
         for answer in answers.values():
             if answer.missing is not None:
                 missing.setdefault(goal.name, answer.missing)
-    return result.model_copy(update={"goals": on_medium(found, result.media_max_fps)}), missing
+    return result.model_copy(update={"goals": on_medium(all_goals, result.media_max_fps)}), missing

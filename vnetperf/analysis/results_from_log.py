@@ -16,32 +16,32 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, Final, get_args
 
-from vnetperf.analysis.compliance import ledger_of
+from vnetperf.analysis.compliance import derive_ledger
 from vnetperf.analysis.compliance.rfc2544 import SentLoad
 from vnetperf.analysis.compliance.rfc8219 import transport
 from vnetperf.analysis.disturbance import disturbing_share, marked
-from vnetperf.analysis.goals import goals_by_trials, goals_of, on_medium
+from vnetperf.analysis.goals import derive_goals, goals_by_trials, on_medium
 from vnetperf.analysis.logged_tests import (
     Case,
     Identity,
     LoggedSearch,
     LoggedTest,
     by_round,
+    group_tests,
     is_valid,
     merge_deployments,
     planned_rounds,
-    procedure_of,
-    tests_of,
+    start_procedure,
 )
 from vnetperf.analysis.rounds import in_rounds, over_rounds
 from vnetperf.analysis.run_warnings import (
     TrialWarnings,
-    conditions_of,
     deployment_warnings,
+    derive_conditions,
+    derive_warnings,
     restore_facts,
     transfer_warnings,
     version_warnings,
-    warnings_of,
 )
 from vnetperf.model.base import share_field_sets
 from vnetperf.model.errors import LogError, NoResultError
@@ -106,8 +106,10 @@ _NOT_BY_TRIALS = ("tst009",)
 def _transfers_in_rounds(records: Iterable[Record], limit: float) -> Iterator[Transfers]:
     """All transfers as they were run, each with its round: one that failed shifts no other."""
 
-    def placed(one: Transfer) -> Transfer:
-        return one.model_copy(update={"round": number, "disturbed": one.disturbed_by(limit)})
+    def placed(transfer: Transfer) -> Transfer:
+        return transfer.model_copy(
+            update={"round": number, "disturbed": transfer.disturbed_by(limit)}
+        )
 
     number = 1
     for record in records:
@@ -118,37 +120,37 @@ def _transfers_in_rounds(records: Iterable[Record], limit: float) -> Iterator[Tr
             yield result.model_copy(update={"transfers": tuple(map(placed, result.transfers))})
 
 
-def merge_transfers(found: Iterable[Transfers]) -> tuple[Transfers, ...]:
+def merge_transfers(parts: Iterable[Transfers]) -> tuple[Transfers, ...]:
     """All transfers of each scenario, in the order in which they were first run."""
     scenarios: dict[str, dict[TransferSpec, list[Transfer]]] = {}
-    for one in found:
-        transfers = scenarios.setdefault(one.scenario, {})
-        for transfer in one.transfers:
+    for part in parts:
+        transfers = scenarios.setdefault(part.scenario, {})
+        for transfer in part.transfers:
             transfers.setdefault(transfer.spec.requested, []).append(transfer)
     return tuple(
         Transfers(
             scenario=scenario,
             transfers=tuple(rounds[-1] for rounds in transfers.values()),
-            earlier=tuple(one for rounds in transfers.values() for one in rounds[:-1]),
+            earlier=tuple(transfer for rounds in transfers.values() for transfer in rounds[:-1]),
         )
         for scenario, transfers in scenarios.items()
     )
 
 
-def comparisons_of(records: Sequence[Record]) -> tuple[ComparisonResult, ...]:
+def merge_comparisons(records: Sequence[Record]) -> tuple[ComparisonResult, ...]:
     """Every comparison once: a run that is resumed, or each worker of one, notes it again."""
     skipped: dict[str, dict[str, None]] = {}
     for record in records:
         if isinstance(record, SkippedRecord):
             skipped.setdefault(record.scenario, {})[record.why] = None
-    found: dict[tuple[str, str], dict[str, Variant]] = {}
+    variants_by_name: dict[tuple[str, str], dict[str, Variant]] = {}
     about: dict[str, Comparison] = {}
     for record in records:
         if isinstance(record, ComparisonRecord):
             noted = record.comparison
             about[noted.name] = noted
-            known = found.setdefault((noted.name, noted.scenario), {})
-            known.update({variant.id: variant for variant in noted.variants})
+            noted_variants = variants_by_name.setdefault((noted.name, noted.scenario), {})
+            noted_variants.update({variant.id: variant for variant in noted.variants})
     return tuple(
         ComparisonResult(
             name=name,
@@ -159,7 +161,7 @@ def comparisons_of(records: Sequence[Record]) -> tuple[ComparisonResult, ...]:
                 for v in variants.values()
             ),
         )
-        for (name, scenario), variants in found.items()
+        for (name, scenario), variants in variants_by_name.items()
     )
 
 
@@ -174,9 +176,11 @@ def _compared(
 ) -> ComparedVariant:
     plain = variant_id(scenario, variant.id)
     name = variant_id(plain, variant_of)
-    deployed = {variant_id(plain, how) for how in ("", ENDPOINTS_VARIANT, MPI_VARIANT)} | {name}
-    why = "; ".join(why for one in sorted(deployed) for why in skipped.get(one, ()))
-    return ComparedVariant(variant=variant.id, scenario=name, typed=variant.typed, skipped=why)
+    deployed = {variant_id(plain, kind) for kind in ("", ENDPOINTS_VARIANT, MPI_VARIANT)} | {name}
+    reason = "; ".join(
+        reason for deployed_name in sorted(deployed) for reason in skipped.get(deployed_name, ())
+    )
+    return ComparedVariant(variant=variant.id, scenario=name, typed=variant.typed, skipped=reason)
 
 
 def reading_order(comparisons: Sequence[ComparisonResult]) -> dict[str, int]:
@@ -188,7 +192,7 @@ def reading_order(comparisons: Sequence[ComparisonResult]) -> dict[str, int]:
     return order
 
 
-def cases_left(records: Sequence[Record]) -> tuple[str, ...]:
+def find_skipped_cases(records: Sequence[Record]) -> tuple[str, ...]:
     """Cases that a session selected, and that neither it nor one that continued it has run.
 
     A session that was killed does not tell which it had run.
@@ -212,23 +216,31 @@ def cases_left(records: Sequence[Record]) -> tuple[str, ...]:
 _FIRST_ROUND: Final = re.compile(r"-round1(?=[-\]])")
 
 
-def _as_named_before(cases: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+def _as_named_before(cases: Iterable[str], earlier: Iterable[str]) -> dict[str, str]:
     """Cases by what an earlier session knows them by.
 
     That had other rounds perhaps, and began in another folder: of the paths of one file one ends
     with the other.
     """
     plain = {case: _FIRST_ROUND.sub("", case) for case in cases}
-    own: set[str] = set(plain.values())
+    current: set[str] = set(plain.values())
     alike: dict[str, list[str]] = {}
-    for key in known:
+    for key in earlier:
         alike.setdefault(_without_folders(key), []).append(key)
-    found = {}
+    keys = {}
     for case, key in plain.items():
-        others = [one for one in alike.get(_without_folders(key), ()) if one not in own]
-        same = [one for one in others if f"/{one}".endswith(f"/{key}") or key.endswith(f"/{one}")]
-        found[case] = same[0] if key not in known and len(same) == 1 else key
-    return found
+        others = [
+            candidate
+            for candidate in alike.get(_without_folders(key), ())
+            if candidate not in current
+        ]
+        same = [
+            candidate
+            for candidate in others
+            if f"/{candidate}".endswith(f"/{key}") or key.endswith(f"/{candidate}")
+        ]
+        keys[case] = same[0] if key not in earlier and len(same) == 1 else key
+    return keys
 
 
 def _without_folders(case: str) -> str:
@@ -236,7 +248,9 @@ def _without_folders(case: str) -> str:
     return f"{PurePath(file).name}{colons}{name}"
 
 
-def result_of(logged: LoggedTest, media: LinkSpeed | None, *, by_trials: bool = False) -> Result:
+def derive_result(
+    logged: LoggedTest, media: LinkSpeed | None, *, by_trials: bool = False
+) -> Result:
     """The result of a test; `media` is None where the wires have no speed of their own."""
     begin = logged.begin
     common: dict[str, Any] = {
@@ -252,17 +266,17 @@ def result_of(logged: LoggedTest, media: LinkSpeed | None, *, by_trials: bool = 
         "loads": begin.loads,
         "trial_seconds": round(sum(t.spec.duration_s for t in logged.trials), 3),
         "wall_seconds": round(logged.end.wall_s if logged.end else 0.0, 3),
-        **_figures_of(logged.trials),
+        **_trial_figures(logged.trials),
     }
     if isinstance(begin, SearchRecord):
-        goals = (goals_by_trials if by_trials else goals_of)(begin, logged)
+        goals = (goals_by_trials if by_trials else derive_goals)(begin, logged)
         goals = marked(goals, logged.trials, disturbing_share(begin.goals))
         goals = on_medium(goals, common["media_max_fps"])
         # No load has met a goal, and smaller ones were still to be tried.
         is_open = any(g.lower_bound_fps is None and g.qualifier != "at most" for g in goals)
         if logged.end is None and is_open:
-            why = f"the run was interrupted after {len(logged.trials)} trials of this test"
-            return Result(**common, status="not measured", why=why, algorithm=begin.algorithm)
+            reason = f"the run was interrupted after {len(logged.trials)} trials of this test"
+            return Result(**common, status="not measured", why=reason, algorithm=begin.algorithm)
         return Result(
             algorithm=begin.algorithm,
             search_inputs=search_inputs(begin.limits),
@@ -274,7 +288,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed | None, *, by_trials: bool = 
     return Result(**common | _procedure_result(logged))
 
 
-def faults_of(trials: Sequence[TrialResult]) -> FrameFaults:
+def count_faults(trials: Sequence[TrialResult]) -> FrameFaults:
     """Frames of trials that came back otherwise than they were sent."""
     directions = [counts for result in trials for counts in result.directions]
     # A log without a count of the corrupted has them among the foreign; a generator that tells none
@@ -301,34 +315,34 @@ def faults_of(trials: Sequence[TrialResult]) -> FrameFaults:
 def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
     begin = logged.begin
     assert isinstance(begin, ProcedureRecord)  # noqa: S101 - for the type checker: no other is left
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "min_load_fps": begin.inputs["min_load_fps"],
         "max_load_fps": begin.inputs["ceiling_fps"],
     }
     parameters = standard_test(begin.test).inputs.model_validate(begin.inputs).parameters
-    found["test_inputs"] = {name: getattr(parameters, name) for name in parameters.conditions}
+    fields["test_inputs"] = {name: getattr(parameters, name) for name in parameters.conditions}
     try:
-        replayed = replay(procedure_of(begin), logged.outcomes())
+        replayed = replay(start_procedure(begin), logged.outcomes())
     except NoResultError as error:  # of a run that was killed before it could log the reason
-        return found | {"status": "not measured", "why": str(error)}
+        return fields | {"status": "not measured", "why": str(error)}
     if replayed.next_request is not None:
-        why = f"the run was interrupted after {len(logged.trials)} trials of this test"
+        reason = f"the run was interrupted after {len(logged.trials)} trials of this test"
         if logged.end is not None:
-            why = "another version ended this test by fewer trials than this one asks for"
-        return found | {"status": "not measured", "why": why}
-    known = begin.inputs.get("throughput") or {}
-    given = begin.inputs["parameters"].get("cir_fps")  # a load that is no share
-    found["of_other_deployment"] = bool(known.get("other_deployment")) and not given
+            reason = "another version ended this test by fewer trials than this one asks for"
+        return fields | {"status": "not measured", "why": reason}
+    throughput = begin.inputs.get("throughput") or {}
+    fixed_fps = begin.inputs["parameters"].get("cir_fps")  # a load that is no share
+    fields["of_other_deployment"] = bool(throughput.get("other_deployment")) and not fixed_fps
     # Some tests take trials that offered too little. Back-to-back takes each burst, and counts none
     # that is not valid: what it found is of the others. So is a service's step that was repeated.
-    found["discarded"] = replayed.discarded
+    fields["discarded"] = replayed.discarded
     bad = [t.number for t in logged.trials if t.verdict is not Verdict.VALID]
     if isinstance(replayed.found, BackToBack):
-        found["discarded"] = len(bad)
+        fields["discarded"] = len(bad)
     elif isinstance(replayed.found, Service):
         judged = {number for step in replayed.found.every_step for number in step.trials}
-        found["discarded"] = len(set(bad) - judged)
-    return found | {standard_test(begin.test).fills: replayed.found}
+        fields["discarded"] = len(set(bad) - judged)
+    return fields | {standard_test(begin.test).fills: replayed.found}
 
 
 def _followers(records: Sequence[Record]) -> dict[int, TrialRecord]:
@@ -383,21 +397,21 @@ def _trial_point(
     return point
 
 
-def _result_of_test(
+def _derive_test_result(
     logged: LoggedTest, media: LinkSpeed | None, otherwise: list[LoggedTest]
 ) -> Result:
     """A result; by its trials where another version's search had requested them."""
     try:
-        return result_of(logged, media)
+        return derive_result(logged, media)
     except ReplayMismatchError:
         begin = logged.begin
         if not isinstance(begin, SearchRecord) or begin.algorithm in _NOT_BY_TRIALS:
             raise
         otherwise.append(logged)
-        return result_of(logged, media, by_trials=True)
+        return derive_result(logged, media, by_trials=True)
 
 
-def result_of_rounds(rounds: Mapping[int, Result], searches: Sequence[LoggedSearch]) -> Result:
+def merge_searches(rounds: Mapping[int, Result], searches: Sequence[LoggedSearch]) -> Result:
     """The result of a throughput of which several searches were made in one deployment.
 
     Args:
@@ -416,7 +430,7 @@ def result_of_rounds(rounds: Mapping[int, Result], searches: Sequence[LoggedSear
             "search": goals[0].search or last.search,
             "trial_seconds": sum(result.trial_seconds for result in rounds.values()),
             "wall_seconds": sum(result.wall_seconds for result in rounds.values()),
-            **(_figures_of(trials) if len(searches) > 1 else {}),
+            **(_trial_figures(trials) if len(searches) > 1 else {}),
         }
     )
 
@@ -425,30 +439,30 @@ class _Round:
     """The tests of one round, and how the results of their cases are made."""
 
     def __init__(self, records: Sequence[Record]) -> None:
-        self._tests = tests_of(records)
+        self._tests = group_tests(records)
         self._whys = _not_measured(records)
         final: dict[Case, list[LoggedTest]] = {}
-        for one in self._tests:
-            if one.final:
-                final.setdefault(one.case, []).append(one)
+        for test in self._tests:
+            if test.final:
+                final.setdefault(test.case, []).append(test)
         #: Each case with its searches, or its last test.
-        self._held = {case: (in_rounds(tests), tests[-1]) for case, tests in final.items()}
+        self._final_tests = {case: (in_rounds(tests), tests[-1]) for case, tests in final.items()}
 
     @property
     def tests(self) -> Iterator[LoggedTest]:
         """Those that have a result."""
-        for searches, last in self._held.values():
+        for searches, last in self._final_tests.values():
             yield from searches or (last,)
 
-    def results(self, result_of: Callable[[int], Result]) -> dict[Identity, Callable[[], Result]]:
+    def results(self, read_result: Callable[[int], Result]) -> dict[Identity, Callable[[], Result]]:
         """What makes the result of each case.
 
         Args:
-            result_of: The result of a test by its number.
+            read_result: The result of a test by its number.
         """
-        found: dict[Identity, Callable[[], Result]] = {
-            (*case, ""): partial(_result_of_case, searches, last, result_of)
-            for case, (searches, last) in self._held.items()
+        makers: dict[Identity, Callable[[], Result]] = {
+            (*case, ""): partial(_case_result, searches, last, read_result)
+            for case, (searches, last) in self._final_tests.items()
         }
         # A test that was to begin again and never did has no reason of its own in the log.
         begun = {(*t.case, ""): t for t in self._tests}  # the last, which is the one that failed
@@ -456,34 +470,34 @@ class _Round:
         missing |= {r.identity: (r.why, r.kind == "failed") for r in self._whys}
         mixes = {key: t.begin.imix for key, t in begun.items()}
         mixes |= {r.identity: r.imix for r in self._whys}
-        for key, (why, failed) in missing.items():
-            if key[:3] not in self._held:
+        for key, (reason, failed) in missing.items():
+            if key[:3] not in self._final_tests:
                 mix, test = mixes.get(key, ""), begun.get(key)
-                found[key] = partial(_no_result, key, why, test, failed=failed, imix=mix)
-        return found
+                makers[key] = partial(_no_result, key, reason, test, failed=failed, imix=mix)
+        return makers
 
 
-def _result_of_case(
-    searches: Sequence[LoggedSearch], last: LoggedTest, result_of: Callable[[int], Result]
+def _case_result(
+    searches: Sequence[LoggedSearch], last: LoggedTest, read_result: Callable[[int], Result]
 ) -> Result:
-    rounds = {s.begin.round: result_of(s.begin.search) for s in searches}
-    return result_of_rounds(rounds, searches) if rounds else result_of(last.begin.search)
+    rounds = {s.begin.round: read_result(s.begin.search) for s in searches}
+    return merge_searches(rounds, searches) if rounds else read_result(last.begin.search)
 
 
 def _no_result(
-    key: Identity, why: str, begun: LoggedTest | None, *, failed: bool, imix: str
+    key: Identity, reason: str, begun: LoggedTest | None, *, failed: bool, imix: str
 ) -> Result:
-    scenario, test, size, of = key
+    scenario, test, size, instance = key
     return Result(
         scenario=scenario,
         test=test,
         frame_size=size,
         status="not measured",
-        of=of,
-        why=why,
+        of=instance,
+        why=reason,
         failed=failed,
         imix=imix,
-        **_figures_of(begun.trials if begun is not None else ()),
+        **_trial_figures(begun.trials if begun is not None else ()),
     )
 
 
@@ -546,39 +560,40 @@ class _Tests:
         if of_round is not None:
             self._place[test.begin.search] = len(self._results)
             self._results.append(
-                _result_of_test(replace(of_round, trials=trials), self._media, self.otherwise)
+                _derive_test_result(replace(of_round, trials=trials), self._media, self.otherwise)
             )
 
-    def result_of(self, search: int) -> Result:
+    def read_result(self, search: int) -> Result:
         """The result of a test by its number."""
         return self._results[self._place[search]]
 
 
 def _not_measured(records: Iterable[Record]) -> list[NotMeasuredRecord]:
     """What has no number, but for transfers that were measured after they had failed."""
-    found: list[NotMeasuredRecord] = []
+    missing: list[NotMeasuredRecord] = []
     for record in records:
         if isinstance(record, NotMeasuredRecord):
-            found.append(record)
+            missing.append(record)
         elif isinstance(record, TransfersRecord):
             name = record.result.scenario
-            done = {(name, one.spec.requested) for one in record.result.transfers}
-            found = [
-                one
-                for one in found
-                if not one.transfer or (one.scenario, one.transfer.requested) not in done
+            done = {(name, transfer.spec.requested) for transfer in record.result.transfers}
+            missing = [
+                failure
+                for failure in missing
+                if not failure.transfer
+                or (failure.scenario, failure.transfer.requested) not in done
             ]
-    return found
+    return missing
 
 
-def _figures_of(trials: Sequence[TrialRecord]) -> dict[str, Any]:
+def _trial_figures(trials: Sequence[TrialRecord]) -> dict[str, Any]:
     """What every result has of its trials, whatever its test."""
     return {
         "trial_count": len(trials),
         "discarded": sum(not is_valid(t) for t in trials),
         "verdicts": dict(Counter(t.verdict for t in trials)),
         # A trial that is INCONSISTENT by its faults shows them all the same.
-        "faults": faults_of(
+        "faults": count_faults(
             [t.result for t in trials if is_valid(t) or t.verdict is Verdict.INCONSISTENT]
         ),
     }
@@ -587,20 +602,20 @@ def _figures_of(trials: Sequence[TrialRecord]) -> dict[str, Any]:
 def derive(records: Sequence[Record]) -> RunResults:
     """Everything in a report, from a log; `LogError` where its records do not fit together."""
     with foreign_log("deriving results"), rare_collections():
-        left = cases_left(records)  # of several testbeds each has run some
+        skipped_cases = find_skipped_cases(records)  # of several testbeds each has run some
         if not _is_on_several(records):
-            return _derive(records, left)
+            return _derive(records, skipped_cases)
         parts = by_testbed(records)
         lost = {
             name: [r.lost for r in part if isinstance(r, EndRecord) and r.lost]
             for name, part in parts.items()
         }
-        found = {}
+        results = {}
         for name, part in parts.items():
             others = [r for other in parts if other != name for r in parts[other]]
             stayed = _without_moved(part, others) if lost[name] else part
-            found[name] = _derive([_at(r, name) for r in stayed], left)
-        return _together(found, lost, _redaction(records))
+            results[name] = _derive([_name_by_testbed(r, name) for r in stayed], skipped_cases)
+        return _together(results, lost, _redaction(records))
 
 
 def _without_moved(records: Sequence[Record], others: Sequence[Record]) -> list[Record]:
@@ -610,10 +625,10 @@ def _without_moved(records: Sequence[Record], others: Sequence[Record]) -> list[
         return scenario, spec.requested.model_copy(update={"tool": ""})  # it may have another one
 
     done = {
-        case(r.result.scenario, one.spec)
+        case(r.result.scenario, transfer.spec)
         for r in others
         if isinstance(r, TransfersRecord)
-        for one in r.result.transfers
+        for transfer in r.result.transfers
     }
     return [
         r
@@ -628,7 +643,7 @@ def named_as_results(records: Sequence[Record]) -> list[Record]:
     """Records whose scenarios have the names that their results have: with that of a testbed."""
     if not _is_on_several(records):
         return list(records)
-    return [_at(r, name) for name, part in by_testbed(records).items() for r in part]
+    return [_name_by_testbed(r, name) for name, part in by_testbed(records).items() for r in part]
 
 
 def _is_on_several(records: Sequence[Record]) -> bool:
@@ -640,15 +655,15 @@ def _is_on_several(records: Sequence[Record]) -> bool:
 
 def by_testbed(records: Sequence[Record]) -> dict[str, list[Record]]:
     """Name of a testbed -> what was measured on it: all that follows the record of a run there."""
-    found: dict[str, list[Record]] = {}
+    records_by_testbed: dict[str, list[Record]] = {}
     name = ""
     for record in records:
         name = record.identity.testbed if isinstance(record, RunRecord) else name
-        found.setdefault(name, []).append(record)
-    return found
+        records_by_testbed.setdefault(name, []).append(record)
+    return records_by_testbed
 
 
-def _at(record: Record, testbed: str) -> Record:
+def _name_by_testbed(record: Record, testbed: str) -> Record:
     """A record whose scenario has the testbed in its name, so that nothing is mixed by name."""
     change: dict[str, Any] = {}
     match record:
@@ -681,55 +696,71 @@ def _at(record: Record, testbed: str) -> Record:
 
 
 def _together(
-    found: dict[str, RunResults], lost: dict[str, list[str]], redacted: Redaction | None
+    results_by_testbed: dict[str, RunResults],
+    lost: dict[str, list[str]],
+    redacted: Redaction | None,
 ) -> RunResults:
     """The results of several testbeds side by side; no number is of two of them."""
-    every = list(found.values())
-    first = every[0]
-    measured = {_anywhere(r) for one in every for r in one.results if r.status == "measured"}
-    elsewhere: dict[str, list[Result]] = {name: [] for name in found}
+    all_results = list(results_by_testbed.values())
+    first = all_results[0]
+    measured = {
+        _anywhere(r)
+        for run_results in all_results
+        for r in run_results.results
+        if r.status == "measured"
+    }
+    elsewhere: dict[str, list[Result]] = {name: [] for name in results_by_testbed}
     results, briefs = Shelf(Result, _RESULTS_AT_HAND), list[Result]()
     points, numbers = Shelf(TrialPoint, _TRIALS_AT_HAND), array("q")
-    for name, one in found.items():
-        for result in one.results:
+    for name, run_results in results_by_testbed.items():
+        for result in run_results.results:
             if result.status == "not measured" and _anywhere(result) in measured:
                 elsewhere[name].append(result)
             else:
                 results.append(result)
                 briefs.append(result.without_outcomes)
-        for point in one.trials:
+        for point in run_results.trials:
             points.append(point)
             numbers.append(point.number)
-    names = {r.scenario for r in briefs} | {t.scenario for one in every for t in one.transfers}
+    names = {r.scenario for r in briefs} | {
+        t.scenario for run_results in all_results for t in run_results.transfers
+    }
     # A comparison's scenarios are those without what is put to them.
-    there = names | {name.rpartition(",")[0] for name in names}
+    scenarios = names | {name.rpartition(",")[0] for name in names}
     comparisons = [
         c
-        for one in every
-        for c in one.comparisons
-        if any(v.scenario in there or v.skipped for v in c.variants)
+        for run_results in all_results
+        for c in run_results.comparisons
+        if any(v.scenario in scenarios or v.skipped for v in c.variants)
     ]
     place = reading_order(comparisons)
-    ends = [one.run.ended for one in every]
-    ledger = _ledger_of_all(found)
-    losses = {name: [f"the testbed was lost: {why}" for why in whys] for name, whys in lost.items()}
+    ends = [run_results.run.ended for run_results in all_results]
+    ledger = _merge_ledgers(results_by_testbed)
+    losses = {
+        name: [f"the testbed was lost: {reason}" for reason in whys] for name, whys in lost.items()
+    }
     return first.model_copy(
         update={
             "run": first.run.model_copy(
                 update={
-                    "testbed": ", ".join(found),
-                    "started": min(one.run.started for one in every),
+                    "testbed": ", ".join(results_by_testbed),
+                    "started": min(run_results.run.started for run_results in all_results),
                     "ended": max(ends) if all(ends) else "",
                     "isolation": "; ".join(
-                        f"{name}: {one.run.isolation}"
-                        for name, one in found.items()
-                        if one.run.isolation
+                        f"{name}: {run_results.run.isolation}"
+                        for name, run_results in results_by_testbed.items()
+                        if run_results.run.isolation
                     ),
                 }
             ),
             "warnings": (
-                *_apart(found),
-                *_of_testbeds({n: [*losses[n], *one.warnings] for n, one in found.items()}),
+                *_apart(results_by_testbed),
+                *_prefix_testbeds(
+                    {
+                        n: [*losses[n], *run_results.warnings]
+                        for n, run_results in results_by_testbed.items()
+                    }
+                ),
                 *(
                     f"{r.scenario}, {r.test}, {r.size_name}: not measured there ({r.why}), but on "
                     "another testbed"
@@ -737,16 +768,24 @@ def _together(
                     for r in missing
                 ),
             ),
-            "conditions": tuple(_of_testbeds({n: one.conditions for n, one in found.items()})),
-            "environment": {name: one.environment for name, one in found.items()},
-            "testbeds": tuple(found),
+            "conditions": tuple(
+                _prefix_testbeds(
+                    {n: run_results.conditions for n, run_results in results_by_testbed.items()}
+                )
+            ),
+            "environment": {
+                name: run_results.environment for name, run_results in results_by_testbed.items()
+            },
+            "testbeds": tuple(results_by_testbed),
             **{
-                field: tuple(item for one in every for item in getattr(one, field))
+                field: tuple(
+                    item for run_results in all_results for item in getattr(run_results, field)
+                )
                 for field in ("calibrations", "scenarios", "transfers", "profiles")
             },
             "comparisons": tuple(comparisons),
             "trials": points.by(numbers),
-            "results": results.by([_order(one, place) for one in briefs]),
+            "results": results.by([_order(run_results, place) for run_results in briefs]),
             "ledger": ledger,
             "deviations": tuple(entry for entry in ledger if entry.status == "deviated"),
             "redacted": redacted,
@@ -754,13 +793,13 @@ def _together(
     )
 
 
-def _of_testbeds(texts: Mapping[str, Iterable[str]]) -> Iterator[str]:
+def _prefix_testbeds(texts: Mapping[str, Iterable[str]]) -> Iterator[str]:
     """Each text once, after the names of the testbeds that have it if not all do."""
-    held: dict[str, list[str]] = {}
-    for name, every in texts.items():
-        for text in every:
-            held.setdefault(text, []).append(name)
-    for text, names in held.items():
+    names_by_text: dict[str, list[str]] = {}
+    for name, testbed_texts in texts.items():
+        for text in testbed_texts:
+            names_by_text.setdefault(text, []).append(name)
+    for text, names in names_by_text.items():
         yield text if len(names) == len(texts) else f"{', '.join(names)}: {text}"
 
 
@@ -768,7 +807,7 @@ def _apart(testbeds: Mapping[str, RunResults]) -> list[str]:
     """What a reader of results of several testbeds must know."""
     if len(testbeds) == 1:
         return []
-    machines = {machine_name(one.environment) for one in testbeds.values()}
+    machines = {machine_name(results.environment) for results in testbeds.values()}
     if len(machines) == 1 and "" not in machines:
         return [
             f"measured on {len(testbeds)} testbeds of one machine, {', '.join(testbeds)}, one "
@@ -781,17 +820,17 @@ def _apart(testbeds: Mapping[str, RunResults]) -> list[str]:
     ]
 
 
-def _ledger_of_all(found: dict[str, RunResults]) -> tuple[LedgerEntry, ...]:
+def _merge_ledgers(results_by_testbed: dict[str, RunResults]) -> tuple[LedgerEntry, ...]:
     """The clauses of all testbeds: what holds for each of them once, else with its name."""
-    held: dict[LedgerEntry, list[str]] = {}
-    for name, one in found.items():
-        for entry in one.ledger:
-            held.setdefault(entry, []).append(name)
+    names_by_entry: dict[LedgerEntry, list[str]] = {}
+    for name, results in results_by_testbed.items():
+        for entry in results.ledger:
+            names_by_entry.setdefault(entry, []).append(name)
     return tuple(
         entry
-        if entry.scenario or len(names) == len(found)
+        if entry.scenario or len(names) == len(results_by_testbed)
         else entry.model_copy(update={"value": f"{', '.join(names)}: {entry.value}"})
-        for entry, names in held.items()
+        for entry, names in names_by_entry.items()
     )
 
 
@@ -802,15 +841,15 @@ def _anywhere(result: Result) -> tuple[str, str, int]:
 
 def _last_deployments(records: Iterable[ScenarioRecord]) -> dict[str, ScenarioRecord]:
     """Each scenario as it was deployed last; one that never was has its last error."""
-    found: dict[str, ScenarioRecord] = {}
+    deployments: dict[str, ScenarioRecord] = {}
     for record in records:
         name = record.facts.scenario
-        if name not in found or not record.facts.error or found[name].facts.error:
-            found[name] = record
-    return found
+        if name not in deployments or not record.facts.error or deployments[name].facts.error:
+            deployments[name] = record
+    return deployments
 
 
-def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
+def _derive(records: Sequence[Record], skipped_cases: Sequence[str]) -> RunResults:
     run = next((r for r in records if isinstance(r, RunRecord)), None)
     if run is None:
         raise LogError(
@@ -822,50 +861,52 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
     end = last if isinstance(last, EndRecord) else None  # else a resumed session goes on
     limit = disturbing_share(run.preset.goals)
     rounds = {number: _Round(part) for number, part in by_round(records).items()}
-    with_result = {test.begin.search: test for one in rounds.values() for test in one.tests}
-    tests, seen = tests_of(records), _Tests(records, run, limit)
+    with_result = {test.begin.search: test for part in rounds.values() for test in part.tests}
+    tests, log_tests = group_tests(records), _Tests(records, run, limit)
     for test in tests:
-        seen.add(test, with_result.get(test.begin.search))
-    every: dict[Identity, _Deployments] = {}
-    for number, one in rounds.items():
-        for identity, make in one.results(seen.result_of).items():
-            every.setdefault(identity, _Deployments()).add(number, make)
+        log_tests.add(test, with_result.get(test.begin.search))
+    results_by_case: dict[Identity, _Deployments] = {}
+    for number, part in rounds.items():
+        for identity, make in part.results(log_tests.read_result).items():
+            results_by_case.setdefault(identity, _Deployments()).add(number, make)
     merged = merge_calibrations([r for r in records if isinstance(r, CalibrationRecord)])
     deployed = _last_deployments(r for r in records if isinstance(r, ScenarioRecord))
     transfers = merge_transfers(_transfers_in_rounds(records, limit))
     results, briefs = Shelf(Result, _RESULTS_AT_HAND), list[Result]()
 
     def noted() -> Iterator[Result]:
-        for result in merge_deployments(every, planned_rounds(records)):
+        for result in merge_deployments(results_by_case, planned_rounds(records)):
             results.append(result)
             briefs.append(result.without_outcomes)
             yield result
 
     ledger = [
-        *ledger_of(run, [*deployed.values()], noted(), tests, seen.contradicted),
-        *seen.load.entries([*deployed.values()]),
+        *derive_ledger(run, [*deployed.values()], noted(), tests, log_tests.contradicted),
+        *log_tests.load.entries([*deployed.values()]),
         *transport(transfers),
     ]
-    comparisons = comparisons_of(records)
+    comparisons = merge_comparisons(records)
     place = reading_order(comparisons)
-    found = RunResults(
+    run_results = RunResults(
         run=run.identity.model_copy(update={"ended": end.ended if end else ""}),
         preset=run.preset.name,
         benchmark=run.preset.benchmark,
         preset_note=run.preset.note,
         warnings=(
-            *warnings_of(run, records, list(deployed.values()), seen.warnings, left),
+            *derive_warnings(
+                run, records, list(deployed.values()), log_tests.warnings, skipped_cases
+            ),
             *deployment_warnings(briefs),
             *transfer_warnings(transfers),
             *calibration_warnings(merged),
-            *version_warnings(seen.otherwise, run),
+            *version_warnings(log_tests.otherwise, run),
         ),
-        conditions=conditions_of([*deployed.values()]),
+        conditions=derive_conditions([*deployed.values()]),
         settings=run.settings,
         environment={
             **next((r.facts for r in records if isinstance(r, EnvironmentRecord)), {}),
             **restore_facts(records),
-            **_clocks_at_the_end(end),
+            **_final_clocks(end),
         },
         calibrations=merged,
         scenarios=tuple(r.facts for r in deployed.values()),
@@ -876,17 +917,17 @@ def _derive(records: Sequence[Record], left: Sequence[str]) -> RunResults:
         deviations=tuple(entry for entry in ledger if entry.status == "deviated"),
         redacted=_redaction(records),
     )
-    ordered = results.by([_order(one, place) for one in briefs])
-    points = seen.points.some(range(len(seen.points)))
-    return found.model_copy(update={"results": ordered, "trials": points})
+    ordered = results.by([_order(brief, place) for brief in briefs])
+    points = log_tests.points.some(range(len(log_tests.points)))
+    return run_results.model_copy(update={"results": ordered, "trials": points})
 
 
-def _clocks_at_the_end(end: EndRecord | None) -> dict[str, Any]:
+def _final_clocks(end: EndRecord | None) -> dict[str, Any]:
     """Clocks of hosts on other machines, where there are any; those at the start are facts."""
     if end is None or not end.clocks:
         return {}
-    found = {host: one.model_dump() for host, one in end.clocks.items()}
-    return {"clock at the end": found[""]} if "" in found else {"clocks at the end": found}
+    clocks = {host: clock.model_dump() for host, clock in end.clocks.items()}
+    return {"clock at the end": clocks[""]} if "" in clocks else {"clocks at the end": clocks}
 
 
 def _redaction(records: Sequence[Record]) -> Redaction | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from vnetperf.analysis.disturbance import moved_text
-from vnetperf.analysis.goals import loss_at, loss_free_load, trials_at
+from vnetperf.analysis.goals import loss_free_load, loss_share, select_trials
 from vnetperf.analysis.logged_tests import LoggedSearch, LoggedTest, is_valid
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import GoalResult, Result, RoundBounds
@@ -22,13 +22,13 @@ Goals = Mapping[int, GoalResult]
 
 def in_rounds(tests: Sequence[LoggedTest]) -> list[LoggedSearch]:
     """The searches of a case in one deployment that hold, one for each round."""
-    found: dict[int, LoggedSearch] = {}
+    searches: dict[int, LoggedSearch] = {}
     for test in tests:
         if isinstance(test.begin, SearchRecord) and test.final:
             if test.begin.round == 1:
-                found.clear()  # what was before was begun anew
-            found[test.begin.round] = LoggedSearch(test.begin, test.trials, test.end)
-    return [found[number] for number in sorted(found)]
+                searches.clear()  # what was before was begun anew
+            searches[test.begin.round] = LoggedSearch(test.begin, test.trials, test.end)
+    return [searches[number] for number in sorted(searches)]
 
 
 def over_rounds(
@@ -44,11 +44,11 @@ def over_rounds(
         One for each goal.
     """
     names = list(dict.fromkeys(goal.name for r in results.values() for goal in r.goals))
-    found = []
+    merged = []
     for name in names:
         goals = {n: g for n, r in results.items() for g in r.goals if g.name == name}
-        found.append(published(goals, searches))
-    return tuple(found)
+        merged.append(published(goals, searches))
+    return tuple(merged)
 
 
 def is_repeatable(goals: Sequence[GoalResult]) -> bool:
@@ -72,8 +72,8 @@ def is_repeatable(goals: Sequence[GoalResult]) -> bool:
 
 def _least(goals: Sequence[GoalResult]) -> float | None:
     lowers = [goal.lower_bound_fps for goal in goals]
-    known = [lower for lower in lowers if lower is not None]
-    return min(known) if known and len(known) == len(lowers) else None
+    bounds = [lower for lower in lowers if lower is not None]
+    return min(bounds) if bounds and len(bounds) == len(lowers) else None
 
 
 def published(goals: Goals, searches: Sequence[LoggedSearch] = ()) -> GoalResult:
@@ -87,57 +87,57 @@ def published(goals: Goals, searches: Sequence[LoggedSearch] = ()) -> GoalResult
     Returns:
         The goal as the round has it that is shown, with what all of them found.
     """
-    planned = max((one.begin.rounds for one in searches), default=1)
+    planned = max((search.begin.rounds for search in searches), default=1)
     if len(goals) == 1:
         (goal,) = goals.values()
         if planned == 1 or goal.lower_bound_fps is None:
             return goal
-        why = f"one of {planned} rounds was made: how it repeats is not known"
-        reason = "; ".join(filter(None, (goal.reason, why)))
+        remark = f"one of {planned} rounds was made: how it repeats is not known"
+        reason = "; ".join(filter(None, (goal.reason, remark)))
         return goal.model_copy(update={"repeatable": False, "reason": reason})
     order = sorted(goals, key=lambda number: goals[number].lower_bound_fps or 0.0)
-    is_least = not goals[order[0]].exceed_ratio or any(one.qualifier for one in goals.values())
+    is_least = not goals[order[0]].exceed_ratio or any(g.qualifier for g in goals.values())
     shown = order[0 if is_least else (len(order) - 1) // 2]
     goal = goals[shown]
     repeatable = is_repeatable([*goals.values()])
-    irregular = {n: one for n, one in goals.items() if not one.regular and not one.qualifier}
-    limited = {n: one for n, one in goals.items() if one.qualifier and one.reason}
-    reasons = [_of_rounds(some, len(goals), shown) for some in (irregular, limited) if some]
+    irregular = {n: g for n, g in goals.items() if not g.regular and not g.qualifier}
+    limited = {n: g for n, g in goals.items() if g.qualifier and g.reason}
+    reasons = [_summarize_reasons(some, len(goals), shown) for some in (irregular, limited) if some]
     if not repeatable and not irregular:
         reasons.append(_apart_text(goals))
-    wavers = [one.wavers_at_fps for one in goals.values() if one.wavers_at_fps is not None]
+    wavers = [g.wavers_at_fps for g in goals.values() if g.wavers_at_fps is not None]
     if not repeatable:
-        reasons.append(moved_text({one.begin.round: one.trials for one in searches}))
+        reasons.append(moved_text({search.begin.round: search.trials for search in searches}))
     return goal.model_copy(
         update={
             "wavers_at_fps": max(wavers, default=None),
-            "regular": all(one.regular for one in goals.values()),
+            "regular": all(g.regular for g in goals.values()),
             "reason": "; ".join(filter(None, reasons)),
             "repeatable": repeatable,
             "rounds": tuple(
                 RoundBounds(
                     round=number,
-                    search=one.search,
-                    lower_bound_fps=one.lower_bound_fps,
-                    upper_bound_fps=one.upper_bound_fps,
-                    lower_bound_load_fps=one.lower_bound_load_fps,
-                    upper_bound_load_fps=one.upper_bound_load_fps,
-                    regular=one.regular,
-                    qualifier=one.qualifier,
-                    reason=one.reason,
+                    search=g.search,
+                    lower_bound_fps=g.lower_bound_fps,
+                    upper_bound_fps=g.upper_bound_fps,
+                    lower_bound_load_fps=g.lower_bound_load_fps,
+                    upper_bound_load_fps=g.upper_bound_load_fps,
+                    regular=g.regular,
+                    qualifier=g.qualifier,
+                    reason=g.reason,
                 )
-                for number, one in goals.items()
+                for number, g in goals.items()
             ),
             **(_over_all_trials(goal, searches) if searches else {}),
         }
     )
 
 
-def _of_rounds(doubtful: Goals, n: int, shown: int) -> str:
-    """The reason of some rounds, of that which is shown if it has one: all would be a page."""
+def _summarize_reasons(doubtful: Goals, n: int, shown: int) -> str:
+    """Summarize the reasons of rounds by one of them, if possible the shown round's."""
     number = shown if shown in doubtful else next(iter(doubtful))
     reason = doubtful[number].reason
-    if all(one.reason == reason for one in doubtful.values()) and len(doubtful) == n:
+    if all(goal.reason == reason for goal in doubtful.values()) and len(doubtful) == n:
         return reason
     others = "" if len(doubtful) == 1 else f"{len(doubtful)} of {n} rounds, e.g. "
     return f"{others}round {number}: {reason}"
@@ -146,25 +146,27 @@ def _of_rounds(doubtful: Goals, n: int, shown: int) -> str:
 def _over_all_trials(goal: GoalResult, searches: Sequence[LoggedSearch]) -> dict[str, float | None]:
     """What all rounds together show: the loss at the published load, and where there is none."""
     load, n = goal.lower_bound_load_fps, searches[0].begin.in_sum
-    there = [t for one in searches for t in trials_at((load or 0.0) / n, one) if is_valid(t)]
-    free = loss_free_load([t for one in searches for t in one.trials], goal.duration_sum_s)
+    bound_trials = [
+        t for search in searches for t in select_trials((load or 0.0) / n, search) if is_valid(t)
+    ]
+    free = loss_free_load([t for search in searches for t in search.trials], goal.duration_sum_s)
     return {
-        "loss_at_lower_bound": loss_at(there),
+        "loss_at_lower_bound": loss_share(bound_trials),
         "loss_free_fps": None if free is None else free * n,
     }
 
 
 def _apart_text(goals: Goals) -> str:
     """Why rounds are not repeatable, in a sentence."""
-    every = [*goals.values()]
-    if len({goal.qualifier for goal in every}) > 1:
+    all_goals = [*goals.values()]
+    if len({goal.qualifier for goal in all_goals}) > 1:
         return "some rounds ended at a limit of load, and others did not"
-    bounds = [g.upper_bound_fps or g.lower_bound_fps or 0.0 for g in every]
-    least, most = _least(every), max(bounds)
-    width = every[0].width
+    bounds = [g.upper_bound_fps or g.lower_bound_fps or 0.0 for g in all_goals]
+    least, most = _least(all_goals), max(bounds)
+    width = all_goals[0].width
     apart = 1.0 - (least or 0.0) / most if most else 1.0
     return (
-        f"the bounds of {len(every)} rounds are {apart:.0%} apart, where two widths are "
+        f"the bounds of {len(all_goals)} rounds are {apart:.0%} apart, where two widths are "
         f"{1.0 - (1.0 - width) ** 2:.0%}"
     )
 
@@ -189,7 +191,7 @@ def wants_round(results: Sequence[Result], preset: Preset) -> bool:
     return any(goal.repeatable is False or goal.wavers_at_fps is not None for goal in goals)
 
 
-def starts_of(results: Sequence[Result], in_sum: float) -> tuple[float, ...]:
-    """Where the next round begins: the lower bounds of the last one, frames/s per interface."""
+def start_loads(results: Sequence[Result], in_sum: float) -> tuple[float, ...]:
+    """Return the loads where the next round starts, in frames/s per interface."""
     loads = [goal.lower_bound_load_fps for goal in results[-1].goals] if results else []
     return tuple(load / in_sum for load in loads if load is not None)

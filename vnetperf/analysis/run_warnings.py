@@ -58,11 +58,12 @@ def is_interrupted(records: Sequence[Record]) -> bool:
 _NAMED = 5
 
 
-def _left_warning(left: Sequence[str]) -> str:
-    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+def _skipped_cases_warning(skipped: Sequence[str]) -> str:
+    count = len(skipped)
+    others = f" and {count - _NAMED} more" if count > _NAMED else ""
     return (
-        f"this run was interrupted, and continued without {len(left)} of its cases, of which some "
-        f"results may be missing: {', '.join(left[:_NAMED])}{more}"
+        f"this run was interrupted, and continued without {count} of its cases, of which some "
+        f"results may be missing: {', '.join(skipped[:_NAMED])}{others}"
     )
 
 
@@ -72,30 +73,33 @@ AS_BEFORE = "as before"
 NOT_SET = "not set"
 
 
-def warnings_of(
+def derive_warnings(
     run: RunRecord,
     records: Sequence[Record],
     scenarios: Sequence[ScenarioRecord],
-    seen: TrialWarnings,
-    left: Sequence[str] = (),
+    trial_warnings: TrialWarnings,
+    skipped_cases: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Every warning of a run, by what its trials showed; it was continued without cases `left`."""
+    """Return every warning of a run, also those that its trials caused.
+
+    A run that was resumed went on without the cases in `skipped_cases`.
+    """
     warnings = _restore_warnings(records) + _clock_warnings(records) + _unset_variables(records)
     if is_interrupted(records):
         warnings.append(
             "this run was interrupted or is still going on: some results may be missing"
         )
-    elif left:
-        warnings.append(_left_warning(left))
-    warnings += _each_once(
+    elif skipped_cases:
+        warnings.append(_skipped_cases_warning(skipped_cases))
+    warnings += _merge_equal_texts(
         (record.facts.scenario, text)
         for look in (_placement_warnings, _scenario_warnings)
         for record in scenarios
         for text in look(record)
     )
-    warnings += _each_once(_taken_cores(scenarios, seen.waits))
+    warnings += _merge_equal_texts(_contended_cores(scenarios, trial_warnings.waits))
     warnings += run.preset.warnings
-    warnings += seen.texts()
+    warnings += trial_warnings.texts()
     commits = dict.fromkeys(r.identity.git for r in records if isinstance(r, RunRecord))
     if len(commits) > 1:
         warnings.append(
@@ -142,13 +146,13 @@ class TrialWarnings:
 
     def texts(self) -> list[str]:
         """The warnings."""
-        warnings = _each_once(
+        warnings = _merge_equal_texts(
             (scenario, text) for scenario, turns in self._turns.items() for text in turns.texts()
         )
-        if found := self._inconsistent:
+        if inconsistent := self._inconsistent:
             warnings.append(
-                f"{len(found)} INCONSISTENT: counts that contradict each other end the test "
-                f"({'; '.join(found)})"
+                f"{len(inconsistent)} INCONSISTENT: counts that contradict each other end the test "
+                f"({'; '.join(inconsistent)})"
             )
         warnings += self._disturbed.texts()
         warnings += self._doubts.texts(self._count)
@@ -165,31 +169,35 @@ class TrialWarnings:
 
 def restore_facts(records: Iterable[Record]) -> dict[str, Any]:
     """Whether the machine was as before each deployment once that was taken away."""
-    found: dict[str, dict[str, None]] = {}
+    texts_by_scenario: dict[str, dict[str, None]] = {}
     for record in records:
         if isinstance(record, RestoredRecord):
-            texts = found.setdefault(record.scenario or "runs before this one", {})
+            texts = texts_by_scenario.setdefault(record.scenario or "runs before this one", {})
             texts |= dict.fromkeys((*record.troubles, *(record.differences or ())))
             if record.differences is None and record.scenario:
                 texts |= {"not compared": None}
-    return {"restored": {k: list(v) or AS_BEFORE for k, v in found.items()}} if found else {}
+    return (
+        {"restored": {k: list(v) or AS_BEFORE for k, v in texts_by_scenario.items()}}
+        if texts_by_scenario
+        else {}
+    )
 
 
 def _restore_warnings(records: Iterable[Record]) -> list[str]:
     """What a reader must know of a machine that was not as it should be."""
     before: dict[str, None] = {}
-    left: dict[str, None] = {}
+    unrestored: dict[str, None] = {}
     changed: dict[str, None] = {}
     for record in records:
         if isinstance(record, RestoredRecord):
-            (left if record.scenario else before).update(dict.fromkeys(record.troubles))
+            (unrestored if record.scenario else before).update(dict.fromkeys(record.troubles))
             changed |= dict.fromkeys(record.differences or ())
     texts = {
         "this machine was not restored after an earlier run, which may show in the numbers": before,
-        "after this run not all could be undone": left,
+        "after this run not all could be undone": unrestored,
         "after this run the machine was not as before, which others may have caused": changed,
     }
-    return [f"{text}: {'; '.join(found)}" for text, found in texts.items() if found]
+    return [f"{text}: {'; '.join(remarks)}" for text, remarks in texts.items() if remarks]
 
 
 #: Clock sources that are the counters of the processors themselves (drivers/clocksource, arch/).
@@ -199,8 +207,8 @@ _COUNTERS = frozenset({"tsc", "arch_sys_counter", "timebase", "tod"})
 def _clock_warnings(records: Iterable[Record]) -> list[str]:
     """What a reader must know of the clocks that time stamps are taken from."""
     kernels = (r.facts.get("kernel") for r in records if isinstance(r, EnvironmentRecord))
-    known = (kernel for kernel in kernels if isinstance(kernel, dict))
-    sources = dict.fromkeys(str(kernel.get("clocksource") or "unknown") for kernel in known)
+    kernel_facts = (kernel for kernel in kernels if isinstance(kernel, dict))
+    sources = dict.fromkeys(str(kernel.get("clocksource") or "unknown") for kernel in kernel_facts)
     return [
         f"the kernel's clock source is {source}, not the processors' counters (tsc): whether these "
         "agree, from which every time stamp of the tester is taken, is not known"
@@ -215,8 +223,8 @@ def _unset_variables(records: Iterable[Record]) -> list[str]:
         name
         for record in records
         if isinstance(record, EnvironmentRecord)
-        and isinstance(held := record.facts.get("variables"), dict)
-        for name, value in dict(held.get("let through by the testbed") or {}).items()
+        and isinstance(variables := record.facts.get("variables"), dict)
+        for name, value in dict(variables.get("let through by the testbed") or {}).items()
         if value == NOT_SET
     )
     return [
@@ -238,8 +246,8 @@ class _Latencies:
         if result.clock_bound_s:
             bound_s = max(result.clock_bound_s, self._bounds.get(scenario, 0.0))
             self._bounds[scenario] = bound_s
-        if why := result.uncollected.get("latency", ""):
-            self._omitted.setdefault(scenario, {})[why] = None
+        if reason := result.uncollected.get("latency", ""):
+            self._omitted.setdefault(scenario, {})[reason] = None
         if (both_ways := result.round_trip) is not None:
             count, error_s = self._both_ways.get(scenario, (0, both_ways.uncertainty_s))
             self._both_ways[scenario] = count + 1, max(error_s, both_ways.uncertainty_s)
@@ -254,9 +262,9 @@ class _Latencies:
                 "since the clocks of the tester's two hosts are not equally fast"
             )
         for name, bound_s in self._bounds.items():
-            both = name in self._both_ways
-            whose = "latencies of the other trials" if both else "latencies"
-            instead = "the round trip, or none" if both else "none"
+            has_both_ways = name in self._both_ways
+            whose = "latencies of the other trials" if has_both_ways else "latencies"
+            instead = "the round trip, or none" if has_both_ways else "none"
             yield (
                 f"{name}: {whose} are one way and wrong by {bound_s * 1e6:.3g} us at most: the "
                 "clocks of the tester's two hosts were so far apart, as their services stated "
@@ -286,9 +294,9 @@ class _Unjudged:
             return
         if gaps.send.assumed and gaps.send.max_s > 0:
             self._assumed.setdefault(gaps.catch_up_frames, {})[scenario] = None
-        for kind, one in (("sending", gaps.send), ("polling", gaps.poll)):
+        for kind, gap in (("sending", gaps.send), ("polling", gaps.poll)):
             paced = kind == "polling" or not trial.spec.burst  # a burst has nothing to catch up
-            if one.hold_s is None and one.max_s > 0 and paced:
+            if gap.hold_s is None and gap.max_s > 0 and paced:
                 self._unknown[kind][scenario] = None
 
     def texts(self) -> Iterator[str]:
@@ -309,30 +317,32 @@ class _Unjudged:
 
 def deployment_warnings(results: Sequence[Result]) -> list[str]:
     """Deployments without a result, which the others must not hide."""
-    return _each_once(
-        (f"{result.scenario}, {result.test}, {result.size_name}", held.sentence)
+    return _merge_equal_texts(
+        (f"{result.scenario}, {result.test}, {result.size_name}", deployments.sentence)
         for result in results
-        if (held := result.deployments) is not None and held.failures and held.measured
+        if (deployments := result.deployments) is not None
+        and deployments.failures
+        and deployments.measured
     )
 
 
 def transfer_warnings(transfers: Sequence[Transfers]) -> list[str]:
     """Transfers that others took a part of the processors of, or whose figures do not agree."""
-    return _each_once(
-        (f"{one.scenario}, {transfer.spec.kind} {transfer.spec.way}", text)
-        for one in transfers
-        for each in map(one.rounds_of, one.transfers)
-        for transfer in each
+    return _merge_equal_texts(
+        (f"{scenario_transfers.scenario}, {transfer.spec.kind} {transfer.spec.way}", text)
+        for scenario_transfers in transfers
+        for repeats in map(scenario_transfers.rounds_of, scenario_transfers.transfers)
+        for transfer in repeats
         for text in (*transfer.disturbed, *transfer.notes)
     )
 
 
-def _each_once(texts: Iterable[tuple[str, str]]) -> list[str]:
-    """Names and texts, with all names before a text that they have in common."""
-    found: dict[str, list[str]] = {}
+def _merge_equal_texts(texts: Iterable[tuple[str, str]]) -> list[str]:
+    """Merge equal texts; all their names stand before the text."""
+    names_by_text: dict[str, list[str]] = {}
     for name, text in texts:
-        found.setdefault(text, []).append(name)
-    return [f"{'; '.join(names)}: {text}" for text, names in found.items()]
+        names_by_text.setdefault(text, []).append(name)
+    return [f"{'; '.join(names)}: {text}" for text, names in names_by_text.items()]
 
 
 #: Share of a trial's frames without a latency from which on that is told for the run.
@@ -345,15 +355,15 @@ class _Doubts:
     def __init__(self) -> None:
         self._numbers: set[int] = set()
         self._stale: dict[int, int] = {}
-        self._found: dict[str, tuple[int, str]] = {}  # By text: how many, and the first
+        self._counts: dict[str, tuple[int, str]] = {}  # By text: how many, and the first
 
     def add(self, trial: TrialRecord) -> None:
         self._numbers.add(trial.number)
         if trial.result.stale:
             self._stale[trial.number] = trial.result.stale
-        for text, what in _doubts(trial):
-            count, first = self._found.get(text, (0, f"trial {trial.number}: {what}"))
-            self._found[text] = count + 1, first
+        for text, amount in _doubts(trial):
+            count, first = self._counts.get(text, (0, f"trial {trial.number}: {amount}"))
+            self._counts[text] = count + 1, first
 
     def texts(self, trials: int) -> Iterator[str]:
         late = [number for number in sorted(self._stale) if number - 1 in self._numbers]
@@ -363,7 +373,7 @@ class _Doubts:
                 "count as lost in it; more time to drain would count them "
                 f"({self._stale[late[0]]} of trial {late[0] - 1})"
             )
-        for text, (count, first) in self._found.items():
+        for text, (count, first) in self._counts.items():
             yield f"in {count} of {trials} trials {text} ({first})"
 
 
@@ -420,8 +430,8 @@ class _Distances:
 
 
 def _placement_warnings(record: ScenarioRecord) -> list[str]:
-    found = sharing_of(record.facts)
-    warnings = [found.warning] if found is not None and found.shared else []
+    sharing = sharing_of(record.facts)
+    warnings = [sharing.warning] if sharing is not None and sharing.shared else []
     if emulated := emulated_guests(record.facts.facts):
         warnings.append(
             f"emulated guests: {joined(emulated)} without KVM, whose instructions a program "
@@ -437,7 +447,7 @@ def _placement_warnings(record: ScenarioRecord) -> list[str]:
 _NOTABLE_WAIT = 0.05
 
 
-def _taken_cores(
+def _contended_cores(
     scenarios: Sequence[ScenarioRecord], waits_of: Mapping[str, _Waits]
 ) -> Iterator[tuple[str, str]]:
     """Scenarios, and what kept pollers from processors that the plan gives to them alone."""
@@ -495,7 +505,7 @@ class _Turns:
     """What the turns of a tester that shares its processor did to the trials of a scenario."""
 
     def __init__(self) -> None:
-        self._count = self._held = 0
+        self._count = self._throttled = 0
         self._share = 0.0  # Of the first that was held back
         self._refused: dict[str, None] = {}
 
@@ -506,15 +516,15 @@ class _Turns:
         if turns.refused:
             self._refused[turns.refused] = None
         if result.held_back:
-            self._share = self._share if self._held else turns.share
-            self._held += 1
+            self._share = self._share if self._throttled else turns.share
+            self._throttled += 1
 
     def texts(self) -> Iterator[str]:
         for words in self._refused:
             yield _refused_text("the tester", words)
-        if self._held:
+        if self._throttled:
             yield (
-                f"in {self._held} of {self._count} trials the tester used up its share of its "
+                f"in {self._throttled} of {self._count} trials the tester used up its share of its "
                 f"processor ({self._share:.0%}) and left frames unsent: that load was too "
                 "much for this machine, whatever the DUT did"
             )
@@ -543,8 +553,8 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
             f"the tester was calibrated over {wire} within its machine and not over its cables of "
             f"{' and '.join(sorted(cables))}: the largest load is what it offered there"
         )
-    every = [record.facts.facts, *record.facts.facts.get("hosts", {}).values()]
-    offsets = [line for facts in every for line in _offset_warnings(facts.get("generator", {}))]
+    all_facts = [record.facts.facts, *record.facts.facts.get("hosts", {}).values()]
+    offsets = [line for facts in all_facts for line in _offset_warnings(facts.get("generator", {}))]
     return warnings + list(dict.fromkeys(offsets))
 
 
@@ -552,33 +562,35 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
 _MANY_SCENARIOS = 4
 
 
-def conditions_of(scenarios: Sequence[ScenarioRecord]) -> tuple[str, ...]:
-    """What was set, and what numbers are of: nothing of it makes one worth less."""
+def derive_conditions(scenarios: Sequence[ScenarioRecord]) -> tuple[str, ...]:
+    """Derive what was set and how to read the numbers; none of it is a warning."""
     names = list(dict.fromkeys(record.facts.scenario for record in scenarios))
     if len(names) < _MANY_SCENARIOS:
         return tuple(
-            _each_once((r.facts.scenario, text) for r in scenarios for text in _conditions(r))
+            _merge_equal_texts(
+                (r.facts.scenario, text) for r in scenarios for text in _conditions(r)
+            )
         )
     holders: dict[str, list[str]] = {}
     for record in scenarios:
         for text in (*record.scenario.conditions, *_further_conditions(record)):
             holders.setdefault(text, []).append(record.facts.scenario)
-    held: dict[str, list[str]] = {}
-    for text, mine in holders.items():
-        which = _in_common(list(dict.fromkeys(mine)), names)
+    texts_by_scope: dict[str, list[str]] = {}
+    for text, holder_names in holders.items():
+        which = _in_common(list(dict.fromkeys(holder_names)), names)
         if text != which.replace("=", " "):  # else the name has said it
-            held.setdefault(which, []).append(text)
-    return tuple(f"{which}: {', '.join(texts)}" for which, texts in held.items())
+            texts_by_scope.setdefault(which, []).append(text)
+    return tuple(f"{which}: {', '.join(texts)}" for which, texts in texts_by_scope.items())
 
 
-def _in_common(mine: Sequence[str], names: Sequence[str]) -> str:
+def _in_common(holder_names: Sequence[str], names: Sequence[str]) -> str:
     """Some of many scenarios: by what only their names have, else one by one."""
-    if len(mine) == len(names):
+    if len(holder_names) == len(names):
         return f"all {len(names)} scenarios"
-    shared = set.intersection(*(set(name.split(",")) for name in mine))
-    others = {part for name in names if name not in mine for part in name.split(",")}
-    own = [part for part in mine[0].split(",") if part in shared - others]
-    return own[0] if own and len(mine) > 1 else "; ".join(mine)
+    shared = set.intersection(*(set(name.split(",")) for name in holder_names))
+    others = {part for name in names if name not in holder_names for part in name.split(",")}
+    common_parts = [part for part in holder_names[0].split(",") if part in shared - others]
+    return common_parts[0] if common_parts and len(holder_names) > 1 else "; ".join(holder_names)
 
 
 def _conditions(record: ScenarioRecord) -> Iterator[str]:

@@ -49,7 +49,7 @@ def find_run(text: str, results_dir: Path = Path("results")) -> Path:
     for path in (Path(text), results_dir / text):
         if is_run(path):
             return path
-    there = Path(text).is_dir() or (results_dir / text).is_dir()
+    folder_exists = Path(text).is_dir() or (results_dir / text).is_dir()
     folders = (Path(text), results_dir / text)
     if packed := [log for folder in folders for log in compressed_logs(folder)]:
         raise LogError(
@@ -62,7 +62,7 @@ def find_run(text: str, results_dir: Path = Path("results")) -> Path:
     newest = f", the newest being {', '.join(by_time[:-4:-1])}" if by_time else ""
     raise LogError(
         f"there is no {LOG_NAME} in it"
-        if there
+        if folder_exists
         else f"there is no such run{did_you_mean(text, runs)}",
         where=text or "the name of a run",
         accepted=f"a folder with a {LOG_NAME}, or the name of one in {results_dir}/{newest}",

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from vnetperf.analysis.comparison import why_not_comparable
+from vnetperf.analysis.comparison import describe_incomparability
 from vnetperf.analysis.runs import find_run, load_results
 from vnetperf.config.files import load_model
 from vnetperf.model.base import Frozen
@@ -67,17 +67,19 @@ class Expectation(Frozen):
         """Bounds as numbers, where they are written as reports print them."""
         if not isinstance(values, dict):
             return values
-        found, units = dict(values), set()
+        parsed_values, units = dict(values), set()
         for key in ("at_least", "at_most"):
             if not isinstance(text := values.get(key), str):
                 continue
             parsed = parse_quantity(text)
             if parsed is not None and parsed[1] != "octets":  # else it is refused as no number
-                found[key], unit = parsed
+                parsed_values[key], unit = parsed
                 units.add(unit)
-        if len(units) > 1 or (units and (found.get("of_run") or found.get("of_scenario"))):
+        if len(units) > 1 or (
+            units and (parsed_values.get("of_run") or parsed_values.get("of_scenario"))
+        ):
             raise ValueError("at_least and at_most are of one unit, and multiples have none")
-        return found | {"unit": units.pop()} if units else found
+        return parsed_values | {"unit": units.pop()} if units else parsed_values
 
     def in_unit(self, unit: Unit) -> Self:
         """The expectation with its bounds in the unit of a result.
@@ -112,8 +114,8 @@ class Expectation(Frozen):
         return self
 
     @property
-    def of_whole_run(self) -> bool:
-        """Whether the result of one case does not show it: it is judged when the run is over."""
+    def is_judged_last(self) -> bool:
+        """Whether it needs more than one case, so that it is judged at the end of the run."""
         of_run = bool(self.of_scenario) and not self.of_run
         return of_run or self.test in (TRANSFERS_TEST, PODS_TEST)
 
@@ -127,7 +129,7 @@ class ExpectationFile(Frozen):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What came of an expectation for one number."""
+    """The verdict on one number."""
 
     where: str  # "expectations.toml: expect.0"
     met: bool | None  # Whether it is met; None when it could not be judged for want of a number
@@ -138,54 +140,55 @@ class Judgement:
 
 
 def judge_metric(
-    expected: Expectation, found: Metric, where: str, base: Metric | None = None
+    expected: Expectation, metric: Metric, where: str, base: Metric | None = None
 ) -> Judgement:
-    """Hold a number against an expectation."""
-    name = _metric_text(found)
+    """Compare a number with an expectation."""
+    name = _metric_text(metric)
     if base is None:
         try:
-            expected = expected.in_unit(found.unit)
+            expected = expected.in_unit(metric.unit)
         except ValueError as error:
             return Judgement(where, False, f"{name} cannot be held against it: {error}")
-    if found.measured is None:
-        return Judgement(where, False, f"{name} was not measured: {_first_line(found.why)}")
-    number, n = mean_of_repeats(found)
-    value = _measured_text(number, n, found.unit, found.marks)
+    if metric.measured is None:
+        return Judgement(where, False, f"{name} was not measured: {_first_line(metric.why)}")
+    number, n = average_repeats(metric)
+    value = _measured_text(number, n, metric.unit, metric.marks)
     if base is not None:
-        if base.measured is None or not mean_of_repeats(base)[0].high > 0:
-            why = _first_line(base.why) if base.measured is None else "it is 0"
-            return Judgement(where, False, f"{name} has nothing to be a multiple of: {why}")
-        of, m = mean_of_repeats(base)
-        value = (
-            f"{value}, that of {_metric_text(base)} {_measured_text(of, m, base.unit, base.marks)}"
-        )
-        number = _ratio(number, of)
+        if base.measured is None or not average_repeats(base)[0].high > 0:
+            reason = _first_line(base.why) if base.measured is None else "it is 0"
+            return Judgement(where, False, f"{name} has nothing to be a multiple of: {reason}")
+        base_number, m = average_repeats(base)
+        base_text = _measured_text(base_number, m, base.unit, base.marks)
+        value = f"{value}, that of {_metric_text(base)} {base_text}"
+        number = _ratio(number, base_number)
         value = f"{value}, ratio {_ratio_text(number)}"
-    is_limit = "at least" in found.marks
-    if expected.irregular != "allow" and (why := _why_unsure(expected, found, number, base)):
-        return Judgement(where, False, f"{name} is {value}, and not judged: {why}")
+    is_limit = "at least" in metric.marks
+    if expected.irregular != "allow" and (
+        reason := _describe_doubt(expected, metric, number, base)
+    ):
+        return Judgement(where, False, f"{name} is {value}, and not judged: {reason}")
     failures = _failures(
-        expected, number, is_limit=is_limit, relative=base is not None, unit=found.unit
+        expected, number, is_limit=is_limit, relative=base is not None, unit=metric.unit
     )
-    if expected.certain and found.over is None:
+    if expected.certain and metric.over is None:
         failures.append("not certain, it is of one deployment (--repeat 3)")
-    elif expected.certain and found.partial:
-        failures.append(f"not certain, {found.partial}")
+    elif expected.certain and metric.partial:
+        failures.append(f"not certain, {metric.partial}")
     if not failures:
-        return Judgement(where, True, f"{name} is {value}: {_bounds_text(expected, found, base)}")
-    why = f"; {expected.why}" if expected.why else ""
-    return Judgement(where, False, f"{name} is {value}: {' and '.join(failures)}{why}")
+        return Judgement(where, True, f"{name} is {value}: {_bounds_text(expected, metric, base)}")
+    reason = f"; {expected.why}" if expected.why else ""
+    return Judgement(where, False, f"{name} is {value}: {' and '.join(failures)}{reason}")
 
 
 #: Marks of a throughput whose number alone says too little.
 _UNSURE = ("irregular", "not repeatable")
 
 
-def _why_unsure(
-    expected: Expectation, found: Metric, number: Measurand, base: Metric | None
+def _describe_doubt(
+    expected: Expectation, metric: Metric, number: Measurand, base: Metric | None
 ) -> str:
-    """Why a doubtful number cannot be held against a bound: it may be on either side; ""."""
-    marks = [mark for mark in _UNSURE if mark in found.marks]
+    """Describe why a number may be on either side of a bound; "" if its side is certain."""
+    marks = [mark for mark in _UNSURE if mark in metric.marks]
     crossed = [
         bound
         for bound in (expected.at_least, expected.at_most)
@@ -194,41 +197,47 @@ def _why_unsure(
     if not marks or not crossed:
         return ""
     unit = "times it" if base is not None else ""
-    text = f"{crossed[0]:g} {unit}" if unit else _value_text(crossed[0], found.unit)
+    text = f"{crossed[0]:g} {unit}" if unit else _value_text(crossed[0], metric.unit)
     return f"it is {marks[0]}, and what it leaves open reaches across {text}"
 
 
-def mean_of_repeats(metric: Metric) -> tuple[Measurand, int]:
+def average_repeats(metric: Metric) -> tuple[Measurand, int]:
     """A number with its interval, by its repeats where it has some; of two modes there is none."""
     number = metric.measured
     assert number is not None  # noqa: S101 - for the type checker: callers have looked
     if metric.over is not None and metric.over.spread is None:  # with a limit there is no mean
-        every = metric.over.observations
-        lows = [0.0 if one.low is None else one.low for one in every]
-        highs = [inf if one.high is None else one.high for one in every]
-        return Measurand(None, min(lows), max(highs)), len(every)
+        observations = metric.over.observations
+        lows = [0.0 if observation.low is None else observation.low for observation in observations]
+        highs = [
+            inf if observation.high is None else observation.high for observation in observations
+        ]
+        return Measurand(None, min(lows), max(highs)), len(observations)
     if len(metric.repeats) < 2:
         return number, 1
-    found = metric.spread
-    assert found is not None  # noqa: S101 - for the type checker: it has repeats
+    spread = metric.spread
+    assert spread is not None  # noqa: S101 - for the type checker: it has repeats
     open_ = 0.0 if isinstance(metric.value, Spread) else _open_above(metric)
     # Of few repeats there is no interval, and what was seen is the least that can be expected.
-    low = found.minimum if found.low is None else max(found.low, 0.0)  # none of them is below 0
-    high = found.maximum if found.high is None else found.high
-    if len(found.modes) > 1:
-        most = found.maximum + open_
-        return Measurand(None, found.minimum, most), found.n
-    return Measurand(found.mean, low, high + open_), found.n
+    low = spread.minimum if spread.low is None else max(spread.low, 0.0)  # none of them is below 0
+    high = spread.maximum if spread.high is None else spread.high
+    if len(spread.modes) > 1:
+        most = spread.maximum + open_
+        return Measurand(None, spread.minimum, most), spread.n
+    return Measurand(spread.mean, low, high + open_), spread.n
 
 
 def _open_above(metric: Metric) -> float:
     """What a search leaves open above the mean: of a round that was cut off more than of others."""
-    each = metric.over.observations if metric.over is not None else ()
-    if any(one.high is None for one in each):
+    observations = metric.over.observations if metric.over is not None else ()
+    if any(observation.high is None for observation in observations):
         return inf
-    if not (each and metric.resolution):  # an interval of repeats is in how rounds differ already
+    # How rounds differ holds an interval of repeats already.
+    if not (observations and metric.resolution):
         return metric.resolution
-    return fmean(max(metric.resolution, (one.high or 0.0) - (one.value or 0.0)) for one in each)
+    return fmean(
+        max(metric.resolution, (observation.high or 0.0) - (observation.value or 0.0))
+        for observation in observations
+    )
 
 
 def _failures(
@@ -261,17 +270,21 @@ def _failures(
     return failures
 
 
-def _ratio(number: Measurand, of: Measurand) -> Measurand:
-    low = number.low / of.high if isfinite(of.high) else 0.0
-    high = number.high / of.low if of.low > 0 else inf
-    known = number.value is not None and of.value is not None and of.value > 0
-    value = number.value / of.value if known and number.value is not None and of.value else None
+def _ratio(number: Measurand, base: Measurand) -> Measurand:
+    low = number.low / base.high if isfinite(base.high) else 0.0
+    high = number.high / base.low if base.low > 0 else inf
+    has_values = number.value is not None and base.value is not None and base.value > 0
+    value = (
+        number.value / base.value
+        if has_values and number.value is not None and base.value
+        else None
+    )
     return Measurand(value, low, high)
 
 
-def _bounds_text(expected: Expectation, found: Metric, base: Metric | None) -> str:
+def _bounds_text(expected: Expectation, metric: Metric, base: Metric | None) -> str:
     def text(bound: float) -> str:
-        return f"{bound:g} times it" if base is not None else _value_text(bound, found.unit)
+        return f"{bound:g} times it" if base is not None else _value_text(bound, metric.unit)
 
     parts = [
         f"{word} {text(bound)}"
@@ -307,8 +320,8 @@ def _metric_text(metric: Metric) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _first_line(why: str) -> str:
-    return why.splitlines()[0] if why else ""
+def _first_line(reason: str) -> str:
+    return reason.splitlines()[0] if reason else ""
 
 
 @dataclass(frozen=True)
@@ -325,178 +338,196 @@ class Expectations:
     @classmethod
     def load(cls, path: Path, scenarios: Sequence[str] = ()) -> Expectations:
         """Read a file, and the runs that it names."""
-        held = load_model(ExpectationFile, path)
+        expectations = load_model(ExpectationFile, path)
         baselines: dict[str, RunResults] = {}
-        for number, one in enumerate(held.expect):
+        for number, expectation in enumerate(expectations.expect):
             where = f"{path}: expect.{number}"
-            _require_known(one.scenario, scenarios, f"{where}.scenario")
-            if one.of_scenario:
-                _require_known(one.of_scenario, scenarios, f"{where}.of_scenario")
-            if one.of_run and one.of_run not in baselines:
-                baselines[one.of_run] = _baseline(one.of_run, path, f"{where}.of_run")
-        return cls(path, held.expect, baselines)
+            _require_scenario(expectation.scenario, scenarios, f"{where}.scenario")
+            if expectation.of_scenario:
+                _require_scenario(expectation.of_scenario, scenarios, f"{where}.of_scenario")
+            if expectation.of_run and expectation.of_run not in baselines:
+                baselines[expectation.of_run] = _baseline(
+                    expectation.of_run, path, f"{where}.of_run"
+                )
+        return cls(path, expectations.expect, baselines)
 
-    def of_run(self, run: RunResults, *, cases_too: bool = False) -> list[Judgement]:
-        """Judge what needs several scenarios of a run, when all are there."""
-        found: list[Judgement] = []
-        every = _numbers_of(run)
-        for number, one in enumerate(self.expected):
-            if apart := list(self._not_comparable(number, one, run, every)):
-                found += apart
+    def judge_run(self, run: RunResults, *, cases_too: bool = False) -> list[Judgement]:
+        """Judge the expectations that need several scenarios, at the end of a run."""
+        judgements: list[Judgement] = []
+        metrics = _read_metrics(run)
+        for number, expectation in enumerate(self.expected):
+            if apart := list(self._not_comparable(number, expectation, run, metrics)):
+                judgements += apart
                 continue
-            judged = list(self._judge(number, one, every))
-            if one.of_whole_run or cases_too:
-                found += judged
+            judged = list(self._judge(number, expectation, metrics))
+            if expectation.is_judged_last or cases_too:
+                judgements += judged
             if not judged:
-                text = f"{_expectation_text(one)}: {_why_unjudged(one, every)}"
-                found.append(Judgement(self._where(number), None, text))
-        return found
+                text = (
+                    f"{_expectation_text(expectation)}: {_describe_missing(expectation, metrics)}"
+                )
+                judgements.append(Judgement(self._where(number), None, text))
+        return judgements
 
     def check(self, result: Result) -> None:
         """Fail a case whose result is not as expected, as soon as it is there."""
         __tracebackhide__ = True  # pytest shows the case, and not the code that judges it
         failed = [
             str(judged)
-            for number, one in enumerate(self.expected)
-            if not one.of_whole_run
-            for judged in self._judge(number, one, list(compared_metrics_of(result)))
+            for number, expectation in enumerate(self.expected)
+            if not expectation.is_judged_last
+            for judged in self._judge(number, expectation, list(compared_metrics_of(result)))
             if judged.met is False
         ]
         if failed:
             raise AssertionError("\n".join(failed))
 
     def _judge(
-        self, number: int, one: Expectation, metrics: Sequence[Metric]
+        self, number: int, expectation: Expectation, metrics: Sequence[Metric]
     ) -> Iterator[Judgement]:
         where = self._where(number)
-        for found in _metrics_for(one, metrics):
-            if not (one.of_run or one.of_scenario):
-                yield judge_metric(one, found, where)
+        for metric in _metrics_for(expectation, metrics):
+            if not (expectation.of_run or expectation.of_scenario):
+                yield judge_metric(expectation, metric, where)
                 continue
-            among = self._of_baseline(one.of_run) if one.of_run else metrics
-            base, why = _base_metric(one, found, among)
+            among = self._baseline_metrics(expectation.of_run) if expectation.of_run else metrics
+            base, reason = _base_metric(expectation, metric, among)
             if base is not None:
-                yield judge_metric(one, found, where, base)
+                yield judge_metric(expectation, metric, where, base)
             else:
-                other = one.of_scenario or found.scenario
-                of = one.of_run or "this run"
-                size = f", {found.size}" if found.size else ""
-                none = f"{of} has no such number of {other}"
-                text = f"{_expectation_text(one)}{size}: {why or none}"
-                yield Judgement(where, False if one.of_run else None, text)
+                other = expectation.of_scenario or metric.scenario
+                source = expectation.of_run or "this run"
+                size = f", {metric.size}" if metric.size else ""
+                none = f"{source} has no such number of {other}"
+                text = f"{_expectation_text(expectation)}{size}: {reason or none}"
+                yield Judgement(where, False if expectation.of_run else None, text)
 
-    def _of_baseline(self, name: str) -> list[Metric]:
+    def _baseline_metrics(self, name: str) -> list[Metric]:
         if name not in self._measured:
-            self._measured[name] = _numbers_of(self.baselines[name])
+            self._measured[name] = _read_metrics(self.baselines[name])
         return self._measured[name]
 
     def _not_comparable(
-        self, number: int, one: Expectation, run: RunResults, metrics: Iterable[Metric]
+        self, number: int, expectation: Expectation, run: RunResults, metrics: Iterable[Metric]
     ) -> Iterator[Judgement]:
-        """Stored runs that a run cannot be held against, as failures."""
-        if not one.of_run or one.across:
+        """Fail expectations whose stored run is not comparable with this run."""
+        if not expectation.of_run or expectation.across:
             return
-        base = self.baselines[one.of_run]
-        there = {metric.scenario for metric in self._of_baseline(one.of_run)}
-        for scenario in dict.fromkeys(metric.scenario for metric in _metrics_for(one, metrics)):
-            other = one.of_scenario or scenario
-            why = _key_differences(run, scenario, base, other) if other in there else ""
-            if why:
-                text = f"{_expectation_text(one)}: {scenario} is not comparable with {one.of_run}"
-                yield Judgement(self._where(number), False, f"{text}: {why}")
+        base = self.baselines[expectation.of_run]
+        scenarios = {metric.scenario for metric in self._baseline_metrics(expectation.of_run)}
+        for scenario in dict.fromkeys(
+            metric.scenario for metric in _metrics_for(expectation, metrics)
+        ):
+            other = expectation.of_scenario or scenario
+            differences = _key_differences(run, scenario, base, other) if other in scenarios else ""
+            if differences:
+                text = (
+                    f"{_expectation_text(expectation)}: {scenario} is not comparable with "
+                    f"{expectation.of_run}: {differences}"
+                )
+                yield Judgement(self._where(number), False, text)
 
     def _where(self, number: int) -> str:
         return f"{self.path}: expect.{number}"
 
 
-def _why_unjudged(one: Expectation, metrics: Sequence[Metric]) -> str:
-    others = _metrics_for(one.model_copy(update={"number": "*"}), metrics)
+def _describe_missing(expectation: Expectation, metrics: Sequence[Metric]) -> str:
+    others = _metrics_for(expectation.model_copy(update={"number": "*"}), metrics)
     called = list(dict.fromkeys(metric.title for metric in others if metric.label))
     if not called:
         return "this run has no result"
-    near = did_you_mean(one.number, called)
-    return f"no number is called {one.number!r}{near}; there are {', '.join(called)}"
+    near = did_you_mean(expectation.number, called)
+    return f"no number is called {expectation.number!r}{near}; there are {', '.join(called)}"
 
 
-def _require_known(pattern: str, known: Sequence[str], where: str) -> None:
+def _require_scenario(pattern: str, scenarios: Sequence[str], where: str) -> None:
     """Refuse a scenario that cannot be: a threshold that never applies guards nothing."""
-    if not known or any(fnmatchcase(name, pattern.partition(",")[0]) for name in known):
+    if not scenarios or any(fnmatchcase(name, pattern.partition(",")[0]) for name in scenarios):
         return
     raise ConfigError(
-        f"no scenario is called {pattern!r}{did_you_mean(pattern, known)}",
+        f"no scenario is called {pattern!r}{did_you_mean(pattern, scenarios)}",
         where=where,
-        accepted=f"a scenario such as {known[0]}, or a pattern such as pvp_*",
+        accepted=f"a scenario such as {scenarios[0]}, or a pattern such as pvp_*",
     )
 
 
 def _baseline(name: str, file: Path, where: str) -> RunResults:
-    beside = file.parent / name
+    relative = file.parent / name
     try:
-        found = beside if beside.exists() else find_run(name)
-        return load_results(found)
+        run_path = relative if relative.exists() else find_run(name)
+        return load_results(run_path)
     except VnetperfError as error:
         raise ConfigError(f"the stored run cannot be read: {error}", where=where) from None
 
 
 def _key_differences(run: RunResults, scenario: str, base: RunResults, other: str) -> str:
     """Keys of comparability in which a run and a stored one differ, in words."""
-    ours, theirs = comparability(run, scenario), comparability(base, other)
+    run_keys, base_keys = comparability(run, scenario), comparability(base, other)
     return "; ".join(
-        f"{key} is {ours.get(key, ABSENT)} here, {theirs.get(key, ABSENT)} there"
-        for key in dict.fromkeys([*ours, *theirs])
-        if ours.get(key) != theirs.get(key)
+        f"{key} is {run_keys.get(key, ABSENT)} here, {base_keys.get(key, ABSENT)} there"
+        for key in dict.fromkeys([*run_keys, *base_keys])
+        if run_keys.get(key) != base_keys.get(key)
     )
 
 
-def _metrics_for(one: Expectation, metrics: Iterable[Metric]) -> list[Metric]:
+def _metrics_for(expectation: Expectation, metrics: Iterable[Metric]) -> list[Metric]:
     """The numbers that an expectation is for, on any testbed if it names none."""
-    found: dict[Key, list[Metric]] = {}
+    by_case: dict[Key, list[Metric]] = {}
     for metric in metrics:
-        if metric.test != one.test or not is_called(metric.scenario, one.scenario):
+        if metric.test != expectation.test or not is_called(metric.scenario, expectation.scenario):
             continue
-        if one.frame_sizes and metric.size not in map(str, one.frame_sizes):
+        if expectation.frame_sizes and metric.size not in map(str, expectation.frame_sizes):
             continue
         unmeasured = not (metric.label or metric.name)  # what has no result has no number's name
-        if not one.number or unmeasured or _is_of(metric, one.number):
-            found.setdefault((metric.scenario, metric.test, metric.size), []).append(metric)
-    if one.number:
-        return [metric for each in found.values() for metric in each]
-    return [next((m for m in each if m.main), each[0]) for each in found.values()]
+        if not expectation.number or unmeasured or _matches_number(metric, expectation.number):
+            by_case.setdefault((metric.scenario, metric.test, metric.size), []).append(metric)
+    if expectation.number:
+        return [metric for case_metrics in by_case.values() for metric in case_metrics]
+    return [
+        next((m for m in case_metrics if m.main), case_metrics[0])
+        for case_metrics in by_case.values()
+    ]
 
 
-def _is_of(metric: Metric, number: str) -> bool:
-    """Whether a number is meant: by its label, or by the title that tells it from others."""
+def _matches_number(metric: Metric, number: str) -> bool:
+    """Whether a name or pattern matches a metric's label or title."""
     return fnmatchcase(metric.label, number) or fnmatchcase(metric.title, number)
 
 
-def _numbers_of(run: RunResults) -> list[Metric]:
-    """What a run measured; of transfers in several deployments what all of them gave."""
-    moved = [one for _, _, metrics in metrics_over_deployments(run) for one in metrics]
+def _read_metrics(run: RunResults) -> list[Metric]:
+    """Read the metrics of a run; those of transfers are over all deployments."""
+    moved = [metric for _, _, metrics in metrics_over_deployments(run) for metric in metrics]
     # A deployment that failed is in the mark of the others' number.
-    known = {(one.scenario, one.key) for one in moved if one.partial}
+    merged = {(metric.scenario, metric.key) for metric in moved if metric.partial}
     others = compared_metrics(run.model_copy(update={"transfers": ()}))
-    return [*(one for one in others if (one.scenario, one.key) not in known), *moved]
+    return [*(metric for metric in others if (metric.scenario, metric.key) not in merged), *moved]
 
 
 def _base_metric(
-    one: Expectation, found: Metric, among: Iterable[Metric]
+    expectation: Expectation, judged: Metric, among: Iterable[Metric]
 ) -> tuple[Metric | None, str]:
     """The number that another is to be a multiple of; or None, and why, where there is a reason."""
-    scenario, testbed = without_testbed(found.scenario)
-    scenario = on_testbed(one.of_scenario or scenario, testbed)  # two testbeds make no ratio
-    why = ""
+    scenario, testbed = without_testbed(judged.scenario)
+    # A ratio is of two numbers of one testbed.
+    scenario = on_testbed(expectation.of_scenario or scenario, testbed)
+    reason = ""
     for metric in among:
-        if metric.scenario != scenario or metric.key != found.key:
+        if metric.scenario != scenario or metric.key != judged.key:
             continue
         # What two scenarios of one run differ by over frames is what they are compared for.
-        apart = one.of_run or found.test == TRANSFERS_TEST
-        why = why_not_comparable([found], [metric]) if apart and found.measured is not None else ""
-        if not why:
+        apart = expectation.of_run or judged.test == TRANSFERS_TEST
+        reason = (
+            describe_incomparability([judged], [metric])
+            if apart and judged.measured is not None
+            else ""
+        )
+        if not reason:
             return metric, ""
-        why = f"{why}; A is {found.scenario} here, B {scenario} of {one.of_run or 'this run'}"
-    return None, why
+        source = expectation.of_run or "this run"
+        reason = f"{reason}; A is {judged.scenario} here, B {scenario} of {source}"
+    return None, reason
 
 
-def _expectation_text(one: Expectation) -> str:
-    of = f" against {one.of_scenario}" if one.of_scenario else ""
-    return f"{one.scenario}, {one.test}{of}"
+def _expectation_text(expectation: Expectation) -> str:
+    base = f" against {expectation.of_scenario}" if expectation.of_scenario else ""
+    return f"{expectation.scenario}, {expectation.test}{base}"

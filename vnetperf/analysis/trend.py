@@ -50,9 +50,9 @@ class TrendRound:
     @property
     def value(self) -> float:
         """The number; of one that is open, the end that is known, which enters no level."""
-        found = self.metric.measured
-        assert found is not None  # noqa: S101 - for the type checker: callers have looked
-        return found.low if found.value is None else found.value
+        measured = self.metric.measured
+        assert measured is not None  # noqa: S101 - for the type checker: callers have looked
+        return measured.low if measured.value is None else measured.value
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class TrendPoint:
     @property
     def value(self) -> float:
         """Median of the rounds."""
-        return median(one.value for one in self.rounds)
+        return median(trend_round.value for trend_round in self.rounds)
 
     @property
     def number(self) -> float | None:
@@ -94,26 +94,35 @@ class TrendPoint:
     @property
     def is_broken(self) -> bool:
         """Whether most of its rounds gave no number, or one that is not repeatable."""
-        broken = len(self.failures) + sum(one.metric.is_range for one in self.rounds)
+        broken = len(self.failures) + sum(
+            trend_round.metric.is_range for trend_round in self.rounds
+        )
         return 2 * broken > len(self.failures) + len(self.rounds)
 
     @property
     def load_fps(self) -> float | None:
         """Load that it was measured at, median of the rounds; None where it is a load itself."""
-        loads = [fps for one in self.rounds if (fps := one.metric.offered_fps) is not None]
+        loads = [
+            fps
+            for trend_round in self.rounds
+            if (fps := trend_round.metric.offered_fps) is not None
+        ]
         return median(loads) if loads else None
 
     @property
     def is_open(self) -> bool:
         """Whether a round is a limit only, or one of two values, or there is none."""
-        open_ = (one.metric.censored or one.metric.is_range for one in self.rounds)
+        open_ = (
+            trend_round.metric.censored or trend_round.metric.is_range
+            for trend_round in self.rounds
+        )
         return not self.rounds or any(open_)
 
     @property
     def marks(self) -> tuple[str, ...]:
         """What a reader must see beside it; "at least (2 of 5)" where not all rounds have it."""
         n, all_rounds = len(self.rounds), len(self.run.rounds)
-        counts = Counter(mark for one in self.rounds for mark in one.metric.marks)
+        counts = Counter(mark for trend_round in self.rounds for mark in trend_round.metric.marks)
         marks = (f"{mark} ({count} of {n})" if n > 1 else mark for mark, count in counts.items())
         if not n:
             return (f"not measured: {self.failures[0]}",)
@@ -180,13 +189,13 @@ def read_runs(folder: Path) -> tuple[list[StoredRun], list[str]]:
     if not folder.is_dir():
         raise LogError("there is no such folder", where=str(folder), accepted="a folder of runs")
     runs, unread = [], []
-    for one in sorted(folder.iterdir()):
-        if one.is_symlink() or not testbed_logs(one):  # "latest"; a run that was never merged
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() or not testbed_logs(path):  # "latest"; a run that was never merged
             continue
         try:
-            runs.append(load_run(one))
+            runs.append(load_run(path))
         except LogError as error:
-            unread.append(f"{one.name}: {error.what}")
+            unread.append(f"{path.name}: {error.what}")
     if not runs:
         raise LogError(
             "no run in it can be read" if unread else "there is no run in it",
@@ -216,18 +225,20 @@ def trends(
                 if not across and name not in keys:
                     keys[name] = comparability(results, name)
                 if metric.measured is None and metric.main:
-                    planned = any(one.scenario == name for one in results.scenarios)
+                    planned = any(facts.scenario == name for facts in results.scenarios)
                     # Of a scenario that failed before its plan only the machine is known.
-                    known = keys.get(name, {}).items()
-                    held = {k: v for k, v in known if planned or (k == "machine" and v != ABSENT)}
-                    held["preset"] = results.preset
+                    run_keys = keys.get(name, {}).items()
+                    conditions = {
+                        k: v for k, v in run_keys if planned or (k == "machine" and v != ABSENT)
+                    }
+                    conditions["preset"] = results.preset
                     failures.setdefault((name, *metric.key), []).append(
-                        _Failure(place, metric.why.partition("\n")[0], held)
+                        _Failure(place, metric.why.partition("\n")[0], conditions)
                     )
                 elif metric.measured is not None and (metric.main or everything):
-                    held = _series_conditions(metric, results) | keys.get(name, {})
-                    found = series.setdefault((name, *metric.key), {})
-                    rounds = found.setdefault(tuple(held.items()), {})
+                    conditions = _series_conditions(metric, results) | keys.get(name, {})
+                    by_conditions = series.setdefault((name, *metric.key), {})
+                    rounds = by_conditions.setdefault(tuple(conditions.items()), {})
                     rounds.setdefault(place, []).append(TrendRound(results, metric))
     return [
         _trend([points[place] for place in sorted(points)], apart, least)
@@ -235,9 +246,9 @@ def trends(
         for points, apart in _with_failures(
             ordered,
             [
-                (dict(held), group, part)
-                for held, found in sorted(among.items())
-                for group, part in _by_load(_points(ordered, found), _differing(held, among))
+                (dict(conditions), group, part)
+                for conditions, by_run in sorted(among.items())
+                for group, part in _by_load(_points(ordered, by_run), _differing(conditions, among))
             ],
             [*failures.get(name, ()), *failures.get((*name[:3], ""), ())],
         )
@@ -255,14 +266,18 @@ class _Failure:
     """A deployment that gave no number."""
 
     place: int  # Of its run
-    why: str
-    held: Mapping[str, str]  # What is known of its conditions
+    reason: str
+    conditions: Mapping[str, str]  # What is known of its conditions
 
 
-def _points(runs: Sequence[StoredRun], found: Mapping[int, Sequence[TrendRound]]) -> _Points:
+def _points(
+    runs: Sequence[StoredRun], rounds_by_place: Mapping[int, Sequence[TrendRound]]
+) -> _Points:
     return {
-        place: TrendPoint(runs[place], tuple(sorted(rounds, key=lambda one: one.value)))
-        for place, rounds in found.items()
+        place: TrendPoint(
+            runs[place], tuple(sorted(rounds, key=lambda trend_round: trend_round.value))
+        )
+        for place, rounds in rounds_by_place.items()
     }
 
 
@@ -277,31 +292,35 @@ def _with_failures(
     conditions it does not contradict.
     """
     began = [min(points) for _, points, _ in groups]
-    for one in failures:
-        of_run = [points for _, points, _ in groups if points.get(one.place)]
+    for failure in failures:
+        of_run = [points for _, points, _ in groups if points.get(failure.place)]
         fitting = [
-            (max((p for p in points if p < one.place), default=-first), points)
-            for (held, points, _), first in zip(groups, began, strict=True)
-            if all(held.get(key, value) == value for key, value in one.held.items())
+            (max((p for p in points if p < failure.place), default=-first), points)
+            for (conditions, points, _), first in zip(groups, began, strict=True)
+            if all(conditions.get(key, value) == value for key, value in failure.conditions.items())
         ]
         if of_run or fitting:
             points = of_run[0] if of_run else max(fitting, key=lambda item: item[0])[1]
-            point = points.get(one.place) or TrendPoint(runs[one.place], ())
-            points[one.place] = replace(point, failures=(*point.failures, one.why))
+            point = points.get(failure.place) or TrendPoint(runs[failure.place], ())
+            points[failure.place] = replace(point, failures=(*point.failures, failure.reason))
     yield from ((points, apart) for _, points, apart in groups)
 
 
 def _series_conditions(metric: Metric, results: RunResults) -> dict[str, str]:
     """What numbers of one series must have in common besides what makes runs comparable."""
-    held = {key: str(value) for key, value in metric.conditions.items() if value != []}
-    return {"preset": results.preset, **held}
+    conditions = {key: str(value) for key, value in metric.conditions.items() if value != []}
+    return {"preset": results.preset, **conditions}
 
 
-def _differing(held: Sequence[tuple[str, str]], among: Iterable[Sequence[tuple[str, str]]]) -> str:
+def _differing(
+    conditions: Sequence[tuple[str, str]], among: Iterable[Sequence[tuple[str, str]]]
+) -> str:
     """What sets a series apart from others of its name."""
-    others = [dict(one) for one in among]
+    others = [dict(other) for other in among]
     return ", ".join(
-        f"{key} {value}" for key, value in held if any(one.get(key) != value for one in others)
+        f"{key} {value}"
+        for key, value in conditions
+        if any(other.get(key) != value for other in others)
     )
 
 
@@ -326,8 +345,8 @@ def _same_loads(rising: Sequence[float]) -> list[tuple[float, float]]:
     """
     if rising[-1] <= rising[0] * (1.0 + SAME_LOAD):
         return [(rising[0], rising[-1])]
-    at = max(range(1, len(rising)), key=lambda place: rising[place] / rising[place - 1])
-    return [*_same_loads(rising[:at]), *_same_loads(rising[at:])]
+    cut = max(range(1, len(rising)), key=lambda place: rising[place] / rising[place - 1])
+    return [*_same_loads(rising[:cut]), *_same_loads(rising[cut:])]
 
 
 def _trend(points: Sequence[TrendPoint], apart: str, least: float) -> Trend:
@@ -336,32 +355,37 @@ def _trend(points: Sequence[TrendPoint], apart: str, least: float) -> Trend:
     widths = [
         m.high - m.low
         for place in places
-        for one in points[place].rounds
-        if (m := one.metric.measured) is not None and m.is_bounded
+        for trend_round in points[place].rounds
+        if (m := trend_round.metric.measured) is not None and m.is_bounded
     ]
     first = next(point.metric for point in points if point.rounds)
     smallest = least * abs(median(values)) if values else 0.0
     if first.test != THROUGHPUT:  # what its search leaves open is in no bounds
-        widths = [one.metric.resolution for place in places for one in points[place].rounds]
+        widths = [
+            trend_round.metric.resolution
+            for place in places
+            for trend_round in points[place].rounds
+        ]
     if widths:
         smallest = max(smallest, median(widths))
-    found = levels(values, least=smallest)
+    trend_levels = levels(values, least=smallest)
     return Trend(
         metric=first,
         points=tuple(points),
         levels=tuple(
-            replace(one, begin=places[one.begin], end=places[one.end - 1] + 1) for one in found
+            replace(level, begin=places[level.begin], end=places[level.end - 1] + 1)
+            for level in trend_levels
         ),
         changes=tuple(
             _change(points[places[new.begin - 1]], points[places[new.begin]], old, new)
-            for old, new in pairwise(found)
+            for old, new in pairwise(trend_levels)
         ),
         far=tuple(
             places[level.begin + place]
-            for level in found
+            for level in trend_levels
             for place in outliers(values[level.begin : level.end])
         ),
-        wandering=None if len(found) > 1 else wandering(values, least=smallest),
+        wandering=None if len(trend_levels) > 1 else wandering(values, least=smallest),
         apart=apart,
     )
 
@@ -375,21 +399,21 @@ def _change(before: TrendPoint, after: TrendPoint, old: Level, new: Level) -> Le
 CONFIDENCE = 0.95
 
 
-def worse_for_sure(found: Sequence[Trend]) -> list[Trend]:
+def worse_for_sure(followed: Sequence[Trend]) -> list[Trend]:
     """Numbers whose newest level is a worse one, all that were followed considered (Holm).
 
     A level has three runs or more, so that a gate acts on no fewer on either side.
     """
-    newest = [trend.changes[-1] if trend.changes else None for trend in found]
+    newest = [trend.changes[-1] if trend.changes else None for trend in followed]
     adjusted = holm([1.0 if change is None else change.p for change in newest])
     return [
         trend
-        for trend, change, p in zip(found, newest, adjusted, strict=True)
+        for trend, change, p in zip(followed, newest, adjusted, strict=True)
         if change is not None and change.is_worse and p <= 1.0 - CONFIDENCE
     ]
 
 
-def lost_for_sure(found: Sequence[Trend]) -> list[Trend]:
+def lost_for_sure(followed: Sequence[Trend]) -> list[Trend]:
     """Numbers that the newest three runs or more have not, or not repeatable, and three before had.
 
     Only where that so many of the newest broke is no chance, all numbers that were followed
@@ -402,11 +426,11 @@ def lost_for_sure(found: Sequence[Trend]) -> list[Trend]:
             len(trend.points),
             len(trend.newest_broken),
         )
-        for trend in found
+        for trend in followed
     ]
     judged = {
         (broken, n, newest): newest_alike(len(broken), n, newest, FEWEST_TO_GATE)
         for broken, n, newest in events
     }
     sure = sure_of(judged, CONFIDENCE)
-    return [trend for trend, event in zip(found, events, strict=True) if event in sure]
+    return [trend for trend, event in zip(followed, events, strict=True) if event in sure]

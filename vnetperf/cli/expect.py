@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     expectations = Expectations.load(Path(arguments.file), scenario_ids())
     given, records = read_records(arguments.run, arguments.results_dir)
     results = derive(records)
-    judged = expectations.of_run(results, cases_too=True)
+    judged = expectations.judge_run(results, cases_too=True)
     out = Out()
     for word, met, style in (
         ("met", True, "green"),

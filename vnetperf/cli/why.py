@@ -104,7 +104,7 @@ def _print_attempt(attempt: Attempt, number: int, count: int, out: Out) -> None:
         out.bullets([f"where frames were lost is shown in {NARROW} columns or more, and in a pipe"])
     if attempt.ended:
         out.bullets([attempt.ended])
-    reasons = [f"trial {step.trial.number}: {step.why}" for step in attempt.steps if step.why]
+    reasons = [f"trial {step.trial.number}: {step.remark}" for step in attempt.steps if step.remark]
     out.bullets(reasons)
 
 

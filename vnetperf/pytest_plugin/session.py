@@ -190,7 +190,7 @@ class ThresholdCheck:
         """Judge what only all results together can show."""
         if self._expectations is not None:
             together = self._needs_all(configuration)
-            self._judged = self._expectations.of_run(results, cases_too=together)
+            self._judged = self._expectations.judge_run(results, cases_too=together)
 
     def _needs_all(self, configuration: Configuration) -> bool:
         """Whether a case's result is but one round's, or without the name of its testbed."""

@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vnetperf import registry
-from vnetperf.analysis.attribution import lost_at
+from vnetperf.analysis.attribution import locate_losses
 from vnetperf.analysis.logged_tests import (
     Case,
     Logged,
     LoggedSearch,
     LoggedTest,
+    group_tests,
     is_valid,
     merge_rounds,
-    outcome_of,
-    procedure_of,
-    tests_of,
+    start_procedure,
+    trial_outcome,
 )
-from vnetperf.analysis.results_from_log import result_of, result_of_rounds
-from vnetperf.analysis.rounds import in_rounds, starts_of, wants_round
+from vnetperf.analysis.results_from_log import derive_result, merge_searches
+from vnetperf.analysis.rounds import in_rounds, start_loads, wants_round
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.events import why_no_event
 from vnetperf.model.deployment import PhyPort
@@ -172,7 +172,7 @@ def begin_test(
         return SearchRecord(
             algorithm=preset.algorithm,
             goals=preset.goals,
-            limits=preset.limits(max_load, starts_of(after, in_sum)),
+            limits=preset.limits(max_load, start_loads(after, in_sum)),
             round=len(after) + 1,
             rounds=preset.rounds,
             **common,
@@ -368,7 +368,7 @@ class Conductor:
             run.done[case] = self._kept(logged)
             return logged[-1].begin, result
         kept = run.done[case]
-        held = run.resumed.tests if kept.octets is None else tests_of(run.log.read(*kept.octets))
+        held = run.resumed.tests if kept.octets is None else group_tests(run.log.read(*kept.octets))
         logged = [one for one in held if one.begin.search in kept.searches]
         return logged[-1].begin, self._result(logged)
 
@@ -498,7 +498,7 @@ class Conductor:
     def _end_interrupted(self, held: LoggedTest) -> None:
         """Note the end of a test that the log has no end of: superseded, unless only that lacks."""
         try:
-            is_complete = replay(procedure_of(held.begin), held.outcomes()).next_request is None
+            is_complete = replay(start_procedure(held.begin), held.outcomes()).next_request is None
         except VnetperfError:  # its trials give no result, or are those of another version
             is_complete = False
         why = "" if is_complete else "the run was interrupted, and what was deployed is gone"
@@ -530,10 +530,10 @@ class Conductor:
         """The result of a test; of a throughput, of all its rounds."""
         media = self.run.configuration.testbed.media.speed
         if searches := in_rounds(logged):
-            rounds = {one.begin.round: result_of(one, media) for one in searches}
-            found = result_of_rounds(rounds, searches)
+            rounds = {one.begin.round: derive_result(one, media) for one in searches}
+            found = merge_searches(rounds, searches)
         else:
-            found = result_of(logged[-1], media)
+            found = derive_result(logged[-1], media)
         return merge_rounds({1: [found]})[0]
 
     def _until_offered(
@@ -653,7 +653,7 @@ class Conductor:
 
     def _drive(self, logged: LoggedTest) -> None:
         """Drive a test to its end."""
-        procedure = procedure_of(logged.begin)
+        procedure = start_procedure(logged.begin)
         request = replay(procedure, ()).next_request
         while request is not None:
             outcome = self._counted(logged, request)
@@ -678,7 +678,7 @@ class Conductor:
         while len(tried) <= times.repeats_when_limited:
             trial = self._trial(logged, request)
             tried.append(trial)
-            outcome = outcome_of(trial)
+            outcome = trial_outcome(trial)
             if outcome.answers(request):
                 self._renew(logged, outcome)
                 return outcome
@@ -761,12 +761,12 @@ class Conductor:
             verdict=verdict,
             reason=reason,
             started=started,
-            lost_at=lost_at(self.scenario.deployment, result, run.host_of),
+            lost_at=locate_losses(self.scenario.deployment, result, run.host_of),
             captures=captures,
         )
         run.log.append(trial)
         logged.trials.append(trial)
-        if is_valid(trial) and not outcome_of(trial).is_short and not spec.burst:
+        if is_valid(trial) and not trial_outcome(trial).is_short and not spec.burst:
             run.max_loads.note_offered(logged.case, run.deployment, spec.load_fps)
         log.info("trial %d, %s: %s %s", number, spec, verdict, reason)
         run.progress.trial_ends(logged.begin, trial)

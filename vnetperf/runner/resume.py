@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vnetperf.analysis.logged_tests import Case, LoggedTest, by_round, tests_of
+from vnetperf.analysis.logged_tests import Case, LoggedTest, by_round, group_tests
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import EXTRAS, MachineFacts
@@ -146,7 +146,7 @@ class ResumedRun:
             )
         machines = [r.machine for r in records if isinstance(r, EnvironmentRecord)]
         parts = by_round(records)
-        rounds = {number: tuple(tests_of(part)) for number, part in parts.items()}
+        rounds = {number: tuple(group_tests(part)) for number, part in parts.items()}
         moved = {
             number: tuple(r.result for r in part if isinstance(r, TransfersRecord))
             for number, part in parts.items()

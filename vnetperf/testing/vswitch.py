@@ -12,7 +12,7 @@ from threading import Timer
 
 import pytest
 
-from vnetperf.analysis.attribution import lost_at
+from vnetperf.analysis.attribution import locate_losses
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.planner import make_plan
@@ -112,7 +112,7 @@ class TrialChecks(Contract):
                     at = now
                 assert counts.received <= at
             lost = sum(max(0, result.lost(counts)) for counts in result.directions)
-            assert sum(lost_at(graph, result).values()) == lost
+            assert sum(locate_losses(graph, result).values()) == lost
 
     def test_it_takes_the_options_it_declares(self, stage: Stage) -> None:
         """All at once; it forwards, and its facts have the values."""

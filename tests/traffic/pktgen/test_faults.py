@@ -14,7 +14,7 @@ import pytest
 
 from tests.traffic.pktgen import conftest
 from tests.traffic.pktgen.conftest import Looped, ends_in, plan_of
-from vnetperf.analysis.results_from_log import faults_of
+from vnetperf.analysis.results_from_log import count_faults
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile
@@ -74,7 +74,7 @@ def test_what_it_does_not_count_is_said_with_the_reason(
         result = loop.generator.run(trial_spec(size), lambda: None)
     assert [d.latency is None for d in result.directions] == [bool(why)] * 2
     assert {"stale", "max_lag_s", "mean_lag_s", "gaps", "reordered"} <= {*result.uncollected}
-    assert faults_of([result]).foreign == 0  # which it counts
+    assert count_faults([result]).foreign == 0  # which it counts
     assert why in result.uncollected.get("latency", "")
     assert ("latency" in result.uncollected) is bool(why)
 

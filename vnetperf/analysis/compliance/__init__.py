@@ -46,14 +46,14 @@ CLAUSES_OF_TEST: dict[str, tuple[Clauses, ...]] = {
 }
 
 
-def ledger_of(
+def derive_ledger(
     run: RunRecord,
     deployed: Sequence[ScenarioRecord],
     results: Iterable[Result],
     tests: Sequence[LoggedTest],
     contradicted: Mapping[Case, int] | None = None,
 ) -> list[LedgerEntry]:
-    """One entry for each clause that a run could meet; equal ones of several results as one.
+    """Derive one entry for each clause that a run could meet; equal entries are merged.
 
     Args:
         run: What the run was to do.
@@ -64,23 +64,23 @@ def ledger_of(
             not given.
     """
     if contradicted is None:
-        bad = (t.case for t in tests for one in t.trials if one.verdict is Verdict.INCONSISTENT)
+        bad = (t.case for t in tests for trial in t.trials if trial.verdict is Verdict.INCONSISTENT)
         contradicted = Counter(bad)
     logged = LoggedTrials(tests)
-    seen = rfc2544.TrialConditions()
+    conditions = rfc2544.TrialConditions()
     briefs: list[Result] = []
-    held: list[tuple[Result, LedgerEntry]] = []
-    known: dict[LedgerEntry, LedgerEntry] = {}  # Most are alike
+    result_entries: list[tuple[Result, LedgerEntry]] = []
+    unique_entries: dict[LedgerEntry, LedgerEntry] = {}  # Most are alike
     cases: set[Case] = set()
     counted = False
     for result in results:
         briefs.append(brief := result.without_outcomes)
         if result.status != "measured":
             continue
-        trials = logged.of(result)
+        trials = logged.case_trials(result)
         if result.case not in cases:
             cases.add(result.case)
-            seen.add(result, trials)
+            conditions.add(result, trials)
         # Sessions are counted of trials, too, of which the generator left some frames out.
         counted = counted or bool(result.verdicts.get(Verdict.VALID)) or result.sessions is not None
         for clauses in CLAUSES_OF_TEST.get(result.test, ()):
@@ -88,24 +88,32 @@ def ledger_of(
                 preset=run.preset.name,
                 result=result,
                 trials=trials,
-                inputs=logged.inputs_of(result),
-                no_throughput=logged.why_no_throughput(result),
+                inputs=logged.shown_inputs(result),
+                no_throughput=logged.throughput_doubt(result),
                 nominal=run.testbed.media.nominal,
             )
-            held += [(brief, known.setdefault(one, one)) for one in clauses(context)]
+            result_entries += [
+                (brief, unique_entries.setdefault(clause_entry, clause_entry))
+                for clause_entry in clauses(context)
+            ]
     findings = inconsistent(briefs, contradicted)
-    entries = [*setup(deployed, briefs, seen, run, findings), *rfc6815_isolation(deployed, run)]
+    entries = [
+        *setup(deployed, briefs, conditions, run, findings),
+        *rfc6815_isolation(deployed, run),
+    ]
     entries += rfc4787.nat_behaviour(deployed)
     if not counted:
         none = "no test with a tester's frames has a result"
         nothing = {"status": "not applicable", "value": none, "reason": ""}
-        found = {"value": f"{none}; {findings}"} if findings else {}
+        verified_update = {"value": f"{none}; {findings}"} if findings else {}
         return [
-            entry.model_copy(update=nothing | (found if entry.clause == rfc2544.VERIFIED else {}))
+            entry.model_copy(
+                update=nothing | (verified_update if entry.clause == rfc2544.VERIFIED else {})
+            )
             for entry in entries
         ]
     missing = (
         not_applicable(clause, name, "the run has no result of this test")
         for clause, name in rfc2544.not_run(r for r in briefs if r.status == "measured")
     )
-    return [*entries, *scoped(held), *missing, *rfc2544.not_looked_at_clauses()]
+    return [*entries, *scoped(result_entries), *missing, *rfc2544.unchecked_clauses()]

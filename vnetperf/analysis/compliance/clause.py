@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Literal
 
-from vnetperf.analysis.goals import goals_by_trials, goals_of
+from vnetperf.analysis.goals import derive_goals, goals_by_trials
 from vnetperf.analysis.logged_tests import Case, LoggedTest, is_valid
 from vnetperf.model.result import GoalResult, LedgerEntry, Result
 from vnetperf.model.trial import TesterTurns, same_load
@@ -38,8 +38,8 @@ class LoggedTrials:
             if test.final:
                 self._by_case.setdefault(test.case, []).append(test)
 
-    def of(self, result: Result) -> tuple[TrialRecord, ...]:
-        """Every trial of a case, of all rounds, whatever its verdict.
+    def case_trials(self, result: Result) -> tuple[TrialRecord, ...]:
+        """Return all trials of a case in all rounds, whatever their verdict.
 
         Not those that tried the throughput before another test: they are none of its own.
         """
@@ -50,47 +50,49 @@ class LoggedTrials:
             if trial.spec.phase != "throughput"
         )
 
-    def inputs_of(self, result: Result) -> Mapping[str, Any]:
-        """What the test was given whose result is shown, else the case's last; of a search none."""
-        found: Mapping[str, Any] = {}
+    def shown_inputs(self, result: Result) -> Mapping[str, Any]:
+        """Return the inputs of the test whose result is shown, else of the case's last test."""
+        inputs: Mapping[str, Any] = {}
         for test in self._by_case.get(result.case, ()):
             if isinstance(test.begin, ProcedureRecord):
-                found = test.begin.inputs
+                inputs = test.begin.inputs
                 if test.begin.search == result.search:
                     break
-        return found
+        return inputs
 
-    def why_no_throughput(self, result: Result) -> str:
-        """Why what a test took its loads of is no throughput (RFC 2544 section 26.1); "" if it is.
+    def throughput_doubt(self, result: Result) -> str:
+        """Describe why a test's loads are not based on a throughput (RFC 2544 section 26.1); or "".
 
         A test of several rounds took a throughput in each.
         """
         whys = dict.fromkeys(
-            self._why_no_throughput(test.begin)
+            self._throughput_doubt(test.begin)
             for test in self._by_case.get(result.case, ())
             if isinstance(test.begin, ProcedureRecord)
         )
         return "; ".join(filter(None, whys)) if whys else "the log does not name the throughput"
 
-    def _why_no_throughput(self, begin: ProcedureRecord) -> str:
-        known = begin.inputs.get("throughput")
-        logged = self._by_search.get(known["search"]) if known else None
-        if not known or logged is None or not isinstance(search := logged.begin, SearchRecord):
+    def _throughput_doubt(self, begin: ProcedureRecord) -> str:
+        throughput = begin.inputs.get("throughput")
+        logged = self._by_search.get(throughput["search"]) if throughput else None
+        if not throughput or logged is None or not isinstance(search := logged.begin, SearchRecord):
             return "the throughput was not measured"
-        key = search.search, known["goal"]
+        key = search.search, throughput["goal"]
         if key not in self._not_throughput:
             logged = replace(logged, trials=at_hand(logged.trials))
-            goal = next((g for g in _goals(logged, search) if g.name == known["goal"]), None)
+            goal = next((g for g in _goals(logged, search) if g.name == throughput["goal"]), None)
             trials = [t for t in logged.trials if is_valid(t)]
             self._not_throughput[key] = (
-                "its goal has no result" if goal is None else why_no_throughput(goal, trials)
+                "its goal has no result"
+                if goal is None
+                else describe_throughput_doubt(goal, trials)
             )
         return self._not_throughput[key]
 
 
 def _goals(logged: LoggedTest, begin: SearchRecord) -> tuple[GoalResult, ...]:
     try:
-        return goals_of(begin, logged)
+        return derive_goals(begin, logged)
     except ReplayMismatchError:  # of another version: by its trials, as the result is
         return goals_by_trials(begin, logged)
 
@@ -102,13 +104,13 @@ def inconsistent(results: Iterable[Result], counts: Mapping[Case, int]) -> str:
         results: The results.
         counts: Trials of each case in which they do.
     """
-    found = [
+    cases = [
         f"{result.scenario}, {result.test} at {result.size_text} ({n} "
         f"{'trial' if n == 1 else 'trials'}, {result.status})"
         for result in results
         if (n := counts.get(result.case, 0))
     ]
-    return f"frames that contradict the counts: {'; '.join(found)}" if found else ""
+    return f"frames that contradict the counts: {'; '.join(cases)}" if cases else ""
 
 
 def longest_s(trials: Iterable[TrialRecord]) -> float:
@@ -116,12 +118,12 @@ def longest_s(trials: Iterable[TrialRecord]) -> float:
     return max((t.spec.duration_s for t in trials), default=0.0)
 
 
-def why_no_throughput(goal: GoalResult, trials: Sequence[TrialRecord]) -> str:
-    """Why a lower bound is no throughput as RFC 2544 defines it (sections 26.1 and 24).
+def describe_throughput_doubt(goal: GoalResult, trials: Sequence[TrialRecord]) -> str:
+    """Describe why a lower bound is not a throughput by RFC 2544 (sections 26.1 and 24).
 
     "" when every frame of the valid trials of its search came back, and they are long enough.
     """
-    there = [t for t in trials if t.number in goal.trials_at_lower_bound]
+    bound_trials = [t for t in trials if t.number in goal.trials_at_lower_bound]
     whys = []
     if goal.loss_ratio or goal.exceed_ratio:
         whys.append(f"tolerates loss ratio {goal.loss_ratio:g}, exceed ratio {goal.exceed_ratio:g}")
@@ -131,10 +133,10 @@ def why_no_throughput(goal: GoalResult, trials: Sequence[TrialRecord]) -> str:
         doubt = goal.reason or "the largest load that was tried met it"
         whys.append(f"is {goal.qualifier or goal.mark}: {doubt}")
     if goal.lower_bound_fps is not None:
-        seconds = longest_s(there)
+        seconds = longest_s(bound_trials)
         if seconds < WHOLE_TRIAL_S:
             whys.append(f"has trials of {seconds:g} s")
-        first = there[0] if there else None
+        first = bound_trials[0] if bound_trials else None
         load, search = (first.spec.load_fps, first.search) if first else (0.0, 0)
         at_it = [t for t in trials if t.search == search and same_load(t.spec.load_fps, load)]
         if any(t.result.worst_loss_ratio() > 0 for t in at_it):
@@ -142,14 +144,14 @@ def why_no_throughput(goal: GoalResult, trials: Sequence[TrialRecord]) -> str:
     return f"goal {goal.name} {'; '.join(whys)}" if whys else ""
 
 
-def turns_of(trials: Iterable[TrialRecord]) -> list[TesterTurns]:
-    """How the tester shared its processor in each trial in which it took turns."""
+def tester_turns(trials: Iterable[TrialRecord]) -> list[TesterTurns]:
+    """Collect the tester's turns from all trials in which it shared its processor."""
     return [t.result.turns for t in trials if t.result.turns is not None]
 
 
 def waits_for_turn(trials: Iterable[TrialRecord]) -> str:
-    """What of a latency may be the tester's turns, to be appended; "" where it takes none."""
-    longest = max((one.length_us for one in turns_of(trials)), default=0)
+    """Describe how much of a latency the tester's turns may be; "" if it takes none."""
+    longest = max((turns.length_us for turns in tester_turns(trials)), default=0)
     return f", up to {longest} us of it the wait for the tester's turn" if longest else ""
 
 
@@ -174,7 +176,7 @@ def pauses_after(trials: Sequence[TrialRecord]) -> list[tuple[TrialRecord, float
 
 
 def _seconds_between(before: TrialRecord, after: TrialRecord) -> float:
-    began, next_began = (datetime.fromisoformat(one.started) for one in (before, after))
+    began, next_began = (datetime.fromisoformat(trial.started) for trial in (before, after))
     return (next_began - began).total_seconds()
 
 
@@ -198,8 +200,8 @@ class ClauseContext:
 
     def numbered(self, numbers: Iterable[int]) -> list[TrialRecord]:
         """The trials with these numbers."""
-        wanted = set(numbers)
-        return [trial for trial in self.trials if trial.number in wanted]
+        selected = set(numbers)
+        return [trial for trial in self.trials if trial.number in selected]
 
     def entries(self, standard: str, *rows: Row) -> Iterator[LedgerEntry]:
         """Entries of one standard; where a row gives no reason, the preset is the reason."""
@@ -220,31 +222,37 @@ def entry(clause: str, requirement: str, ok: bool, value: str, reason: str = "")
     )
 
 
-def not_applicable(clause: str, requirement: str, why: str) -> LedgerEntry:
+def not_applicable(clause: str, requirement: str, reason: str) -> LedgerEntry:
     """A clause that does not speak of what was done."""
-    return LedgerEntry(clause=clause, requirement=requirement, status="not applicable", value=why)
+    return LedgerEntry(
+        clause=clause, requirement=requirement, status="not applicable", value=reason
+    )
 
 
-def scoped(found: Iterable[tuple[Result, LedgerEntry]]) -> Iterator[LedgerEntry]:
+def scoped(result_entries: Iterable[tuple[Result, LedgerEntry]]) -> Iterator[LedgerEntry]:
     """Entries of single results, those that are equal for all sizes or scenarios as one."""
     by_clause: dict[tuple[str, str, str], list[tuple[Result, LedgerEntry]]] = {}
-    for result, one in found:
-        by_clause.setdefault((result.test, one.clause, one.requirement), []).append((result, one))
-    for (test, _, _), held in by_clause.items():
-        yield from _merged_entries(test, held)
+    for result, clause_entry in result_entries:
+        by_clause.setdefault(
+            (result.test, clause_entry.clause, clause_entry.requirement), []
+        ).append((result, clause_entry))
+    for (test, _, _), clause_entries in by_clause.items():
+        yield from _merged_entries(test, clause_entries)
 
 
-def _merged_entries(test: str, held: list[tuple[Result, LedgerEntry]]) -> Iterator[LedgerEntry]:
-    if all(one == held[0][1] for _, one in held):
-        yield held[0][1].model_copy(update={"test": test})
+def _merged_entries(
+    test: str, clause_entries: list[tuple[Result, LedgerEntry]]
+) -> Iterator[LedgerEntry]:
+    if all(clause_entry == clause_entries[0][1] for _, clause_entry in clause_entries):
+        yield clause_entries[0][1].model_copy(update={"test": test})
         return
     by_scenario: dict[str, list[tuple[Result, LedgerEntry]]] = {}
-    for result, one in held:
-        by_scenario.setdefault(result.scenario, []).append((result, one))
+    for result, clause_entry in clause_entries:
+        by_scenario.setdefault(result.scenario, []).append((result, clause_entry))
     for scenario, its in by_scenario.items():
         scope = {"test": test, "scenario": scenario}
-        if all(one == its[0][1] for _, one in its):
+        if all(clause_entry == its[0][1] for _, clause_entry in its):
             yield its[0][1].model_copy(update=scope)
             continue
-        for result, one in its:
-            yield one.model_copy(update=scope | {"frame_size": result.frame_size})
+        for result, clause_entry in its:
+            yield clause_entry.model_copy(update=scope | {"frame_size": result.frame_size})

@@ -13,14 +13,14 @@ from vnetperf.analysis.compliance.clause import (
     WHOLE_TRIAL_S,
     ClauseContext,
     Row,
+    describe_throughput_doubt,
     entry,
     least_pause_s,
     longest_s,
     pauses_after,
     waits_for_turn,
-    why_no_throughput,
 )
-from vnetperf.analysis.logged_tests import is_valid, outcome_of
+from vnetperf.analysis.logged_tests import is_valid, trial_outcome
 from vnetperf.model.frames import PLAIN, RFC2544_FRAME_SIZES
 from vnetperf.model.outcomes import NEAR_LONGEST, BackToBack, Recovery
 from vnetperf.model.profile import TrafficProfile
@@ -36,22 +36,24 @@ def rfc6815_isolation(deployed: Sequence[ScenarioRecord], run: RunRecord) -> lis
     """Hold a run against it: a statement alone is none that was checked."""
     clause, requirement = "RFC 6815", "an isolated test environment"
     statement = run.testbed.isolation_statement
-    wires = [one.facts.plan["wire"] for one in deployed if one.facts.plan.get("wire")]
-    if wires and all(_made_all_wires(one, run) for one in deployed if not one.facts.error):
+    wires = [record.facts.plan["wire"] for record in deployed if record.facts.plan.get("wire")]
+    if wires and all(
+        _creates_all_wires(record, run) for record in deployed if not record.facts.error
+    ):
         kinds = ", ".join(dict.fromkeys(wires))
         value = f"the run made every wire itself ({kinds}) and took no NIC"
         return [entry(clause, requirement, True, "; ".join(filter(None, (value, statement))))]
     if not statement:
-        why = "the testbed file has no isolation statement, and wires of NICs cannot be checked"
-        return [entry(clause, requirement, False, "none stated", why)]
+        reason = "the testbed file has no isolation statement, and wires of NICs cannot be checked"
+        return [entry(clause, requirement, False, "none stated", reason)]
     value = f"stated by the testbed file, not checked: {statement}"
     return [
         LedgerEntry(clause=clause, requirement=requirement, status="not looked at", value=value)
     ]
 
 
-def _made_all_wires(deployed: ScenarioRecord, run: RunRecord) -> bool:
-    """Whether no frame of a deployment could leave the machine: of an unknown plan False."""
+def _creates_all_wires(deployed: ScenarioRecord, run: RunRecord) -> bool:
+    """Whether the run creates every wire, so that no frame leaves the machine; False if unknown."""
     plan, facts, testbed = deployed.facts.plan, deployed.facts.facts, run.testbed
     sharing = sharing_of(deployed.facts)
     far = [host for host in testbed.hosts.values() if host.transport.startswith("ssh=")]
@@ -68,33 +70,33 @@ def constant_load(
     trials: Iterable[TrialRecord], deployed: Sequence[ScenarioRecord]
 ) -> list[LedgerEntry]:
     """Hold traffic and the tester's gaps of sending against it; nothing where none are known."""
-    seen = SentLoad()
+    sent_load = SentLoad()
     for trial in trials:
-        seen.add(trial)
-    return seen.entries(deployed)
+        sent_load.add(trial)
+    return sent_load.entries(deployed)
 
 
 class SentLoad:
     """What all trials of a run show of how constant their load was."""
 
     def __init__(self) -> None:
-        self._known = self._unsent = self._late = 0
+        self._measured = self._unsent = self._late = 0
         self._rings_known = self._bridged = True
         self._longest_s = self._grouped = 0.0
-        self._valid, self._every = _Turns(), _Turns()
+        self._valid, self._all_turns = _Turns(), _Turns()
 
     def add(self, trial: TrialRecord) -> None:
         """Look at a trial."""
         result = trial.result
         if result.turns is not None:
-            self._every.add(result.turns)
+            self._all_turns.add(result.turns)
         if trial.spec.burst or trial.verdict is not Verdict.VALID:
             return
         if result.turns is not None:
             self._valid.add(result.turns)
             self._grouped = max(self._grouped, result.turns.group_frames or 0.0)
         if (gaps := result.gaps) is not None:
-            self._known += 1
+            self._measured += 1
             self._unsent += sum(counts.unsent for counts in result.directions)
             self._rings_known &= gaps.send.hold_s is not None and not gaps.send.assumed
             self._bridged &= gaps.send.over_s == 0
@@ -103,23 +105,23 @@ class SentLoad:
 
     def entries(self, deployed: Sequence[ScenarioRecord]) -> list[LedgerEntry]:
         """The clause, where gaps are known."""
-        if not self._known:
+        if not self._measured:
             return []
         unsent = self._unsent
         bridged = self._rings_known and self._bridged
-        group = max((one.scenario.traffic.burst for one in deployed), default=1)
+        group = max((record.scenario.traffic.burst for record in deployed), default=1)
         turns = dict.fromkeys(
             f"{role}: {text}"
-            for one in deployed
-            if isinstance(slices := one.facts.facts.get("scheduler slices"), dict)
+            for record in deployed
+            if isinstance(slices := record.facts.facts.get("scheduler slices"), dict)
             for role, text in slices.items()
         )
         value = (
             f"longest gap of sending {time_s(self._longest_s)}; after a gap a queue sends at most "
             f"{self._late} overdue frames, at up to twice its load; {frames(unsent)} frames unsent "
-            f"in {self._known} VALID trials"
+            f"in {self._measured} VALID trials"
         )
-        value += self._valid.text_beside(self._every)
+        value += self._valid.summarize(self._all_turns)
         return [
             entry(
                 "RFC 1242 section 3.4",
@@ -144,7 +146,7 @@ class _Turns:
     """Groups that the DUT gets from a tester that takes turns, and what its turns lacked."""
 
     def __init__(self) -> None:
-        self._count = self._grouped = self._held = self._held_back = self._refused = 0
+        self._count = self._grouped = self._throttled = self._held_back = self._refused = 0
         self._length_us = self._most_frames = 0
         self._means = [inf, 0.0]  # The least and the largest
         self._share = 0.0  # Of the first that was held back
@@ -158,13 +160,13 @@ class _Turns:
             least, most = self._means
             self._means = [min(least, turns.group_frames), max(most, turns.group_frames)]
         if turns.held_back:
-            self._share = self._share if self._held else turns.share
-            self._held += 1
+            self._share = self._share if self._throttled else turns.share
+            self._throttled += 1
             self._held_back += turns.held_back
         self._refused += bool(turns.refused)
 
-    def text_beside(self, every: _Turns) -> str:
-        """Groups of these trials, and what turns lacked in all; "" where there are no groups."""
+    def summarize(self, all_turns: _Turns) -> str:
+        """Summarize the groups of frames in these trials, and all turns; "" without groups."""
         if not self._grouped:
             return ""
         between = " to ".join(dict.fromkeys(f"{mean:.0f}" for mean in self._means))
@@ -172,13 +174,14 @@ class _Turns:
             f"; the DUT gets groups of {between} frames in each turn of {self._length_us} us "
             f"(means of a trial, at most {self._most_frames} frames)"
         )
-        if every._held:
+        if all_turns._throttled:
             text += (
-                f"; held to {every._share:.0%} of its processor, which the tester used up "
-                f"{every._held_back} times in {every._held} of {every._count} trials"
+                f"; held to {all_turns._share:.0%} of its processor, which the tester used up "
+                f"{all_turns._held_back} times in {all_turns._throttled} of {all_turns._count} "
+                "trials"
             )
-        if every._refused:
-            text += f"; SCHED_FIFO was refused in {every._refused} of {every._count} trials"
+        if all_turns._refused:
+            text += f"; SCHED_FIFO was refused in {all_turns._refused} of {all_turns._count} trials"
         return text
 
 
@@ -199,7 +202,7 @@ def _apart(deployed: ScenarioRecord, run: RunRecord) -> bool:
 def setup(
     deployed: Sequence[ScenarioRecord],
     results: Sequence[Result],
-    seen: TrialConditions,
+    conditions: TrialConditions,
     run: RunRecord,
     findings: str = "",
 ) -> list[LedgerEntry]:
@@ -207,18 +210,20 @@ def setup(
 
     Of its results what they measured is not needed.
     """
-    scenarios = [one.scenario for one in deployed]
+    scenarios = [record.scenario for record in deployed]
     measured = [r for r in results if r.status == "measured"]
     profiles = [scenario.traffic for scenario in scenarios]
     both_ways = all(len({s.direction for s in scenario.streams}) == 2 for scenario in scenarios)
     equal = all(p.loads == (1.0, 1.0) for p in profiles)
     broadcast = max((p.broadcast for p in profiles), default=0.0)
     routed = any(s.routed for s in scenarios)
-    counted_only = sorted(seen.counted_only)
+    counted_only = sorted(conditions.counted_only)
     others = sorted({", ".join(p.headers) for p in profiles if p.headers != PLAIN})
-    elsewhere = bool(deployed) and all(_apart(one, run) for one in deployed)
-    placed = [sharing_of(one.facts) for one in deployed]
-    own = bool(placed) and all(one is not None and one.dut_alone for one in placed)
+    elsewhere = bool(deployed) and all(_apart(record, run) for record in deployed)
+    placed = [sharing_of(record.facts) for record in deployed]
+    dut_alone = bool(placed) and all(
+        sharing is not None and sharing.dut_alone for sharing in placed
+    )
     return [
         entry(
             "RFC 2544 section 6",
@@ -229,7 +234,7 @@ def setup(
             else "one machine carries both",
             "the DUT's pollers share no processor, but caches and memory: a rate is that of both "
             "together"
-            if own
+            if dut_alone
             else "they share processors, caches and memory: a rate is that of both together",
         ),
         entry(
@@ -277,8 +282,8 @@ def setup(
             value="static routes" if routed else "layer 2 forwarding",
             reason="routes are set when the DUT is deployed, no update is sent" if routed else "",
         ),
-        _learning(seen, scenarios, f"preset {run.preset.name}"),
-        *_phases(seen, f"preset {run.preset.name}"),
+        _learning(conditions, scenarios, f"preset {run.preset.name}"),
+        *_phases(conditions, f"preset {run.preset.name}"),
     ]
 
 
@@ -307,12 +312,14 @@ class TrialConditions:
         # Goals have those of the trial at their bound; tests without goals have trials alone.
         reasons = [goal.uncollected for goal in result.goals]
         reasons += [trial.result.uncollected for trial in trials]
-        self.counted_only.update(why["duplicated"] for why in reasons if "duplicated" in why)
+        self.counted_only.update(
+            uncollected["duplicated"] for uncollected in reasons if "duplicated" in uncollected
+        )
         # Sessions are counted of trials, too, of which the generator left some frames out.
         tried = result.sessions.tried if result.sessions is not None else ()
-        taken = {one.trial for one in tried}
+        counted = {attempt.trial for attempt in tried}
         for trial in trials:
-            if is_valid(trial) or trial.number in taken:
+            if is_valid(trial) or trial.number in counted:
                 self._add(trial)
         pause_s = least_pause_s(trials)
         if pause_s is not None:
@@ -361,22 +368,22 @@ def _verified(results: Sequence[Result], counted_only: Sequence[str], findings: 
         "and twice are reported"
     )
     if counted_only:
-        why = "frames that came back are counted and not told apart; another --generator can"
-        return entry(clause, requirement, False, "; ".join(counted_only), why)
+        reason = "frames that came back are counted and not told apart; another --generator can"
+        return entry(clause, requirement, False, "; ".join(counted_only), reason)
     signed = "signature, stream and sequence of every frame"
     faults = [r.faults for r in results if r.status == "measured" or r.faults.is_counted]
-    if not faults or any(one.altered is None for one in faults):
-        why = "lengths were not compared, or the log does not show it"
-        return entry(clause, requirement, False, signed, why)
-    payloads = sum(one.verified or 0 for one in faults)
+    if not faults or any(result_faults.altered is None for result_faults in faults):
+        reason = "lengths were not compared, or the log does not show it"
+        return entry(clause, requirement, False, signed, reason)
+    payloads = sum(result_faults.verified or 0 for result_faults in faults)
     counts = {
-        name: sum(getattr(one, name) or 0 for one in faults)
+        name: sum(getattr(result_faults, name) or 0 for result_faults in faults)
         for name in ("reordered", "duplicated", "altered", "misrouted", "corrupted", "foreign")
     }
-    found = ", ".join(f"{n} {name}" for name, n in counts.items() if n) or "all as sent"
+    summary = ", ".join(f"{n} {name}" for name, n in counts.items() if n) or "all as sent"
     if findings:
-        found += f"; among them {findings}"
-    value = f"{signed}, its length, and the payload of {payloads}: {found}"
+        summary += f"; among them {findings}"
+    value = f"{signed}, its length, and the payload of {payloads}: {summary}"
     return entry(clause, requirement, True, value)
 
 
@@ -398,50 +405,55 @@ def _frame_sizes(measured: Sequence[Result]) -> Iterator[LedgerEntry]:
         sizes[""] = others
     alike = len({frozenset(its) for its in sizes.values()}) == 1
     for test, its in list(sizes.items())[: 1 if alike else None]:
-        one = entry(
+        clause_entry = entry(
             "RFC 2544 section 9.1",
             "frame sizes 64, 128, 256, 512, 1024, 1280, 1518, at least five of them",
             len(its & set(RFC2544_FRAME_SIZES)) >= _LEAST_SIZES,
             ", ".join(map(str, sorted(its))) or ("a mix of sizes" if mixed else "none measured"),
             "a mix of sizes is in no clause" if mixed and not its else "fewer sizes were measured",
         )
-        yield one if alike else one.model_copy(update={"test": test})
+        yield clause_entry if alike else clause_entry.model_copy(update={"test": test})
 
 
 #: What a phase has of a run without valid trials.
 _NO_TRIAL = "no trial was run"
 
 
-def _learning(seen: TrialConditions, scenarios: Sequence[Scenario], because: str) -> LedgerEntry:
+def _learning(
+    conditions: TrialConditions, scenarios: Sequence[Scenario], because: str
+) -> LedgerEntry:
     """Section 23 b: by what was sent before trials, which is less where a DUT has sessions."""
     clause, requirement = "RFC 2544 section 23 b", "learning frames, then 2 s"
-    if seen.new_sessions:
-        made = "none before trials that make the DUT's sessions"
-        why = "a learning frame would make the session whose first frame is measured"
-        return entry(clause, requirement, False, made, why)
-    learning, waited = seen.learning_frames, seen.learning_wait_s
-    value = f"{learning} frames per stream, then {waited:g} s" if seen.count else _NO_TRIAL
-    if seen.count and any(one.translated is not None for one in scenarios):
+    if conditions.new_sessions:
+        frames_text = "none before trials that make the DUT's sessions"
+        reason = "a learning frame would make the session whose first frame is measured"
+        return entry(clause, requirement, False, frames_text, reason)
+    learning, waited = conditions.learning_frames, conditions.learning_wait_s
+    value = f"{learning} frames per stream, then {waited:g} s" if conditions.count else _NO_TRIAL
+    if conditions.count and any(scenario.translated is not None for scenario in scenarios):
         value += ", where the DUT does not hold all sessions already"
-        why = "frames of sessions that were just set up, and are held, are not sent again"
-        return entry(clause, requirement, False, value, why)
-    met = bool(seen.count) and learning > 0 and waited >= 2
+        reason = "frames of sessions that were just set up, and are held, are not sent again"
+        return entry(clause, requirement, False, value, reason)
+    met = bool(conditions.count) and learning > 0 and waited >= 2
     return entry(clause, requirement, met, value, because)
 
 
-def _phases(seen: TrialConditions, because: str) -> Iterator[LedgerEntry]:
+def _phases(conditions: TrialConditions, because: str) -> Iterator[LedgerEntry]:
     """Section 23 d and e by the trials that were run."""
-    full = bool(seen.count) and seen.full_drain
+    full = bool(conditions.count) and conditions.full_drain
     yield entry(
         "RFC 2544 section 23 d",
         "2 s for residual frames",
-        full and seen.drain_s >= 2,
-        (f"{seen.drain_s:.3g} s at the least" + ("" if full else ", less once all frames are back"))
-        if seen.count
+        full and conditions.drain_s >= 2,
+        (
+            f"{conditions.drain_s:.3g} s at the least"
+            + ("" if full else ", less once all frames are back")
+        )
+        if conditions.count
         else _NO_TRIAL,
         because,
     )
-    pause = seen.pause_s
+    pause = conditions.pause_s
     yield entry(
         "RFC 2544 section 23 e",
         "5 s for the DUT to restabilise",
@@ -475,7 +487,7 @@ def throughput(looked: ClauseContext) -> Iterator[LedgerEntry]:
     ]
     # Where no load met a goal, those that show it.
     yield from _duration(looked, min(map(longest_s, decisive or [trials]), default=0.0))
-    whys = {g.name: why_no_throughput(g, trials) for g in goals}
+    whys = {g.name: describe_throughput_doubt(g, trials) for g in goals}
     met = [g.name for g in goals if not whys[g.name]]
     strict = [g for g in goals if g.loss_ratio == 0 and g.exceed_ratio == 0] or goals
     yield entry(
@@ -496,20 +508,22 @@ def _goal_text(goal: GoalResult) -> str:
 
 def latency(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Section 26.2."""
-    loads = [at for at in looked.result.latency_at if at.trials]
-    there = [at for at in loads if at.of == "throughput"]
-    trials = looked.numbered(n for at in there or loads for n in at.trials)
+    loads = [load for load in looked.result.latency_at if load.trials]
+    at_throughput = [load for load in loads if load.of == "throughput"]
+    trials = looked.numbered(n for load in at_throughput or loads for n in load.trials)
     seconds = min((t.spec.duration_s for t in trials), default=0.0)
     tag = min((t.spec.tag_at_s for t in trials), default=0.0)
-    lossy = [t for t in looked.numbered(n for at in there for n in at.trials) if _lost(t)]
-    loads_text = ", ".join(f"{at.of}{_loss_text(at.loss_ratio)}" for at in loads) or "none"
-    whys = [looked.no_throughput] if there else ["the throughput is not among the loads"]
+    lossy = [
+        t for t in looked.numbered(n for load in at_throughput for n in load.trials) if _lost(t)
+    ]
+    loads_text = ", ".join(f"{load.of}{_loss_text(load.loss_ratio)}" for load in loads) or "none"
+    whys = [looked.no_throughput] if at_throughput else ["the throughput is not among the loads"]
     if lossy:
         numbers = ", ".join(str(t.number) for t in lossy)
         whys.append(f"frames were lost in trial {numbers}: it does not hold for that long")
     every_frame = "every frame sent after that moment is timed"
     steadier = "a mean over all frames is steadier than one frame, which is among them"
-    n = min((len(at.trials) for at in there or loads), default=0)
+    n = min((len(load.trials) for load in at_throughput or loads), default=0)
     yield from looked.entries(
         "RFC 2544 section 26.2",
         (
@@ -533,15 +547,15 @@ def latency(looked: ClauseContext) -> Iterator[LedgerEntry]:
 
 def latency_definition(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """RFC 1242 section 3.8, of latency at any load."""
-    loads = [at for at in looked.result.latency_at if at.trials]
-    kinds = sorted({at.definition for at in loads})
-    both_ways = any(RoundTrip.is_name(name) for at in loads for name in at.latency)
+    loads = [load for load in looked.result.latency_at if load.trials]
+    kinds = sorted({load.definition for load in loads})
+    both_ways = any(RoundTrip.is_name(name) for load in loads for name in load.latency)
     value = ", ".join(kinds) + ", of the round trip" * both_ways if kinds else "none"
-    value += waits_for_turn(looked.numbered(n for at in loads for n in at.trials))
-    why = "the tester's ends have clocks of their own" if both_ways else "nothing was timed"
+    value += waits_for_turn(looked.numbered(n for load in loads for n in load.trials))
+    reason = "the tester's ends have clocks of their own" if both_ways else "nothing was timed"
     stated = "the definition of latency, which is one way, is stated"
     yield from looked.entries(
-        "RFC 1242 section 3.8", ("", stated, bool(kinds) and not both_ways, value, why)
+        "RFC 1242 section 3.8", ("", stated, bool(kinds) and not both_ways, value, reason)
     )
 
 
@@ -594,30 +608,30 @@ def frame_loss(looked: ClauseContext) -> Iterator[LedgerEntry]:
 
 def recovery(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Section 26.5."""
-    found = looked.result.recovery
-    if found is None:
+    outcome = looked.result.recovery
+    if outcome is None:
         return
-    trials = [t for t in looked.trials if t.number in {c.trial for c in found.curves}]
+    trials = [t for t in looked.trials if t.number in {c.trial for c in outcome.curves}]
     trials = trials or [t for t in looked.trials if len(t.spec.steps) > 1]
-    steps = [_overload_of(t) for t in trials if len(t.spec.steps) > 1]
+    steps = [_split_overload(t) for t in trials if len(t.spec.steps) > 1]
     seconds = min((over.duration_s for _, over, _ in steps), default=0.0)
-    share = found.overload_fps / found.throughput_fps if found.throughput_fps else 0.0
-    whys = [looked.no_throughput, found.why, *_overload_doubts(looked, trials)]
-    if not found.why and found.not_overloaded:
-        numbers = ", ".join(map(str, found.not_overloaded))
+    share = outcome.overload_fps / outcome.throughput_fps if outcome.throughput_fps else 0.0
+    whys = [looked.no_throughput, outcome.why, *_overload_doubts(looked, trials)]
+    if not outcome.why and outcome.not_overloaded:
+        numbers = ", ".join(map(str, outcome.not_overloaded))
         whys.append(f"the last bins show no overload in trial {numbers}")
     # In nothing that has a rate of its own there is a maximum that is less.
     most = None if looked.nominal else looked.result.media_max_fps
-    whole = most is not None and found.overload_fps >= most * (1 - _ROUNDING)
-    asked = looked.inputs.get("parameters", {}).get("overload", share)
-    if seconds < WHOLE_TRIAL_S or (asked < _OVERLOAD - _ROUNDING and not whole):
+    reaches_medium = most is not None and outcome.overload_fps >= most * (1 - _ROUNDING)
+    requested = looked.inputs.get("parameters", {}).get("overload", share)
+    if seconds < WHOLE_TRIAL_S or (requested < _OVERLOAD - _ROUNDING and not reaches_medium):
         whys.append(looked.because)
-    elif share < _OVERLOAD - _ROUNDING and not whole:
+    elif share < _OVERLOAD - _ROUNDING and not reaches_medium:
         limit = looked.inputs.get("ceiling_reason") or "the generator"
         whys.append(f"no more can be offered: limited by {limit}")
     drops = [after.load_fps / over.load_fps for _, over, after in steps]
     drop = max(drops, key=lambda d: abs(d - 0.5), default=0.0)
-    n = 0 if found.seconds is None else found.seconds.n
+    n = 0 if outcome.seconds is None else outcome.seconds.n
     yield from looked.entries(
         "RFC 2544 section 26.5",
         (
@@ -628,37 +642,37 @@ def recovery(looked: ClauseContext) -> Iterator[LedgerEntry]:
             "; ".join(filter(None, whys)),
         ),
         ("drop", "then half of that load", abs(drop - 0.5) <= 1e-3, f"{drop:.1%}"),
-        _recovery_end(found),
+        _recovery_end(outcome),
         (
             "repeats",
             "the average of several trials",
             n >= 2,
             f"{n} trials",
-            found.why or looked.because,
+            outcome.why or looked.because,
         ),
     )
 
 
-def _recovery_end(found: Recovery) -> Row:
+def _recovery_end(outcome: Recovery) -> Row:
     """What the time ends with: the last lost frame only where that is all that is known."""
     name, requirement = "end", "the time from the drop to the last frame lost"
-    if found.seconds is None:
-        return name, requirement, False, "none", found.why
-    until = f"{time_s(found.seconds.mean)} until no more frames are lost than usual at that load"
-    if found.last_lost_s is None:
-        numbers = ", ".join(map(str, found.lost_at_end))
-        own = f"frames were lost when trial {numbers} ended" if numbers else "not recorded"
+    if outcome.seconds is None:
+        return name, requirement, False, "none", outcome.why
+    until = f"{time_s(outcome.seconds.mean)} until no more frames are lost than usual at that load"
+    if outcome.last_lost_s is None:
+        numbers = ", ".join(map(str, outcome.lost_at_end))
+        loss_end = f"frames were lost when trial {numbers} ended" if numbers else "not recorded"
     else:
-        own = f"{time_s(found.last_lost_s.mean)} to the last frame lost"
-    same = found.last_lost_s is not None and found.last_lost_s.values == found.seconds.values
-    why = (
+        loss_end = f"{time_s(outcome.last_lost_s.mean)} to the last frame lost"
+    same = outcome.last_lost_s is not None and outcome.last_lost_s.values == outcome.seconds.values
+    reason = (
         "the last lost frame may be one of another cause, and comes the later the longer a trial is"
     )
-    return name, requirement, same, own if same else f"{until}; {own}", why
+    return name, requirement, same, loss_end if same else f"{until}; {loss_end}", reason
 
 
-def _overload_of(trial: TrialRecord) -> tuple[float, LoadStep, LoadStep]:
-    """When a trial's overload begins, seconds after the first frame; the overload, what follows."""
+def _split_overload(trial: TrialRecord) -> tuple[float, LoadStep, LoadStep]:
+    """Split a trial's load: start of the overload in seconds, the overload, the step behind it."""
     *before, over, after = trial.spec.steps
     return sum(step.duration_s for step in before), over, after
 
@@ -676,17 +690,22 @@ def _overload_doubts(looked: ClauseContext, trials: Sequence[TrialRecord]) -> It
     for trial in trials:
         if len(trial.spec.steps) < 2:
             continue
-        begin_s, over, _ = _overload_of(trial)
-        wanted = over.load_fps * over.duration_s
-        every = sum(step.load_fps * step.duration_s for step in trial.spec.steps)
+        begin_s, over, _ = _split_overload(trial)
+        overload_frames = over.load_fps * over.duration_s
+        all_frames = sum(step.load_fps * step.duration_s for step in trial.spec.steps)
         # Frames to everybody are part of the load, and in no timeline.
         due = {d.direction: d.intended for d in trial.result.directions}
         for line in trial.result.timelines:
             first = int(begin_s / line.bin_s + 1e-9)
             end = ceil((begin_s + over.duration_s) / line.bin_s - 1e-9)
-            full = every * loads[line.direction]
-            own = min(1.0, due[line.direction] / full) if full and line.direction in due else 1.0
-            if sum(line.sent[first:end]) < _OFFERED * own * wanted * loads[line.direction]:
+            full = all_frames * loads[line.direction]
+            due_share = (
+                min(1.0, due[line.direction] / full) if full and line.direction in due else 1.0
+            )
+            if (
+                sum(line.sent[first:end])
+                < _OFFERED * due_share * overload_frames * loads[line.direction]
+            ):
                 short.append(str(trial.number))
                 break
     if short:
@@ -699,19 +718,22 @@ _SMALLEST = 64
 
 def reset(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Section 26.6."""
-    size, known = looked.result.frame_size, looked.inputs.get("throughput")
+    size, throughput_input = looked.result.frame_size, looked.inputs.get("throughput")
     # Those of other rounds are at the throughput of their own.
     shown = [t for t in looked.trials if t.search == looked.result.search]
     loads = {t.spec.load_fps for t in shown or looked.trials}
-    share = min(loads) / known["load_fps"] if loads and known else 0.0
+    share = min(loads) / throughput_input["load_fps"] if loads and throughput_input else 0.0
     whys = [looked.no_throughput]
     if share < 1 - _ROUNDING:
         whys.append(looked.because)
-    left_out = {number for one in looked.result.resets for number in one.disturbed}
-    limited = [t.number for t in shown if outcome_of(t).is_short]
+    left_out = {number for outcome in looked.result.resets for number in outcome.disturbed}
+    limited = [t.number for t in shown if trial_outcome(t).is_short]
     if short := [str(number) for number in limited if number not in left_out]:
         whys.append(f"less than the load was offered in trial {', '.join(short)}")
-    kinds = ", ".join(sorted({one.what for one in looked.result.resets if not one.why})) or "none"
+    kinds = (
+        ", ".join(sorted({outcome.what for outcome in looked.result.resets if not outcome.why}))
+        or "none"
+    )
     software = "a data plane in software has no power of its own; restarts and links stand for them"
     yield from looked.entries(
         "RFC 2544 section 26.6",
@@ -763,19 +785,19 @@ _NOT_LOOKED_AT = (
 )
 
 
-def not_looked_at_clauses() -> Iterator[LedgerEntry]:
-    """Clauses of RFC 2544 that the ledger holds no run against."""
-    for number, title, what in _NOT_LOOKED_AT:
+def unchecked_clauses() -> Iterator[LedgerEntry]:
+    """List the clauses of RFC 2544 that the ledger does not check."""
+    for number, title, remark in _NOT_LOOKED_AT:
         yield LedgerEntry(
-            clause=f"RFC 2544 {number}", requirement=title, status="not looked at", value=what
+            clause=f"RFC 2544 {number}", requirement=title, status="not looked at", value=remark
         )
 
 
 def not_run(results: Iterable[Result]) -> Iterator[tuple[str, str]]:
     """Tests of section 26 of which a run has no result."""
-    there = {result.test for result in results}
+    measured_tests = {result.test for result in results}
     for test, number in TESTS.items():
-        if test not in there:
+        if test not in measured_tests:
             yield f"RFC 2544 section {number}", test.replace("_", " ")
 
 
@@ -787,18 +809,27 @@ def _duration(looked: ClauseContext, seconds: float) -> Iterator[LedgerEntry]:
 def rfc6201_reset(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold a result against it."""
     resets = looked.result.resets
-    found = [one for one in resets if not one.why]
-    both = [one for one in found if one.by_loss_s is not None and one.by_time_s is not None]
-    methods = "; ".join(f"{one.what} ({one.type}): both" for one in both) or "none"
-    missing = "; ".join(f"{one.what}: {one.why}" for one in resets if one.why)
-    lacking = f"; not of {missing}" if found and missing else ""
-    least = min((one.by_time_s.n for one in both if one.by_time_s is not None), default=0)
+    measured = [outcome for outcome in resets if not outcome.why]
+    by_both_methods = [
+        outcome
+        for outcome in measured
+        if outcome.by_loss_s is not None and outcome.by_time_s is not None
+    ]
+    methods = (
+        "; ".join(f"{outcome.what} ({outcome.type}): both" for outcome in by_both_methods) or "none"
+    )
+    missing = "; ".join(f"{outcome.what}: {outcome.why}" for outcome in resets if outcome.why)
+    lacking = f"; not of {missing}" if measured and missing else ""
+    least = min(
+        (outcome.by_time_s.n for outcome in by_both_methods if outcome.by_time_s is not None),
+        default=0,
+    )
     yield from looked.entries(
         "RFC 6201",
         (
             "methods",
             "reset time by lost frames or by time stamps, the method reported",
-            bool(found) and len(both) == len(found),
+            bool(measured) and len(by_both_methods) == len(measured),
             methods + lacking,
             missing or "one of the two has no number",
         ),
@@ -814,16 +845,18 @@ def rfc6201_reset(looked: ClauseContext) -> Iterator[LedgerEntry]:
 
 def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold a result against it."""
-    found = looked.result.back_to_back
-    if found is None:
+    outcome = looked.result.back_to_back
+    if outcome is None:
         return
-    known = found.throughput_fps is not None
-    throughput = f"{found.throughput_fps:.0f} frames/s, all directions" if known else "none"
-    n, longest, step = found.frames.n, found.max_burst_frames, found.step_frames
+    has_throughput = outcome.throughput_fps is not None
+    throughput = (
+        f"{outcome.throughput_fps:.0f} frames/s, all directions" if has_throughput else "none"
+    )
+    n, longest, step = outcome.frames.n, outcome.max_burst_frames, outcome.step_frames
     bursts = [t.spec.burst for t in looked.trials if t.spec.burst]
     on_steps = bool(bursts) and all(b % step == 0 and step <= b <= longest for b in bursts)
     tries = looked.inputs.get("parameters", {}).get("repeats_after_loss", 0)
-    how = f"loss verification, max(r) = {1 + tries}" if tries else "binary search"
+    method = f"loss verification, max(r) = {1 + tries}" if tries else "binary search"
     pauses = pauses_after([t for t in looked.trials if t.spec.burst])
     idle = min((pause_s for _, pause_s in pauses), default=None)
     # What a burst has filled takes as long to empty as it took to fill.
@@ -838,7 +871,7 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
         f"{least_idle:.3g}"
         for pause_s, burst_s in short[:1]
     ]
-    gap, least = found.gap_ns, 1e9 / found.max_rate_fps if found.max_rate_fps else 0.0
+    gap, least = outcome.gap_ns, 1e9 / outcome.max_rate_fps if outcome.max_rate_fps else 0.0
     at_gap = not looked.nominal and gap is not None and gap <= 1.05 * least
     why_slower = f"the medium's is {least:.4g} ns"
     if looked.nominal:
@@ -851,7 +884,7 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
         (
             "prerequisites",
             "the throughput without loss is known for the same size and directions",
-            known and not looked.no_throughput,
+            has_throughput and not looked.no_throughput,
             throughput,
             looked.no_throughput or "it was not measured",
         ),
@@ -878,35 +911,37 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
         (
             "longest burst",
             "a burst near the longest that was tried is no result",
-            not found.is_limit,
-            f"up to {longest} frames, the longest that came through {found.frames.maximum:g}",
-            f"{found.at_longest} of {n} searches reached it: set back_to_back.max_burst_s higher"
-            if found.capped
+            not outcome.is_limit,
+            f"up to {longest} frames, the longest that came through {outcome.frames.maximum:g}",
+            f"{outcome.at_longest} of {n} searches reached it: set back_to_back.max_burst_s higher"
+            if outcome.capped
             else f"within {1 - NEAR_LONGEST:.0%} of it: set back_to_back.max_burst_s higher",
         ),
         (
             "search",
             "TST009 binary search or loss verification, its inputs and step reported",
             on_steps,
-            f"{how}; step {step} frames, 1 to {longest} frames; {len(bursts)} bursts",
+            f"{method}; step {step} frames, 1 to {longest} frames; {len(bursts)} bursts",
             "the log has no bursts, or others than those of its steps",
         ),
-        _buffer_time(looked, found),
+        _buffer_time(looked, outcome),
     )
 
 
-def _buffer_time(looked: ClauseContext, found: BackToBack) -> Row:
-    """The buffer time of RFC 9004, beside the one of the bursts' own gap."""
-    own, rfc = found.corrected_s, found.rfc9004_corrected_s
-    value = "none" if rfc is None else time_s(rfc)
-    if own is not None:
-        value += f"; by the bursts' own gap, and what was forwarded meanwhile, {time_s(own)}"
+def _buffer_time(looked: ClauseContext, outcome: BackToBack) -> Row:
+    """Check the buffer time of RFC 9004; the text also has the one for the gap of the bursts."""
+    corrected_s, rfc9004_s = outcome.corrected_s, outcome.rfc9004_corrected_s
+    value = "none" if rfc9004_s is None else time_s(rfc9004_s)
+    if corrected_s is not None:
+        value += (
+            f"; by the bursts' own gap, and what was forwarded meanwhile, {time_s(corrected_s)}"
+        )
     whys = [looked.no_throughput]
-    if rfc is None:
-        rate = found.max_rate_fps
+    if rfc9004_s is None:
+        rate = outcome.max_rate_fps
         whys.append(
             "a burst came near the longest that was tried"
-            if found.is_limit
+            if outcome.is_limit
             else "neither a medium nor a calibration tells the theoretical rate"
             if rate is None
             else "the throughput is no less than the theoretical rate"

@@ -48,17 +48,17 @@ def _addresses(section: str, looked: ClauseContext) -> Iterator[LedgerEntry]:
         "two ports",
         _THREE_PORTS,
     )
-    found = looked.result.addresses
-    if found is None:
+    outcome = looked.result.addresses
+    if outcome is None:
         return
     requirement = "binary search for the largest number that is learned without flooding"
-    value, complete = f"{found.addresses} addresses, {len(found.tried)} numbers tried", True
+    value, complete = f"{outcome.addresses} addresses, {len(outcome.tried)} numbers tried", True
     if section == "5.8":
         requirement = "binary search for the highest rate at which all are learned"
-        value = f"{found.learning_fps:.0f} frames/s of {found.addresses} addresses"
-        complete = bool(found.learning_fps)
-    clause, met = f"RFC 2889 section {section}, search", complete and not found.capped
-    yield entry(clause, requirement, met, value, found.note)
+        value = f"{outcome.learning_fps:.0f} frames/s of {outcome.addresses} addresses"
+        complete = bool(outcome.learning_fps)
+    clause, met = f"RFC 2889 section {section}, search", complete and not outcome.capped
+    yield entry(clause, requirement, met, value, outcome.note)
 
 
 address_caching = partial(_addresses, "5.7")

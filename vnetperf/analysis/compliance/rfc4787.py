@@ -26,118 +26,118 @@ _FREE = "endpoint-independent"
 
 def behaviours(deployed: Sequence[ScenarioRecord]) -> dict[str, NatBehaviour]:
     """Scenario to what its NAT does; those without a NAT are left out."""
-    found = {}
-    for one in deployed:
-        facts: dict[str, Any] = one.facts.facts
+    behaviour_by_scenario = {}
+    for record in deployed:
+        facts: dict[str, Any] = record.facts.facts
         parts = [facts, *facts.get("hosts", {}).values()]
         for part in parts:
             switch = part.get("vswitch") if isinstance(part, dict) else None
-            if isinstance(switch, dict) and isinstance(told := switch.get("behaviour"), dict):
+            if isinstance(switch, dict) and isinstance(behaviour := switch.get("behaviour"), dict):
                 try:
-                    found[one.scenario.id] = NatBehaviour(**told)
+                    behaviour_by_scenario[record.scenario.id] = NatBehaviour(**behaviour)
                 except ValidationError:  # facts of a plugin, which are in no form
                     continue
-    return found
+    return behaviour_by_scenario
 
 
 def nat_behaviour(deployed: Sequence[ScenarioRecord]) -> Iterator[LedgerEntry]:
     """Hold the NATs of a run against the RFCs on NATs; where they differ, each by itself."""
-    found = {scenario: list(_clauses(one)) for scenario, one in behaviours(deployed).items()}
-    for rows in zip(*found.values(), strict=True):
+    clauses = {scenario: list(_clauses(nat)) for scenario, nat in behaviours(deployed).items()}
+    for rows in zip(*clauses.values(), strict=True):
         if all(row == rows[0] for row in rows):
             yield rows[0]
             continue
-        for scenario, row in zip(found, rows, strict=True):
+        for scenario, row in zip(clauses, rows, strict=True):
             yield row.model_copy(update={"scenario": scenario})
 
 
 def _clauses(nat: NatBehaviour) -> Iterator[LedgerEntry]:
-    yield _held(
+    yield _nat_entry(
         "RFC 4787 REQ-1",
         "a mapping is independent of endpoints",
         None if nat.mapping is None else nat.mapping == _FREE,
         nat.mapping or "",
     )
-    yield _held(
+    yield _nat_entry(
         "RFC 4787 REQ-5",
         "an idle mapping of UDP ends after 120 s at the earliest; 300 s are recommended",
-        _at_least(nat.udp_s, _UDP_S),
+        _reaches(nat.udp_s, _UDP_S),
         _seconds(nat.udp_s),
     )
-    known = nat.tcp_s is not None and nat.tcp_transitory_s is not None
-    yield _held(
+    has_timeouts = nat.tcp_s is not None and nat.tcp_transitory_s is not None
+    yield _nat_entry(
         "RFC 5382 REQ-5",
         "an idle connection lasts 7440 s at the least, one that opens or closes 240 s",
-        all(map(_at_least, (nat.tcp_s, nat.tcp_transitory_s), (_TCP_S, _TRANSITORY_S)))
-        if known
+        all(map(_reaches, (nat.tcp_s, nat.tcp_transitory_s), (_TCP_S, _TRANSITORY_S)))
+        if has_timeouts
         else None,
         f"{_seconds(nat.tcp_s)} and {_seconds(nat.tcp_transitory_s)}",
     )
-    yield _held(
+    yield _nat_entry(
         "RFC 5508 REQ-2",
         "an idle mapping of ICMP queries ends after 60 s at the earliest",
-        _at_least(nat.icmp_s, _ICMP_S),
+        _reaches(nat.icmp_s, _ICMP_S),
         _seconds(nat.icmp_s),
     )
-    yield _held(
+    yield _nat_entry(
         "RFC 4787 REQ-8, RFC 6888 REQ-7",
         "filtering is independent of endpoints, where transparency matters most",
         None if nat.filtering is None else nat.filtering == _FREE,
         "by address and port" if nat.filtering == "address-and-port" else nat.filtering or "",
     )
-    yield _held(
+    yield _nat_entry(
         "RFC 4787 REQ-9",
         "subscribers reach each other by their public addresses (hairpinning)",
         nat.hairpinning,
         "they do" if nat.hairpinning else "they do not",
     )
-    yield _held(
+    yield _nat_entry(
         "RFC 4787 REQ-14",
         "fragments are translated, in whatever order they come",
         nat.fragments,
         "they are" if nat.fragments else "they are dropped",
     )
-    yield _held(
+    yield _nat_entry(
         "RFC 6888 REQ-2",
         "all ports of a subscriber are of one public address",
         nat.paired,
         "they are" if nat.paired else "they are not",
     )
-    yield _held(
+    yield _nat_entry(
         "RFC 6888 REQ-4",
         "ports of a subscriber are limited",
         nat.port_limit,
         "to its blocks" if nat.port_limit else "they are not",
     )
-    yield _held(
+    yield _nat_entry(
         "RFC 6888 REQ-5",
         "what a subscriber can take of the table is limited",
         None if nat.session_limit is None else nat.session_limit > 0,
         f"{nat.session_limit} sessions" if nat.session_limit else "no limit of sessions",
     )
-    yield _held(
+    yield _nat_entry(
         "RFC 6888 REQ-8",
         "ports rest for 120 s before another subscriber has them",
-        True if nat.computed_blocks else _at_least(nat.block_hold_s, _HOLD_S),
+        True if nat.computed_blocks else _reaches(nat.block_hold_s, _HOLD_S),
         "no other ever has them: blocks are computed"
         if nat.computed_blocks
         else _seconds(nat.block_hold_s),
     )
-    yield _held(
+    yield _nat_entry(
         "RFC 6888 REQ-15",
         "ports are hard to guess",
         nat.random_ports,
         "at random inside a block" if nat.random_ports else "kept, or the next one of the block",
     )
-    yield _held(
+    yield _nat_entry(
         "RFC 7857 section 2",
         "a connection that was reset ends after the transitory time, 240 s at the earliest",
-        _at_least(nat.reset_s, _TRANSITORY_S),
+        _reaches(nat.reset_s, _TRANSITORY_S),
         _seconds(nat.reset_s),
     )
 
 
-def _held(clause: str, requirement: str, ok: bool | None, value: str) -> LedgerEntry:
+def _nat_entry(clause: str, requirement: str, ok: bool | None, value: str) -> LedgerEntry:
     clause = f"{clause} {_SOURCE}"
     if ok is None:
         unknown = "the NAT's backend does not know"
@@ -147,7 +147,7 @@ def _held(clause: str, requirement: str, ok: bool | None, value: str) -> LedgerE
     return entry(clause, requirement, ok, value, "so the NAT is in this mode, with these options")
 
 
-def _at_least(seconds: float | None, least_s: float) -> bool | None:
+def _reaches(seconds: float | None, least_s: float) -> bool | None:
     return None if seconds is None else seconds >= least_s
 
 

@@ -28,10 +28,15 @@ _VARIATION_S = 60.0
 
 def rfc8219_latency(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold a latency result against them."""
-    loads = [at for at in looked.result.latency_at if at.trials]
-    trials = looked.numbered(n for at in loads for n in at.trials)
-    summed = [one for at in loads for each in (at.typical, at.worst_case) for one in each.values()]
-    n = min((one.n for one in summed), default=0)
+    loads = [load for load in looked.result.latency_at if load.trials]
+    trials = looked.numbered(n for load in loads for n in load.trials)
+    summed = [
+        summary
+        for load in loads
+        for summaries in (load.typical, load.worst_case)
+        for summary in summaries.values()
+    ]
+    n = min((summary.n for summary in summed), default=0)
     seconds = min((t.spec.duration_s for t in trials), default=0.0)
     tag = min((t.spec.tag_at_s for t in trials), default=0.0)
     ways = [t.result.round_trip for t in trials]
@@ -58,77 +63,83 @@ def rfc8219_latency(looked: ClauseContext) -> Iterator[LedgerEntry]:
         + waits_for_turn(trials),
         "; ".join(whys),
     )
-    found = [v for at in loads for v in at.variation.values()]
-    yield from _variation(looked, found, trials)
+    variations = [v for load in loads for v in load.variation.values()]
+    yield from _variation(looked, variations, trials)
 
 
 def soak(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold the delay variation of a soak against them."""
-    found = looked.result.soak
-    if found is not None:
-        trials = looked.numbered(found.trials)
-        yield from _variation(looked, list(found.variation.values()), trials)
+    outcome = looked.result.soak
+    if outcome is not None:
+        trials = looked.numbered(outcome.trials)
+        yield from _variation(looked, list(outcome.variation.values()), trials)
 
 
 def _variation(
-    looked: ClauseContext, found: Sequence[DelayVariation], trials: Sequence[TrialRecord]
+    looked: ClauseContext, variations: Sequence[DelayVariation], trials: Sequence[TrialRecord]
 ) -> Iterator[LedgerEntry]:
     both_ways = any(trial.result.round_trip is not None for trial in trials)
-    known = bool(found) and all(one.pdv_ns is not None for one in found)
+    has_percentiles = bool(variations) and all(
+        variation.pdv_ns is not None for variation in variations
+    )
     # A direction from which nothing came back has no variation, and so none to be told.
-    whole = both_ways or all(d.latency is not None for t in trials for d in t.result.directions)
+    complete = both_ways or all(d.latency is not None for t in trials for d in t.result.directions)
     # It is that of single trials: however many follow, each has its own smallest delay.
     seconds = min((t.spec.duration_s - t.spec.tag_at_s for t in trials), default=0.0)
-    untold = "not measured" if not known else _NOT_OF_EACH
-    why_untold = "the generator tells no percentiles" if not known else _SILENT
+    untold = "not measured" if not has_percentiles else _NOT_OF_EACH
+    why_untold = "the generator tells no percentiles" if not has_percentiles else _SILENT
     yield entry(
         "RFC 5481, packet delay variation",
         "delay beyond the smallest, its 99.9th percentile over at least 60 s (RFC 8219)",
-        known and whole and not both_ways and seconds >= _VARIATION_S,
+        has_percentiles and complete and not both_ways and seconds >= _VARIATION_S,
         f"over {seconds:g} s of each trial" + ", of the round trip" * both_ways
-        if known and whole
+        if has_percentiles and complete
         else untold,
-        (_BOTH_WAYS if both_ways else looked.because) if known and whole else why_untold,
+        (_BOTH_WAYS if both_ways else looked.because)
+        if has_percentiles and complete
+        else why_untold,
     )
-    successive = bool(found) and all(one.ipdv_median_ns is not None for one in found)
-    why = next((one.why for one in found if one.why), "nothing was timed")
-    coarsest = max((one.ipdv_resolution_ns or 0.0 for one in found), default=0.0)
+    successive = bool(variations) and all(
+        variation.ipdv_median_ns is not None for variation in variations
+    )
+    reason = next((variation.why for variation in variations if variation.why), "nothing was timed")
+    coarsest = max((variation.ipdv_resolution_ns or 0.0 for variation in variations), default=0.0)
     reported = f"reported, at a resolution of {nanoseconds(coarsest)}" if coarsest else "reported"
-    coarse = _why_coarse(trials)
+    coarse = _describe_coarseness(trials)
     yield entry(
         "RFC 8219, inter packet delay variation",
         "smallest, median and largest difference of successive delays",
-        successive and whole and not coarse,
-        "not measured" if not successive else reported if whole else _NOT_OF_EACH,
-        _BOTH_WAYS if both_ways else why if not successive else coarse if whole else _SILENT,
+        successive and complete and not coarse,
+        "not measured" if not successive else reported if complete else _NOT_OF_EACH,
+        _BOTH_WAYS if both_ways else reason if not successive else coarse if complete else _SILENT,
     )
 
 
-def _why_coarse(trials: Sequence[TrialRecord]) -> str:
-    """Why arrivals are known too badly for differences of successive ones; "" where they are not.
+def _describe_coarseness(trials: Sequence[TrialRecord]) -> str:
+    """Describe why arrival times are too coarse for differences of successive ones; or "".
 
     All frames that one receive call finds have its time. Where calls that find some are further
     apart than frames, most differences are those of departures alone; and where no difference is
     larger than what two such times are wrong by, all that is seen is the polling.
     """
-    found: dict[float, str] = {}
+    reasons: dict[float, str] = {}
     for trial in trials:
         for counts in trial.result.directions:
-            known = counts.latency.ipdv if counts.latency is not None else {}
-            apart_ns = known.get("resolution", 0.0)
-            if not apart_ns or "median" not in known:
+            ipdv = counts.latency.ipdv if counts.latency is not None else {}
+            apart_ns = ipdv.get("resolution", 0.0)
+            if not apart_ns or "median" not in ipdv:
                 continue
             interval_ns = 1e9 / trial.spec.load_fps
             if apart_ns > interval_ns:
-                found[apart_ns] = f"while a frame comes every {nanoseconds(interval_ns)}"
-            elif max(abs(known["min"]), abs(known["max"])) <= 2 * apart_ns:
-                found[apart_ns] = "and no difference is larger than that may make it"
-    if not found:
+                reasons[apart_ns] = f"while a frame comes every {nanoseconds(interval_ns)}"
+            elif max(abs(ipdv["min"]), abs(ipdv["max"])) <= 2 * apart_ns:
+                reasons[apart_ns] = "and no difference is larger than that may make it"
+    if not reasons:
         return ""
-    apart_ns, why = max(found.items())
+    apart_ns, reason = max(reasons.items())
     return (
         "arrivals are stamped per receive call, and calls that found frames were up to "
-        f"{nanoseconds(apart_ns)} apart (mean of a trial), {why}"
+        f"{nanoseconds(apart_ns)} apart (mean of a trial), {reason}"
     )
 
 
@@ -138,21 +149,21 @@ _STEP_S, _PERFORMANCE_S = 60.0, 900.0
 
 def y1564_service(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold a service against ITU-T Y.1564, whose text was not at hand: from secondary sources."""
-    found = looked.result.service
-    if found is None:
+    outcome = looked.result.service
+    if outcome is None:
         return
-    ramp = [step.share for step in found.steps]
-    seconds = sorted({step.seconds for step in found.steps})
-    whole = ramp == sorted(ramp) and bool(ramp) and ramp[-1] == 1.0 and len(ramp) > 1
-    stopped = next((f"{step.of}: {step.why}" for step in found.steps if not step.met), "")
+    ramp = [step.share for step in outcome.steps]
+    seconds = sorted({step.seconds for step in outcome.steps})
+    full_ramp = ramp == sorted(ramp) and bool(ramp) and ramp[-1] == 1.0 and len(ramp) > 1
+    stopped = next((f"{step.of}: {step.why}" for step in outcome.steps if not step.met), "")
     yield from looked.entries(
         "ITU-T Y.1564 (from a secondary source)",
         (
             "service configuration test",
             "steps up to the CIR of 1 to 60 s each, each held against limits of FLR, FTD, FDV",
-            whole and all(1.0 <= one <= _STEP_S for one in seconds),
+            full_ramp and all(1.0 <= step_s <= _STEP_S for step_s in seconds),
             f"{', '.join(f'{share:.0%}' for share in ramp) or 'no step'}; "
-            f"{', '.join(f'{one:g} s' for one in seconds)} each",
+            f"{', '.join(f'{step_s:g} s' for step_s in seconds)} each",
             stopped or looked.because,
         ),
         (
@@ -167,11 +178,11 @@ def y1564_service(looked: ClauseContext) -> Iterator[LedgerEntry]:
             "the CIR of all services at once for 15 min, 2 h or 24 h, with availability",
             False,
             "not done"
-            if found.performance is None
-            else f"one service for {found.performance.seconds:g} s",
+            if outcome.performance is None
+            else f"one service for {outcome.performance.seconds:g} s",
             stopped
             or "one service a run, without availability"
-            + ("" if _long(found.performance) else f", and {looked.because}"),
+            + ("" if _long(outcome.performance) else f", and {looked.because}"),
         ),
     )
 
@@ -182,8 +193,8 @@ def _long(performance: ServiceStep | None) -> bool:
 
 def transport(transfers: Sequence[Transfers]) -> list[LedgerEntry]:
     """Hold streams against RFC 6349 and RFC 9097, whose texts were not at hand."""
-    streams = [each[-1] for one in transfers for each in one.rounds]
-    tcp = [tcp_quality(t, beside) for t, beside in streams if t.spec.kind == "TCP_STREAM"]
+    streams = [rounds[-1] for scenario in transfers for rounds in scenario.rounds]
+    tcp = [tcp_quality(t, companions) for t, companions in streams if t.spec.kind == "TCP_STREAM"]
     udp = [
         ip_capacity(t, way)
         for t, _ in streams
@@ -191,18 +202,18 @@ def transport(transfers: Sequence[Transfers]) -> list[LedgerEntry]:
         for way in t.spec.ways
     ]
     idle = sum(t.spec.kind in ("TCP_RR", "UDP_RR") for t, _ in streams)
-    bound = sum(one.bits_per_second is not None for one in udp)
-    found = []
+    bound = sum(capacity.bits_per_second is not None for capacity in udp)
+    entries = []
     if tcp:
         metrics = {
-            "TCP transfer time ratio": [one.time_ratio for one in tcp],
-            "TCP efficiency": [one.efficiency for one in tcp],
-            "buffer delay": [one.buffer_delay for one in tcp],
+            "TCP transfer time ratio": [quality.time_ratio for quality in tcp],
+            "TCP efficiency": [quality.efficiency for quality in tcp],
+            "buffer delay": [quality.buffer_delay for quality in tcp],
         }
-        known = {name: sum(v is not None for v in values) for name, values in metrics.items()}
-        whys = dict.fromkeys(one.why for one in tcp if one.why)
+        counts = {name: sum(v is not None for v in values) for name, values in metrics.items()}
+        whys = dict.fromkeys(quality.why for quality in tcp if quality.why)
         lacking = "what the tool or transfers beside do not show is no number"
-        found += [
+        entries += [
             entry(
                 "RFC 6349 section 3 (from a secondary source)",
                 "path MTU, baseline round-trip time and bottleneck bandwidth first, then TCP "
@@ -215,13 +226,13 @@ def transport(transfers: Sequence[Transfers]) -> list[LedgerEntry]:
             entry(
                 "RFC 6349 section 4 (from a secondary source)",
                 "TCP transfer time ratio, TCP efficiency and buffer delay of each",
-                all(n == len(tcp) for n in known.values()),
-                ", ".join(f"{name} of {n} of {len(tcp)} streams" for name, n in known.items()),
+                all(n == len(tcp) for n in counts.values()),
+                ", ".join(f"{name} of {n} of {len(tcp)} streams" for name, n in counts.items()),
                 "; ".join(whys) or lacking,
             ),
         ]
     if udp:
-        found.append(
+        entries.append(
             entry(
                 "RFC 9097 sections 5 and 8 (from a secondary source)",
                 "maximum IP-layer capacity in sub-intervals of 1 s, found by adjusting the rate",
@@ -230,4 +241,4 @@ def transport(transfers: Sequence[Transfers]) -> list[LedgerEntry]:
                 "each stream is sent at one rate, and none was searched",
             )
         )
-    return found
+    return entries

@@ -15,19 +15,19 @@ _SEARCHES = 10
 
 def connection_rate(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold a connection establishment rate against sections 4.4 to 4.8."""
-    found = looked.result.sessions
-    if found is None:
+    outcome = looked.result.sessions
+    if outcome is None:
         return
-    yield from _all_sessions(found)
+    yield from _all_sessions(outcome)
     yield entry(
         f"RFC 9693 section 4.5 {_SOURCE}",
         "binary search for the highest rate at which all connections are established, each trial "
         "from an empty table",
-        not found.note,
-        f"{found.rate_per_s:.0f} connections/s of {found.sessions}",
-        found.note,
+        not outcome.note,
+        f"{outcome.rate_per_s:.0f} connections/s of {outcome.sessions}",
+        outcome.note,
     )
-    count = len(found.rates)
+    count = len(outcome.rates)
     yield entry(
         f"RFC 9693 section 4.5, repetition {_SOURCE}",
         f"{_SEARCHES} searches or more, with their median",
@@ -38,29 +38,31 @@ def connection_rate(looked: ClauseContext) -> Iterator[LedgerEntry]:
     yield entry(
         f"RFC 9693 section 4.8 {_SOURCE}",
         "rate at which a filled table is emptied",
-        found.ended_per_s is not None,
-        "not measured" if found.ended_per_s is None else f"{found.ended_per_s:.0f} connections/s",
+        outcome.ended_per_s is not None,
+        "not measured"
+        if outcome.ended_per_s is None
+        else f"{outcome.ended_per_s:.0f} connections/s",
         "no trial found a table that was half full before it",
     )
 
 
 def session_capacity(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold a capacity for sessions against sections 4.4, 4.6 and 4.9."""
-    found = looked.result.sessions
-    if found is None:
+    outcome = looked.result.sessions
+    if outcome is None:
         return
-    yield from _all_sessions(found)
+    yield from _all_sessions(outcome)
     yield entry(
         f"RFC 9693 section 4.9 {_SOURCE}",
         "largest number of connections that the table holds: exponential, then binary search",
-        not found.capped and bool(found.sessions),
-        f"{found.sessions} connections, {len(found.tried)} numbers tried",
-        found.note if found.sessions else "not even one session was held",
+        not outcome.capped and bool(outcome.sessions),
+        f"{outcome.sessions} connections, {len(outcome.tried)} numbers tried",
+        outcome.note if outcome.sessions else "not even one session was held",
     )
 
 
-def _all_sessions(found: NatSessions) -> Iterator[LedgerEntry]:
-    made = [one for one in found.tried if one.made]
+def _all_sessions(outcome: NatSessions) -> Iterator[LedgerEntry]:
+    established = [attempt for attempt in outcome.tried if attempt.made]
     yield entry(
         f"RFC 9693 section 4.4 {_SOURCE}",
         "each frame of the first phase makes one connection: all combinations of addresses and "
@@ -71,9 +73,9 @@ def _all_sessions(found: NatSessions) -> Iterator[LedgerEntry]:
     yield entry(
         f"RFC 9693 section 4.6 {_SOURCE}",
         "all connections are validated",
-        bool(made),
-        f"in {len(made)} of {len(found.tried)} numbers or rates tried each frame came out with its "
-        "session's address and port, and the table held as many",
+        bool(established),
+        f"in {len(established)} of {len(outcome.tried)} numbers or rates tried each frame came out "
+        "with its session's address and port, and the table held as many",
         "all sessions were there in none",
     )
     yield entry(

@@ -63,7 +63,7 @@ def mlrsearch_throughput(looked: ClauseContext) -> Iterator[LedgerEntry]:
             f"preset {looked.preset}, goal {', '.join(narrow)}",
         )
     irregular = [g.name for g in goals if not g.regular]
-    unmarked = [g.name for g in goals if g.regular and not _within_width(g)]
+    unmarked = [g.name for g in goals if g.regular and not _fits_width(g)]
     yield entry(
         "RFC 9971, irregular results",
         "a result that lacks a bound or is too wide is marked",
@@ -118,7 +118,7 @@ def _classes(looked: ClauseContext) -> Iterator[LedgerEntry]:
         )
 
 
-def _within_width(goal: GoalResult) -> bool:
+def _fits_width(goal: GoalResult) -> bool:
     """Whether both bounds are there and no further apart than the goal's width."""
     width = goal.relative_width
     return width is not None and width <= goal.width * (1 + _ROUNDING)
@@ -130,7 +130,7 @@ def _adds_up(goal: GoalResult) -> bool:
     Each is the least that was offered that way in a trial, the sum the least that was offered in
     one trial. What a direction lacks of its load, that trial lacked of the sum.
     """
-    bounds = [one.lower_bound_fps or 0.0 for one in goal.per_direction]
+    bounds = [bound.lower_bound_fps or 0.0 for bound in goal.per_direction]
     total, load = goal.lower_bound_fps or 0.0, goal.lower_bound_load_fps or 0.0
     if not bounds:
         return True
