@@ -266,7 +266,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> tuple[stage.Stage, list[dict[str,
     monkeypatch.setattr(snapshot, "modules_loaded", lambda _: set[str]())
     monkeypatch.setattr(stage, "PATIENCE_S", 0.5)
     monkeypatch.setattr(stage, "UNCLEAR_S", 1.0)
-    monkeypatch.setattr(stage.LiveDeployment, "deploy", lambda *_: Deployed())
+    monkeypatch.setattr(stage, "deploy_plan", lambda *_: Deployed())
     made = stage.Stage("mine")
     made.facts = MagicMock()
     made.deploy(MagicMock())

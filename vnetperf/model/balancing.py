@@ -93,31 +93,35 @@ class Services(Frozen):
 
 
 @lru_cache(maxsize=4)
-def _sides(of: Services) -> tuple[FlowEnds, FlowEnds]:
-    turns = range(-(-of.flows // of.services))  # flows of a service
-    first, services = int(CLIENTS.network_address) + 1, range(of.services)
-    clients = (first + turn % of.clients for turn in turns for _ in services)
-    ports = (FIRST_PORT + turn // of.clients for turn in turns for _ in services)
-    ends = _octets("I", clients, of), _octets("H", ports, of)
-    at = int(VIRTUAL.network_address) + 1
-    virtual = _octets("I", array("I", range(at, at + of.services)) * len(turns), of)
-    at = int(BACKENDS.network_address) + 1
-    behind = array("I", range(at, at + (of.services << 8), 1 << 8)) * len(turns)
-    backends = _octets("I", behind, of)
-    known = 4
-    if of.backends > 1:
-        known = 3
-        backends = b"".join(backends[at : at + known] for at in range(0, len(backends), 4))
+def _sides(balancing: Services) -> tuple[FlowEnds, FlowEnds]:
+    turns = range(-(-balancing.flows // balancing.services))  # flows of a service
+    first, services = int(CLIENTS.network_address) + 1, range(balancing.services)
+    clients = (first + turn % balancing.clients for turn in turns for _ in services)
+    ports = (FIRST_PORT + turn // balancing.clients for turn in turns for _ in services)
+    ends = _octets("I", clients, balancing), _octets("H", ports, balancing)
+    start = int(VIRTUAL.network_address) + 1
+    virtual = _octets(
+        "I", array("I", range(start, start + balancing.services)) * len(turns), balancing
+    )
+    start = int(BACKENDS.network_address) + 1
+    behind = array("I", range(start, start + (balancing.services << 8), 1 << 8)) * len(turns)
+    backends = _octets("I", behind, balancing)
+    address_octets = 4
+    if balancing.backends > 1:
+        address_octets = 3
+        backends = b"".join(
+            backends[start : start + address_octets] for start in range(0, len(backends), 4)
+        )
     return (
         FlowEnds(*ends, virtual, SERVICE_PORT.to_bytes(2, "big")),
-        FlowEnds(*ends, backends, BACKEND_PORT.to_bytes(2, "big"), known),
+        FlowEnds(*ends, backends, BACKEND_PORT.to_bytes(2, "big"), address_octets),
     )
 
 
-def _octets(kind: str, values: Iterable[int], of: Services) -> bytes:
+def _octets(kind: str, values: Iterable[int], balancing: Services) -> bytes:
     """Values of the flows, big endian."""
-    found = array(kind, values)
-    del found[of.flows :]
+    numbers = array(kind, values)
+    del numbers[balancing.flows :]
     if sys.byteorder == "little":
-        found.byteswap()
-    return found.tobytes()
+        numbers.byteswap()
+    return numbers.tobytes()

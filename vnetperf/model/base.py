@@ -114,9 +114,9 @@ def share_field_sets(value: Any) -> None:
         inner = value
     else:
         return
-    for one in inner:
-        if one.__class__ not in _PLAIN:
-            share_field_sets(one)
+    for member in inner:
+        if member.__class__ not in _PLAIN:
+            share_field_sets(member)
 
 
 def _check_hugepage_size(kb: int) -> int:
@@ -136,5 +136,7 @@ HugepageSize = Annotated[int, AfterValidator(_check_hugepage_size)]
 
 def given(values: Frozen, plain: Frozen, *without: str) -> dict[str, Any]:
     """Fields whose values differ from those of `plain`, which has the defaults."""
-    held = {name: getattr(values, name) for name in type(plain).model_fields if name not in without}
-    return {name: value for name, value in held.items() if value != getattr(plain, name)}
+    fields = {
+        name: getattr(values, name) for name in type(plain).model_fields if name not in without
+    }
+    return {name: value for name, value in fields.items() if value != getattr(plain, name)}

@@ -114,11 +114,11 @@ class Attachment(Frozen):
     peer_mac: str | None = None
     netns: str | None = None
 
-    def require(self, what: Literal["socket", "netdev", "pci"]) -> str:
+    def require(self, name: Literal["socket", "netdev", "pci"]) -> str:
         """A field that plugging in requires; `DutError` when the vSwitch left it out."""
-        value: str | None = getattr(self, what)
+        value: str | None = getattr(self, name)
         if not value:
-            raise DutError(f"the {self.kind} attachment has no {what}", where=str(self.port))
+            raise DutError(f"the {self.kind} attachment has no {name}", where=str(self.port))
         return value
 
     def as_tester_end(self, number: int) -> WireEnd:
@@ -198,8 +198,8 @@ class Deployment(Frozen):
     @property
     def phy_ports(self) -> tuple[PhyPort, ...]:
         """Physical ports, one wire each."""
-        found = {*self.trunks, *(e for e in self.ends if isinstance(e, PhyPort))}
-        return tuple(sorted(found, key=str))
+        ports = {*self.trunks, *(e for e in self.ends if isinstance(e, PhyPort))}
+        return tuple(sorted(ports, key=str))
 
     def in_tunnels(self) -> Deployment:
         """The same with frames in a tunnel on the cables between vSwitches, where there are any."""
@@ -270,9 +270,9 @@ class Deployment(Frozen):
     @property
     def tunnelled(self) -> tuple[Port, ...]:
         """Ports at which frames are inside a tunnel."""
-        found = [h.dst for h in self.hops if h.tunnel == "encap"]
-        found += [h.src for h in self.hops if h.tunnel == "decap"]
-        return tuple(dict.fromkeys(found))
+        ports = [h.dst for h in self.hops if h.tunnel == "encap"]
+        ports += [h.src for h in self.hops if h.tunnel == "decap"]
+        return tuple(dict.fromkeys(ports))
 
     def port_name(self, port: Port) -> str:
         """What reports call a port: "phy0", "vnf0.1"; of a pod "pod0"."""
@@ -308,12 +308,12 @@ class Deployment(Frozen):
         return tuple(self._walk(src, chain))
 
     def _walk(self, src: Port, chain: int) -> Iterator[Port]:
-        at: Port = src
-        yield at
+        port: Port = src
+        yield port
         for _ in range(len(self.hops) + 1):
-            hop = next((h for h in self.hops if h.src == at and h.chain in (None, chain)), None)
+            hop = next((h for h in self.hops if h.src == port and h.chain in (None, chain)), None)
             if hop is None:
-                raise ValueError(f"{self.name}: no hop leads on from {at} for chain {chain}")
+                raise ValueError(f"{self.name}: no hop leads on from {port} for chain {chain}")
             yield hop.dst
             if hop.dst in self.ends:
                 return
@@ -321,11 +321,11 @@ class Deployment(Frozen):
                 far = self.far_end(hop.dst)
                 if far is None or not any(h.src == far for h in self.hops):
                     return
-                at = far
-                yield at
+                port = far
+                yield port
                 continue
-            at = VnfPort(vnf=hop.dst.vnf, index=1 - hop.dst.index)  # through the VNF
-            yield at
+            port = VnfPort(vnf=hop.dst.vnf, index=1 - hop.dst.index)  # through the VNF
+            yield port
         raise ValueError(f"{self.name}: the hops of chain {chain} form a loop")
 
     def far_end(self, port: Port) -> PhyPort | None:
@@ -334,7 +334,7 @@ class Deployment(Frozen):
         return far.get(port)
 
 
-def _both_ways(ports: list[tuple[Port, Port]], chain: int | None) -> list[Hop]:
+def _make_hops(ports: list[tuple[Port, Port]], chain: int | None) -> list[Hop]:
     """Hops for cables between pairs of ports; only a physical port must tell chains apart."""
     return [
         Hop(src=src, dst=dst, chain=chain if isinstance(src, PhyPort) else None)
@@ -354,7 +354,7 @@ def _cables(vnfs: range) -> list[tuple[Port, Port]]:
 
 def serial(name: str, vnf_count: int) -> Deployment:
     """PVP, PVVP and longer: one chain of VNFs; Phy2Phy when there is none."""
-    hops = _both_ways(_cables(range(vnf_count)), None)
+    hops = _make_hops(_cables(range(vnf_count)), None)
     return Deployment(name=name, vnf_count=vnf_count, chains=1, hops=tuple(hops))
 
 
@@ -369,7 +369,7 @@ def mobile(name: str, vnf_count: int) -> Deployment:
 
 def parallel(name: str, vnf_count: int) -> Deployment:
     """PVPV: parallel chains of one VNF each, told apart by stream at the physical ports."""
-    hops = [hop for v in range(vnf_count) for hop in _both_ways(_cables(range(v, v + 1)), v)]
+    hops = [hop for v in range(vnf_count) for hop in _make_hops(_cables(range(v, v + 1)), v)]
     return Deployment(name=name, vnf_count=vnf_count, chains=vnf_count, hops=tuple(hops))
 
 
@@ -425,7 +425,7 @@ class Spanning(NamedTuple):
             name=name,
             vnf_count=len(launched),
             chains=1,
-            hops=tuple(_both_ways([pair for site in self.sites for pair in site], None)),
+            hops=tuple(_make_hops([pair for site in self.sites for pair in site], None)),
             ends=self.ends,
             trunks=tuple(sorted((port for pair in self.cables for port in pair), key=str)),
             cables=self.cables,
@@ -553,8 +553,8 @@ def port_mac(deployment: Deployment, port: Port, chain: int) -> str:
     if isinstance(port, VnfPort):
         # So has a tester in a VNF's place: a steering NIC knows no other address there.
         return vnf_mac(port)
-    if (known := dict(deployment.beyond).get(port)) is not None:
-        return known
+    if (mac := dict(deployment.beyond).get(port)) is not None:
+        return mac
     if (far := deployment.far_end(port)) is not None:  # what takes frames in at another vSwitch
         return peer_mac(deployment, far, chain)
     if port not in deployment.ends:

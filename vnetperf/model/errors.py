@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """What follows an unknown name: ", did you mean 'pvp_dpdk'?"; "" when no known one is near."""
-    names = {other.lstrip("-"): other for other in known}
+    names = {other.lstrip("-"): other for other in choices}
     if name in names.values():
         return ""
     word = name.lstrip("-")  # dashes alone make no names alike
@@ -24,12 +24,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 _FEW, _NEAREST = 20, 3
 
 
-def accepted_names(name: str, known: Iterable[str], all_of_them: str = "") -> str:
+def accepted_names(name: str, choices: Iterable[str], all_of_them: str = "") -> str:
     """Names to choose from: all where they are few, else the nearest and how many others.
 
     `all_of_them` is what prints them, or where they stand.
     """
-    names = list(dict.fromkeys(known))
+    names = list(dict.fromkeys(choices))
     if len(names) <= _FEW:
         return ", ".join(names)
     near = get_close_matches(name.lstrip("-"), names, _NEAREST, cutoff=0.0)
@@ -37,9 +37,9 @@ def accepted_names(name: str, known: Iterable[str], all_of_them: str = "") -> st
     return f"{', '.join(near)}, and {len(names) - len(near)} others{where}"
 
 
-def _apart(one: str, other: str) -> int:
+def _apart(word: str, other: str) -> int:
     """How many letters two words do not have in common."""
-    letters, others = Counter(one), Counter(other)
+    letters, others = Counter(word), Counter(other)
     return ((letters - others) + (others - letters)).total()
 
 

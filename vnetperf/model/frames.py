@@ -297,17 +297,17 @@ def index_of(name: str, headers: Sequence[HeaderKind]) -> int | None:
     "outer_..." looks outside the tunnel, other names inside first.
     """
     kinds = place_of(name).headers
-    found = [number for number, kind in enumerate(headers) if kind in kinds]
+    places = [number for number, kind in enumerate(headers) if kind in kinds]
     if name.startswith(OUTER):
         carrier = carrier_of(headers)
         end = headers.index(carrier) if carrier else 0
-        found = [number for number in found if number < end]
-        return found[0] if found else None
-    if not found:
+        places = [number for number in places if number < end]
+        return places[0] if places else None
+    if not places:
         return None
     # Of several labels the first is the one that is switched by.
-    inner = found[-1]
-    while inner - 1 in found and headers[inner] == "mpls":
+    inner = places[-1]
+    while inner - 1 in places and headers[inner] == "mpls":
         inner -= 1
     return inner
 
@@ -329,13 +329,13 @@ def same_octets(names: Iterable[VaryField], headers: Sequence[HeaderKind]) -> st
     A plain name is that of the innermost header, which may be one outside the tunnel: where the
     packet inside has no UDP, udp_src and outer_udp_src are one.
     """
-    seen: dict[tuple[int, str], str] = {}
+    name_by_place: dict[tuple[int, str], str] = {}
     for name in names:
         place, plain = index_of(name, headers), plain_name(name)
         if place is None:
             continue
         key = place, NETWORKS.get(plain, plain)
-        if key in seen:
-            return f"{seen[key]} and {name}"
-        seen[key] = name
+        if key in name_by_place:
+            return f"{name_by_place[key]} and {name}"
+        name_by_place[key] = name
     return ""

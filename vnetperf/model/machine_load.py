@@ -239,33 +239,33 @@ class TakenTime:
 
     def __add__(self, other: TakenTime) -> TakenTime:
         """Both together."""
-        found = dict(self.processors)
-        for cpu, more in other.processors.items():
-            one = found.get(cpu, ProcessorTime(0.0, 0.0, 0.0))
-            known = one.others_s is not None and more.others_s is not None
-            others_s = (one.others_s or 0.0) + (more.others_s or 0.0) if known else None
-            seconds = one.watched_s + more.watched_s
-            found[cpu] = ProcessorTime(others_s, one.stolen_s + more.stolen_s, seconds)
+        processors = dict(self.processors)
+        for cpu, addend in other.processors.items():
+            earlier = processors.get(cpu, ProcessorTime(0.0, 0.0, 0.0))
+            is_known = earlier.others_s is not None and addend.others_s is not None
+            others_s = (earlier.others_s or 0.0) + (addend.others_s or 0.0) if is_known else None
+            seconds = earlier.watched_s + addend.watched_s
+            processors[cpu] = ProcessorTime(others_s, earlier.stolen_s + addend.stolen_s, seconds)
         names = {**self.by_thread, **other.by_thread}
         ran = {n: self.by_thread.get(n, 0.0) + other.by_thread.get(n, 0.0) for n in names}
-        return TakenTime(found, ran)
+        return TakenTime(processors, ran)
 
     @property
     def most(self) -> str:
         """Which threads took it, as far as that is known: "most of it chrome"; "" for none."""
-        every = sum(one.others_s or 0.0 for one in self.processors.values())
+        total_s = sum(processor.others_s or 0.0 for processor in self.processors.values())
         named = {name: ran for name, ran in self.by_thread.items() if name != UNNAMED}
         order = sorted(named, key=lambda name: -named[name])[:NAMED]
-        found = [name for name in order if named[name] > every / 10]
-        if not found:
+        names = [name for name in order if named[name] > total_s / 10]
+        if not names:
             return ""
-        most = sum(named[name] for name in found) > every / 2
-        return f"{'most of it' if most else 'among them'} {', '.join(found)}"
+        most = sum(named[name] for name in names) > total_s / 2
+        return f"{'most of it' if most else 'among them'} {', '.join(names)}"
 
     @property
     def watched_s(self) -> float:
         """How long the processors were watched, seconds."""
-        return max((one.watched_s for one in self.processors.values()), default=0.0)
+        return max((processor.watched_s for processor in self.processors.values()), default=0.0)
 
     def others(self, least: float = 0.0) -> float | None:
         """Processors that others took, of which one may be a part; None: not known.
@@ -274,10 +274,12 @@ class TakenTime:
         does on each adds up to nothing that matters to any. No more than they took of all of them
         together: a thread that the kernel moved counts where it ran last.
         """
-        known = [one for one in self.processors.values() if one.others_s is not None]
-        if not known or not all(one.watched_s for one in known):
+        measured = [
+            processor for processor in self.processors.values() if processor.others_s is not None
+        ]
+        if not measured or not all(processor.watched_s for processor in measured):
             return None
-        shares = [(one.others_s or 0.0) / one.watched_s for one in known]
+        shares = [(processor.others_s or 0.0) / processor.watched_s for processor in measured]
         return max(0.0, min(sum(share for share in shares if share >= least), sum(shares)))
 
     @property
@@ -285,8 +287,8 @@ class TakenTime:
         """Share that a hypervisor took of the one it took most of; None: too short to tell."""
         if self.watched_s < FEWEST_TICKS * TICK_S:
             return None
-        known = [one for one in self.processors.values() if one.watched_s]
-        return max(one.stolen_s / one.watched_s for one in known)
+        measured = [processor for processor in self.processors.values() if processor.watched_s]
+        return max(processor.stolen_s / processor.watched_s for processor in measured)
 
     def exceeds(self, limit: float) -> bool:
         """Whether others took more than a limit, by more than a tick may be wrong."""
@@ -295,15 +297,15 @@ class TakenTime:
 
     def texts(self, limit: float) -> tuple[str, ...]:
         """What was taken beyond a limit, in words; empty: nothing, or not known."""
-        found = []
+        sentences = []
         if self.exceeds(limit):
-            who = f", {self.most}" if self.most else ""
-            found.append(
-                f"others took {self.others(limit / 2):.2g} processors on those of the pollers{who}"
+            most = f", {self.most}" if self.most else ""
+            sentences.append(
+                f"others took {self.others(limit / 2):.2g} processors on those of the pollers{most}"
             )
         if self.stolen is not None and self.stolen > limit:
-            found.append(f"a hypervisor took {self.stolen:.1%} of a processor")
-        return tuple(found)
+            sentences.append(f"a hypervisor took {self.stolen:.1%} of a processor")
+        return tuple(sentences)
 
 
 class MachineLoad(Frozen):
@@ -363,22 +365,24 @@ class MachineLoad(Frozen):
     @property
     def disturbances(self) -> tuple[str, ...]:
         """What the machine itself did to a trial, in words; empty: nothing that could be read."""
-        found = []
+        disturbances = []
         if self.throttled:
-            found.append(f"processors were throttled {self.throttled} times")
+            disturbances.append(f"processors were throttled {self.throttled} times")
         if self.quota_s:
-            found.append(f"a control group's quota stopped processes for {self.quota_s:.3g} s")
+            disturbances.append(
+                f"a control group's quota stopped processes for {self.quota_s:.3g} s"
+            )
         if self.frequency_mhz is not None:
             before, after = self.frequency_mhz
             if before > 0 and abs(after / before - 1) > DISTURBING_FREQUENCY:
-                found.append(f"the frequency went from {before:.0f} to {after:.0f} MHz")
+                disturbances.append(f"the frequency went from {before:.0f} to {after:.0f} MHz")
         if self.line_ns is not None and max(self.line_ns) > DISTURBING_LINE * min(self.line_ns):
             before, after = self.line_ns
-            found.append(
+            disturbances.append(
                 "the hypervisor moved the processors of DUT and tester: a cache line took "
                 f"{before:.0f} ns there and back before, {after:.0f} ns after"
             )
-        return tuple(found)
+        return tuple(disturbances)
 
     def taken(
         self, threads: Iterable[ThreadLoad], watched_s: float, *, is_whole: bool = True
@@ -397,22 +401,25 @@ class MachineLoad(Frozen):
         if not self.by_processor:  # not recorded: the share is of the processor with the most
             stolen_s = (self.steal or 0.0) * watched_s
             return TakenTime({-1: ProcessorTime(None, stolen_s, watched_s)})
-        every = list(threads)
-        known = is_whole and all(one.run_s is not None for one in every)
-        used = {one.cpu for one in every if one.role.rpartition(":")[2] != KERNEL}
-        found = {}
-        for load in (one for one in self.by_processor if one.cpu in used):
-            there = [one for one in every if one.cpu == load.cpu]
+        deployed = list(threads)
+        are_measured = is_whole and all(thread.run_s is not None for thread in deployed)
+        used = {thread.cpu for thread in deployed if thread.role.rpartition(":")[2] != KERNEL}
+        processors = {}
+        for load in self.by_processor:
+            if load.cpu not in used:
+                continue
+            on_processor = [thread for thread in deployed if thread.cpu == load.cpu]
             if self.others is not None and is_whole:
                 others_s: float | None = sum(o.run_s for o in self.others if o.cpu == load.cpu)
             else:
-                others_s = self._others(load, there, watched_s) * watched_s if known else None
-            found[load.cpu] = ProcessorTime(others_s, load.steal * watched_s, watched_s)
+                share = self._others(load, on_processor, watched_s) if are_measured else None
+                others_s = None if share is None else share * watched_s
+            processors[load.cpu] = ProcessorTime(others_s, load.steal * watched_s, watched_s)
         ran: dict[str, float] = {}
-        for one in self.others or ():
-            if one.cpu in found:
-                ran[one.thread] = ran.get(one.thread, 0.0) + one.run_s
-        return TakenTime(found, ran)
+        for other in self.others or ():
+            if other.cpu in processors:
+                ran[other.thread] = ran.get(other.thread, 0.0) + other.run_s
+        return TakenTime(processors, ran)
 
     def _others(
         self, load: ProcessorLoad, threads: Sequence[ThreadLoad], watched_s: float
@@ -422,14 +429,14 @@ class MachineLoad(Frozen):
         Timers and switches that no thread's time has are in it: of a deployment that sleeps in
         turns they are its own, some microseconds for each time that it wakes.
         """
-        softirq = [one for one in threads if one.thread.startswith(SOFTIRQ_THREAD)]
-        rest = [one for one in threads if one not in softirq]
+        softirq = [thread for thread in threads if thread.thread.startswith(SOFTIRQ_THREAD)]
+        rest = [thread for thread in threads if thread not in softirq]
         ran, in_softirq = (
-            sum((one.run_s or 0.0) / (one.watched_s or watched_s or 1.0) for one in some)
+            sum((thread.run_s or 0.0) / (thread.watched_s or watched_s or 1.0) for thread in some)
             for some in (rest, softirq)
         )
         interrupts = load.irq + load.softirq
         if not self.interrupts_apart:  # what came upon a thread counts as its time, too
-            in_kernel = sum(one.system for one in rest)
+            in_kernel = sum(thread.system for thread in rest)
             ran -= min(in_kernel, max(0.0, interrupts - in_softirq))
         return load.busy - interrupts - ran

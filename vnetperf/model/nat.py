@@ -173,10 +173,10 @@ class Nat(Frozen):
         return {name: str(value) for name, value in given(self, Nat()).items()}
 
     def __str__(self) -> str:
-        of = "a public address" if self.addresses == 1 else f"{self.addresses} public addresses"
+        pool = "a public address" if self.addresses == 1 else f"{self.addresses} public addresses"
         return (
             f"{self.sessions} sessions: {self.subscribers} subscribers, {self.ports} ports each; "
-            f"blocks of {self.block_size} ports of {of}"
+            f"blocks of {self.block_size} ports of {pool}"
         )
 
 
@@ -219,16 +219,16 @@ def _bindings(nat: Nat) -> Bindings:
     start = [FIRST_PORT + n % nat.per_address * nat.block_size for n in blocks]
     ports = array("H")
     for session in range(nat.ports):
-        ports.extend(array("H", [one + session for one in start]))
+        ports.extend(array("H", [start_port + session for start_port in start]))
     inside = array("I", range(first, first + nat.subscribers)) * nat.ports
     outside = array("I", [public + n // nat.per_address for n in blocks]) * nat.ports
     for values in (inside, outside, ports):
         if sys.byteorder == "little":
             values.byteswap()
-    known = ports.tobytes()
+    port_octets = ports.tobytes()
     if nat.mapping == "learnt":
-        return Bindings(inside.tobytes(), known, b"", b"")
-    return Bindings(inside.tobytes(), known, outside.tobytes(), known)
+        return Bindings(inside.tobytes(), port_octets, b"", b"")
+    return Bindings(inside.tobytes(), port_octets, outside.tobytes(), port_octets)
 
 
 class NatBehaviour(Frozen):

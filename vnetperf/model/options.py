@@ -12,13 +12,13 @@ from vnetperf.model.base import Frozen, HugepageSize, given, text_like
 Own = TypeVar("Own", bound=Frozen)
 
 
-def _power_of_two(value: int) -> int:
+def _check_descriptors(value: int) -> int:
     if value & (value - 1):
         raise ValueError("a number of descriptors is a power of two")
     return value
 
 
-PowerOfTwo = Annotated[int, AfterValidator(_power_of_two)]
+PowerOfTwo = Annotated[int, AfterValidator(_check_descriptors)]
 
 
 class QueuePin(Frozen):
@@ -102,9 +102,9 @@ class SwitchOptions(Frozen):
 
     def given(self) -> dict[str, Any]:
         """Options that are set, apart from the mode: name -> value."""
-        own = (self.model_extra or {}).items()
+        declared = (self.model_extra or {}).items()
         set_ = given(self, SwitchOptions(), "name", "description", "mode")
-        return set_ | {name: value for name, value in own if value is not None}
+        return set_ | {name: value for name, value in declared if value is not None}
 
     def own(self, model: type[Own]) -> Own:
         """The options that a backend declares, with defaults for those not given."""
@@ -211,13 +211,13 @@ class GuestOptions(Frozen):
 
     @field_validator("image")
     @classmethod
-    def _found_from_anywhere(cls, value: str) -> str:
+    def _resolve_image(cls, value: str) -> str:
         path = Path(value)
         return str(path.expanduser().absolute()) if path.suffix in DISKS else value
 
     @field_validator("kernel", "initrd")
     @classmethod
-    def _whole(cls, value: Path | None) -> Path | None:
+    def _resolve_path(cls, value: Path | None) -> Path | None:
         return value.expanduser().absolute() if value is not None else None
 
     @property
@@ -287,7 +287,7 @@ class UeAttach(Frozen):
     argv: tuple[str, ...] = ()
 
     @model_validator(mode="after")
-    def _has_what_it_needs(self) -> UeAttach:
+    def _check_argv(self) -> UeAttach:
         if (self.by == "command") != bool(self.argv):
             raise ValueError('argv is for by = "command", which needs it')
         return self

@@ -254,8 +254,10 @@ class BackToBack(Frozen):
         """Whether what the DUT held of a burst is what the ring before it holds."""
         if self.ring_frames is None or self.corrected_s is None or not self.gap_ns:
             return False
-        held = self.corrected_s * 1e9 / self.gap_ns
-        return abs(held - self.ring_frames) <= max(self.step_frames, _SAME_RING * self.ring_frames)
+        held_frames = self.corrected_s * 1e9 / self.gap_ns
+        return abs(held_frames - self.ring_frames) <= max(
+            self.step_frames, _SAME_RING * self.ring_frames
+        )
 
     @property
     def at_longest(self) -> int:

@@ -197,8 +197,8 @@ class SearchLimits:
             ("warm_up_s", self.warm_up_s, 0.0 <= self.warm_up_s < inf, "seconds, 0 or more"),
         )
         for start in self.starts_fps:
-            within = self.min_load_fps <= start <= self.max_load_fps
-            _require("search limits", ("starts_fps", start, within, "loads within the limits"))
+            are_inside = self.min_load_fps <= start <= self.max_load_fps
+            _require("search limits", ("starts_fps", start, are_inside, "loads within the limits"))
         if self.steps is not None and self.steps.step_fps >= self.max_load_fps:
             raise ConfigError(
                 f"step_fps = {self.steps.step_fps:g} is no less than the maximum load, "

@@ -74,19 +74,19 @@ def check_goals(preset: Preset, where: str) -> None:
     resolutions = {f"goal {goal.name}, width": goal.width for goal in preset.goals}
     if preset.tst009 is not None and preset.tst009.step_share is not None:
         resolutions = {"tst009.step_share": preset.tst009.step_share}
-    for what, resolution in resolutions.items():
+    for name, resolution in resolutions.items():
         if resolution < WIDTHS_PER_TOLERANCE * tolerance * (1 - _ROUNDING):
             raise ConfigError(
-                f"{what} = {resolution:g}: a trial may offer {tolerance:g} less than intended "
+                f"{name} = {resolution:g}: a trial may offer {tolerance:g} less than intended "
                 "(trial.offered_tolerance), and bounds cannot be told apart as finely as that",
                 where=f"{where}: goals",
                 accepted=f"{WIDTHS_PER_TOLERANCE:g} times the tolerance or more",
                 cure="make the width larger, or trial.offered_tolerance smaller",
             )
-    for test, why in _NEED_THROUGHPUT.items():
+    for test, reason in _NEED_THROUGHPUT.items():
         if test in preset.tests and not any(g.loss_ratio <= MOST_LOSS for g in preset.goals):
             raise ConfigError(
-                f"{test} needs a throughput ({why}), and every goal allows more loss than "
+                f"{test} needs a throughput ({reason}), and every goal allows more loss than "
                 f"{MOST_LOSS:g}",
                 where=f"{where}: goals",
                 accepted=f"a goal with loss_ratio = 0, or {MOST_LOSS:g} at most, beside others",
@@ -243,11 +243,11 @@ class StepSearch(Frozen):
     z: int | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
-    def _say_one_step(self) -> StepSearch:
+    def _check_step(self) -> StepSearch:
         if (self.step_fps is None) == (self.step_share is None):
-            both = "both are" if self.step_fps is not None else "neither is"
+            count_text = "both are" if self.step_fps is not None else "neither is"
             raise ConfigError(
-                f"{both} given, and TST009 section 12.3.2 has one StepSize",
+                f"{count_text} given, and TST009 section 12.3.2 has one StepSize",
                 where="tst009",
                 accepted="step_fps (frames/s) or step_share (a share of the largest load)",
             )

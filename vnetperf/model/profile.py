@@ -72,7 +72,7 @@ class Mix(Frozen):
     @property
     def total(self) -> int:
         """Sum of the weights."""
-        return sum(one.weight for one in self.sizes)
+        return sum(share.weight for share in self.sizes)
 
     @property
     def mean_size(self) -> float:
@@ -87,14 +87,14 @@ class Mix(Frozen):
     @property
     def largest(self) -> int:
         """Largest frame, octets including FCS."""
-        return max(one.size for one in self.sizes)
+        return max(share.size for share in self.sizes)
 
     def shares(self) -> tuple[tuple[int, float], ...]:
         """Each size, octets including FCS, with its share of the frames, 0..1; together 1."""
-        return tuple((one.size, one.weight / self.total) for one in self.sizes)
+        return tuple((share.size, share.weight / self.total) for share in self.sizes)
 
     def _mean(self) -> Fraction:
-        return Fraction(sum(one.size * one.weight for one in self.sizes), self.total)
+        return Fraction(sum(share.size * share.weight for share in self.sizes), self.total)
 
 
 def mix_of_genome(genome: str) -> Mix:
@@ -114,8 +114,8 @@ def mix_of_genome(genome: str) -> Mix:
     letters = GENES | {MTU_GENE: MTU_FRAME}
     for letter in genome:
         if letter not in letters:
-            known = ", ".join(f"{gene}={size}" for gene, size in letters.items())
-            raise ValueError(f"genome {genome!r} has {letter!r}; accepted: {known}")
+            accepted = ", ".join(f"{gene}={size}" for gene, size in letters.items())
+            raise ValueError(f"genome {genome!r} has {letter!r}; accepted: {accepted}")
         if letters[letter] > MAX_FRAME_SIZE:
             raise ValueError(
                 f"genome {genome!r}: {letter} stands for {letters[letter]} octets, "
@@ -130,11 +130,11 @@ def mix_of_sizes(sizes: tuple[SizeShare, ...]) -> Mix:
     """The mix of a table of sizes and weights; `ValueError` for none, or a size twice."""
     if not sizes:
         raise ValueError("imix has no size")
-    if len({one.size for one in sizes}) < len(sizes):
+    if len({share.size for share in sizes}) < len(sizes):
         raise ValueError("imix has a size twice: give its weight once")
     return Mix(
-        name=" ".join(f"{one.weight}x{one.size}" for one in sizes),
-        sizes=_by_size({one.size: one.weight for one in sizes}),
+        name=" ".join(f"{share.weight}x{share.size}" for share in sizes),
+        sizes=_by_size({share.size: share.weight for share in sizes}),
     )
 
 
@@ -206,7 +206,7 @@ class TrafficProfile(Frozen):
 
     @field_validator("headers")
     @classmethod
-    def _headers_follow_each_other(cls, headers: tuple[HeaderKind, ...]) -> tuple[HeaderKind, ...]:
+    def _check_headers(cls, headers: tuple[HeaderKind, ...]) -> tuple[HeaderKind, ...]:
         check_stack(headers)
         return headers
 
@@ -223,8 +223,8 @@ class TrafficProfile(Frozen):
 
     @model_validator(mode="after")
     def _loads_fit_the_directions(self) -> TrafficProfile:
-        within = all(LEAST_LOAD <= load <= 1.0 for load in self.loads)  # nan is not
-        if not within or max(self.loads) != 1.0:
+        are_valid = all(LEAST_LOAD <= load <= 1.0 for load in self.loads)  # nan is not
+        if not are_valid or max(self.loads) != 1.0:
             raise ValueError(
                 f"loads = {list(self.loads)}: the greater is 1.0 and the other {LEAST_LOAD}..1.0"
             )
@@ -250,19 +250,21 @@ class TrafficProfile(Frozen):
             if name in NETWORKS:
                 raise ValueError(f"values cannot set {name}; set {NETWORKS[name]}")
             number_of(name, value)
-        for net, whole in NETWORKS.items():
-            if {net, whole} <= {*self.vary}:
-                raise ValueError(f"vary names {whole} and {net}, which is a part of it")
+        for net, plain_field in NETWORKS.items():
+            if {net, plain_field} <= {*self.vary}:
+                raise ValueError(f"vary names {plain_field} and {net}, which is a part of it")
         for key, names in (("vary", self.vary), ("values", tuple(self.values))):
-            if both := same_octets(names, self.headers):
-                raise ValueError(f"{key} names {both}, which are one in {', '.join(self.headers)}")
+            if doubled := same_octets(names, self.headers):
+                raise ValueError(
+                    f"{key} names {doubled}, which are one in {', '.join(self.headers)}"
+                )
         return self
 
     def _may_have(self, name: VaryField) -> bool:
         """Whether a frame can have a field; the deployment's tunnel may bring it."""
-        own = carrier_of(self.headers) is not None
+        has_tunnel = carrier_of(self.headers) is not None
         brought = name.startswith(OUTER) or name in ("vni", "teid")
-        return index_of(name, self.headers) is not None or (brought and not own)
+        return index_of(name, self.headers) is not None or (brought and not has_tunnel)
 
     @model_validator(mode="after")
     def _flows_fit_their_fields(self) -> TrafficProfile:
@@ -281,7 +283,7 @@ class TrafficProfile(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _who_announces_answers(self) -> TrafficProfile:
+    def _check_announce(self) -> TrafficProfile:
         if self.announce and self.answers == "none":
             raise ValueError('announce = true names addresses that answers = "none" denies')
         return self
@@ -295,8 +297,8 @@ class TrafficProfile(Frozen):
 
     def room(self, name: VaryField) -> int:
         """How many values a field can take from its first one, in every direction."""
-        whole = NETWORKS.get(name, name)
-        firsts = [self._first(whole, direction) for direction in self.directions]
+        field = NETWORKS.get(name, name)
+        firsts = [self._first(field, direction) for direction in self.directions]
         if name in NETWORKS:
             firsts = [None if first is None else first >> 8 & 255 for first in firsts]
         return min(room_of(name, first) for first in firsts)
@@ -304,10 +306,12 @@ class TrafficProfile(Frozen):
     def _first(self, name: VaryField, direction: int) -> int | None:
         """A field's first value where it is set, also by its other name, or is the tunnel's."""
         place = index_of(name, self.headers)
-        for known in (name, plain_name(name), OUTER + plain_name(name)):
-            given = self.value(known, direction)
-            if given is not None and (known == name or index_of(known, self.headers) == place):
-                return number_of(known, given)
+        for spelling in (name, plain_name(name), OUTER + plain_name(name)):
+            setting = self.value(spelling, direction)
+            if setting is not None and (
+                spelling == name or index_of(spelling, self.headers) == place
+            ):
+                return number_of(spelling, setting)
         return first_outside(name, self.headers)
 
     def value(self, name: str, direction: int) -> int | str | None:
@@ -376,8 +380,8 @@ class TrafficProfile(Frozen):
         """
         if not self.learning_frames:
             return 0
-        every = self.vary_mode != "random" and self.flow_count <= max(self.flows, MOST_LEARNT)
-        return max(self.learning_frames, self.flow_count if every else self.flows)
+        learns_all = self.vary_mode != "random" and self.flow_count <= max(self.flows, MOST_LEARNT)
+        return max(self.learning_frames, self.flow_count if learns_all else self.flows)
 
     @property
     def directions(self) -> tuple[int, ...]:
@@ -387,15 +391,15 @@ class TrafficProfile(Frozen):
     @property
     def conditions(self) -> tuple[str, ...]:
         """What is special about the frames, for a reader; none of one size of IPv4 and UDP."""
-        found = []
+        conditions = []
         if self.headers != PLAIN:
-            found.append(f"frames of {', '.join(self.headers)}")
+            conditions.append(f"frames of {', '.join(self.headers)}")
         if self.mix is not None:
-            found.append(f"IMIX {self.mix.name}, mean {self.mix.mean_size:.1f} octets")
+            conditions.append(f"IMIX {self.mix.name}, mean {self.mix.mean_size:.1f} octets")
         if self.loads != (1.0, 1.0):
-            found.append(f"loads of the directions {self.loads[0]:g} : {self.loads[1]:g}")
+            conditions.append(f"loads of the directions {self.loads[0]:g} : {self.loads[1]:g}")
         if self.broadcast:
-            found.append(f"{self.broadcast:.2%} of the frames broadcast, counted apart")
+            conditions.append(f"{self.broadcast:.2%} of the frames broadcast, counted apart")
         if self.burst > 1:
-            found.append(f"bursts of {self.burst} frames")
-        return tuple(found)
+            conditions.append(f"bursts of {self.burst} frames")
+        return tuple(conditions)

@@ -310,16 +310,16 @@ class GoalResult(Frozen):
     @property
     def least_fps(self) -> float | None:
         """Least lower bound of the rounds, aggregate frames/s; None where one has none."""
-        lowers = [one.lower_bound_fps for one in self.rounds] or [self.lower_bound_fps]
-        known = [lower for lower in lowers if lower is not None]
-        return min(known) if len(known) == len(lowers) else None
+        lowers = [goal.lower_bound_fps for goal in self.rounds] or [self.lower_bound_fps]
+        measured = [lower for lower in lowers if lower is not None]
+        return min(measured) if len(measured) == len(lowers) else None
 
     @property
     def most_fps(self) -> float | None:
         """Largest upper bound of the rounds, aggregate frames/s; None where one has none."""
-        uppers = [one.upper_bound_fps for one in self.rounds] or [self.upper_bound_fps]
-        known = [upper for upper in uppers if upper is not None]
-        return max(known) if len(known) == len(uppers) else None
+        uppers = [goal.upper_bound_fps for goal in self.rounds] or [self.upper_bound_fps]
+        measured = [upper for upper in uppers if upper is not None]
+        return max(measured) if len(measured) == len(uppers) else None
 
     @property
     def relative_width(self) -> float | None:
@@ -400,14 +400,18 @@ class RepeatedNumber(Frozen):
     @property
     def censored(self) -> dict[str, int]:
         """Qualifier -> number of deployments with it."""
-        return dict(Counter(one.qualifier for one in self.observations if one.qualifier))
+        return dict(
+            Counter(
+                observation.qualifier for observation in self.observations if observation.qualifier
+            )
+        )
 
 
 def total_if_known(counts: Iterable[int | None]) -> int | None:
     """The sum of counts; None where one of them is not known, or there are none."""
-    every = list(counts)
-    known = [count for count in every if count is not None]
-    return sum(known) if every and len(known) == len(every) else None
+    numbers = list(counts)
+    measured = [count for count in numbers if count is not None]
+    return sum(measured) if numbers and len(measured) == len(numbers) else None
 
 
 class FrameFaults(Frozen):
@@ -446,10 +450,12 @@ class FrameFaults(Frozen):
         return any(count is not None for _, count in self)
 
     @classmethod
-    def pooled(cls, every: Iterable[FrameFaults]) -> FrameFaults:
+    def pooled(cls, parts: Iterable[FrameFaults]) -> FrameFaults:
         """Sums over several deployments; None where one is not known, or there are none."""
-        held = list(every)
-        return cls(**{n: total_if_known(getattr(one, n) for one in held) for n in cls.model_fields})
+        all_parts = list(parts)
+        return cls(
+            **{n: total_if_known(getattr(part, n) for part in all_parts) for n in cls.model_fields}
+        )
 
 
 class Deployments(Frozen):
@@ -482,14 +488,16 @@ class Deployments(Frozen):
         """What failed, in a sentence; "" when nothing did."""
         if not self.failures:
             return ""
-        whys = dict.fromkeys(why.splitlines()[0] for why in self.failures.values() if why)
+        reasons = dict.fromkeys(
+            reason.splitlines()[0] for reason in self.failures.values() if reason
+        )
         return (
             f"{len(self.failures)} of {self.attempted} deployments gave no result"
-            f" ({'; '.join(whys) or 'no reason was recorded'})"
+            f" ({'; '.join(reasons) or 'no reason was recorded'})"
         )
 
 
-def _of_throughput(goal: GoalResult) -> tuple[bool, bool]:
+def _rank_goal(goal: GoalResult) -> tuple[bool, bool]:
     """The order of goals by how near they are to RFC 2544's throughput: no loss in any trial."""
     lossy = goal.loss_ratio > 0
     return lossy, not lossy and goal.exceed_ratio > 0
@@ -501,7 +509,7 @@ def throughput_goal(goals: Iterable[GoalResult]) -> GoalResult | None:
     The first that allows no loss in any trial, else the first without loss, else the first;
     None without goals.
     """
-    return min(goals, key=_of_throughput, default=None)
+    return min(goals, key=_rank_goal, default=None)
 
 
 class Result(Frozen):
@@ -624,13 +632,15 @@ class Result(Frozen):
     @property
     def irregular(self) -> str:
         """Why all numbers of a test are irregular; "": they are not, or goals are judged singly."""
-        whys = [self.selected] if self.selected else []
+        reasons = [self.selected] if self.selected else []
         if self.deployments is not None:
             others = self.deployments.selected.items()
-            whys += [f"round {n}: {why}" for n, why in others if n != self.deployments.shown]
+            reasons += [
+                f"round {n}: {reason}" for n, reason in others if n != self.deployments.shown
+            ]
         if self.of_other_deployment:
-            whys.append("its loads are shares of the throughput of another deployment")
-        return "; ".join(whys)
+            reasons.append("its loads are shares of the throughput of another deployment")
+        return "; ".join(reasons)
 
     @property
     def size_name(self) -> str:
@@ -669,8 +679,8 @@ class Result(Frozen):
 
     @property
     def _mean(self) -> str:
-        known = self.mean_frame_size
-        return str(self.frame_size) if known is None else f"{known:.1f}"
+        mean_size = self.mean_frame_size
+        return str(self.frame_size) if mean_size is None else f"{mean_size:.1f}"
 
     @property
     def in_sum(self) -> float:

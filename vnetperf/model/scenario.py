@@ -65,11 +65,11 @@ class Variant(Frozen):
     @property
     def typed(self) -> tuple[str, ...]:
         """The settings as a user would type them: "--set rx_queues=2"."""
-        found = []
+        words = []
         for key, value in self.settings:
             values = value if isinstance(value, tuple) else (str(value),)
-            found += [f"--{key.replace('_', '-')} {one}" for one in values]
-        return tuple(found)
+            words += [f"--{key.replace('_', '-')} {choice}" for choice in values]
+        return tuple(words)
 
     def and_also(self, other: Variant) -> Variant:
         """Both, as one variant of a cross product; the other's settings are laid over these."""
@@ -268,7 +268,7 @@ class Scenario(Frozen):
             tunnel=self.tunnel,
         )
         if self.translated is not None:
-            streams = tuple(one.through(nat=self.nat, services=self.services) for one in streams)
+            streams = tuple(s.through(nat=self.nat, services=self.services) for s in streams)
         if not self.dut_macs:
             return streams
         return tuple(
@@ -318,8 +318,10 @@ class Scenario(Frozen):
         graph, mac = self.deployment, dut_mac(port)
         far = graph.far_end(port)
         if far is None or not isinstance(port, PhyPort):
-            own, tester = DUT_ADDRESS, TESTER_ADDRESS
-            return TunnelEnd(port, number, own, tester, PREFIX, mac, port_mac(graph, port, 0), VNI)
+            local_address, tester = DUT_ADDRESS, TESTER_ADDRESS
+            return TunnelEnd(
+                port, number, local_address, tester, PREFIX, mac, port_mac(graph, port, 0), VNI
+            )
         network = min(port.index, far.index)
         first = IPv4Address(DUT_ADDRESS) + (1 << 32 - CABLE_PREFIX) * network
         ends = (str(first), str(first + 1))
@@ -338,42 +340,44 @@ class Scenario(Frozen):
     @property
     def conditions(self) -> tuple[str, ...]:
         """What is asked for beyond the backend's own way: "l3 forwarding", "mtu = 9000" ..."""
-        found = []
+        conditions = []
         if self.deployment.pods:
             hosts = "one host" if self.pod_hosts == "same" else "two hosts"
-            found.append(f"pods on {hosts}")
+            conditions.append(f"pods on {hosts}")
             if self.sockets and self.pod != "netns" and len(self.deployment.guests) < 2:
-                found.append(f"pods by {self.pod}")
-            found += [f"pod {number} in a VM" for number in self.deployment.guests]
+                conditions.append(f"pods by {self.pod}")
+            conditions += [f"pod {number} in a VM" for number in self.deployment.guests]
             if self.through_guests:
-                found.append(f"guests forward by {self.vnf_mode}")
+                conditions.append(f"guests forward by {self.vnf_mode}")
         if self.routed:
-            found.append("l3 forwarding")
+            conditions.append("l3 forwarding")
         if self.nat is not None:
-            found.append(f"NAT, {self.nat}")
+            conditions.append(f"NAT, {self.nat}")
         if self.services is not None:
-            found.append(f"load balancing, {self.services}")
+            conditions.append(f"load balancing, {self.services}")
         if self.rules != "port":
-            found.append("a rule for each flow" if self.rules == "stream" else "learned addresses")
+            conditions.append(
+                "a rule for each flow" if self.rules == "stream" else "learned addresses"
+            )
         if self.deployment.tunnelled:
             where = " between the vSwitches" if self.deployment.cables else ""
             octets = overhead(self.tunnel)
-            found.append(f"{self.tunnel} tunnel{where} (+{octets} octets a frame)")
+            conditions.append(f"{self.tunnel} tunnel{where} (+{octets} octets a frame)")
         if self.deployment.gtp and self.stack is not None:
             sessions = f"{self.core.sessions} session" + ("s" if self.core.sessions > 1 else "")
-            found.append(
+            conditions.append(
                 f"{self.stack.name} (gtpu_mode {self.core.gtpu_mode}), {sessions}, "
                 f"GTP-U at port 0 (+{overhead(GTPU)} octets a frame)"
             )
-        found += self.traffic.conditions
+        conditions += self.traffic.conditions
         if self.vnf_placement != "auto" and self.deployment.vnf_count:
-            found.append(f"VNFs {self.vnf_placement}")
+            conditions.append(f"VNFs {self.vnf_placement}")
         if self.options.mode:
-            found.append(f"mode {self.options.mode}")
-        found += [f"{key} = {_shown(value)}" for key, value in self.options.given().items()]
+            conditions.append(f"mode {self.options.mode}")
+        conditions += [f"{key} = {_shown(value)}" for key, value in self.options.given().items()]
         if self.has_guests:
-            found += [f"guest {key} = {value}" for key, value in self.guest.given().items()]
-        return tuple(found)
+            conditions += [f"guest {key} = {value}" for key, value in self.guest.given().items()]
+        return tuple(conditions)
 
     def hop_addresses(self) -> Iterator[HopAddresses]:
         """Follow every stream through the deployment.
@@ -424,15 +428,15 @@ def on_testbed(scenario_id: str, testbed: str) -> str:
     """
     if not testbed:
         return scenario_id
-    plain, how = _without_last(f",{scenario_id}")
-    return variant_id(f"{plain},testbed={testbed}"[1:], how)
+    plain, last = _without_last(f",{scenario_id}")
+    return variant_id(f"{plain},testbed={testbed}"[1:], last)
 
 
 def without_testbed(name: str) -> tuple[str, str]:
     """A name in results without the testbed, and the testbed: "pvp_dpdk" and "lab1", or ""."""
     scenario, _, rest = name.partition(",testbed=")
-    testbed, how = _without_last(rest)
-    return variant_id(scenario, how), testbed
+    testbed, last = _without_last(rest)
+    return variant_id(scenario, last), testbed
 
 
 def is_called(name: str, pattern: str) -> bool:
@@ -442,12 +446,12 @@ def is_called(name: str, pattern: str) -> bool:
     """
     plain, testbed = without_testbed(name)
     names = (name, plain, f"{plain},testbed={testbed}" if testbed else name)
-    return any(fnmatchcase(one, pattern) for one in names)
+    return any(fnmatchcase(candidate, pattern) for candidate in names)
 
 
 def _without_last(name: str) -> tuple[str, str]:
-    how = next((how for how in _LAST if name.endswith(f",{how}")), "")
-    return name.removesuffix(f",{how}") if how else name, how
+    last = next((last for last in _LAST if name.endswith(f",{last}")), "")
+    return name.removesuffix(f",{last}") if last else name, last
 
 
 def split_id(scenario_id: str) -> tuple[str, str]:
@@ -567,9 +571,9 @@ class Placement(Frozen):
 
     def sharers(self, role: str) -> tuple[str, ...]:
         """Who else is on a role's processors: other roles, and `SYSTEM` on shared cores."""
-        mine = set(self.cores.get(role, ()))
-        others = tuple(o for o, cores in self.cores.items() if o != role and mine & set(cores))
-        system = (SYSTEM,) if self.shared and mine & set(self.housekeeping) else ()
+        cpus = set(self.cores.get(role, ()))
+        others = tuple(o for o, cores in self.cores.items() if o != role and cpus & set(cores))
+        system = (SYSTEM,) if self.shared and cpus & set(self.housekeeping) else ()
         return others + system
 
     def turn_of(self, role: str) -> int:
@@ -585,7 +589,7 @@ class Placement(Frozen):
         a frame waits for no whole turn at each.
         """
         together = {role, *self.sharers(role)} - {SYSTEM}
-        order = sorted(together, key=lambda one: (one != "tester", one))
+        order = sorted(together, key=lambda name: (name != "tester", name))
         return self.turn_of(role) * order.index(role) // len(order)
 
     def priority_of(self, role: str) -> int:
@@ -645,9 +649,9 @@ class NicUse(Frozen):
     note: str = ""
 
     def __str__(self) -> str:
-        what = f"{self.side} {self.pci}" + (f" ({self.interface})" if self.interface else "")
+        device = f"{self.side} {self.pci}" + (f" ({self.interface})" if self.interface else "")
         where = f", node {self.node}" if self.node >= 0 else ""
-        return f"{what} through {self.driver}{where}" + (f"; {self.note}" if self.note else "")
+        return f"{device} through {self.driver}{where}" + (f"; {self.note}" if self.note else "")
 
 
 class CableUse(Frozen):
@@ -669,8 +673,8 @@ class CableUse(Frozen):
     in_kernel: bool = False
 
     def __str__(self) -> str:
-        what = f"tester's end of phy{self.port}" if self.side == "tester" else f"phy{self.port}"
-        return f"{what}: {self.nic} to {self.far}"
+        port = f"tester's end of phy{self.port}" if self.side == "tester" else f"phy{self.port}"
+        return f"{port}: {self.nic} to {self.far}"
 
 
 class Plan(Frozen):
@@ -749,8 +753,8 @@ class Plan(Frozen):
     @property
     def testers(self) -> tuple[Plan, ...]:
         """The plans of the hosts that the tester's ports are on, port 0's first."""
-        found = [plan for plan in self.hosts or (self,) if plan.has_tester]
-        return tuple(sorted(found, key=lambda plan: plan.own_ends))
+        plans = [plan for plan in self.hosts or (self,) if plan.has_tester]
+        return tuple(sorted(plans, key=lambda plan: plan.own_ends))
 
     @property
     def tester_text(self) -> str:

@@ -109,7 +109,7 @@ class AgentConfig(Frozen):
 
     @field_validator("transport")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _check_transport(cls, value: str) -> str:
         if value != "local" and not value.startswith(("ssh=", f"{NETNS}=")):
             raise ValueError('transport is "local" or an execnet specification starting with ssh=')
         return value
@@ -455,13 +455,13 @@ def _check_roles(hosts: dict[str, HostConfig], cables: tuple[CableConfig, ...]) 
             cure='give one of them role = "tester", or leave role out',
         )
     reached = {testers[0] if testers else sorted(hosts)[0]}
-    while more := {
+    while newly_reached := {
         host
         for cable in cables
         for host in cable.hosts
         if reached & {*cable.hosts} and host not in reached
     }:
-        reached |= more
+        reached |= newly_reached
     if apart := sorted(set(hosts) - reached):
         raise ConfigError(
             f"no cable leads from {sorted(reached)[0]} to {', '.join(apart)}",
@@ -511,9 +511,9 @@ class ClockSync(Frozen):
 def clocks_apart_s(clocks: Sequence[ClockSync | None]) -> float | None:
     """Most that clocks of two hosts differ by, seconds; None where nothing bounds that."""
     bounds = [clock.bound_s for clock in clocks if clock is not None]
-    known = [bound for bound in bounds if bound is not None]
-    one = len({clock.reference for clock in clocks if clock is not None}) == 1
-    return sum(known) if one and len(known) == len(clocks) else None
+    bounds_s = [bound for bound in bounds if bound is not None]
+    same_reference = len({clock.reference for clock in clocks if clock is not None}) == 1
+    return sum(bounds_s) if same_reference and len(bounds_s) == len(clocks) else None
 
 
 class CpuFacts(Frozen):
@@ -587,27 +587,27 @@ class Limits(Frozen):
     @property
     def texts(self) -> tuple[str, ...]:
         """The limits of pages, memory, time and processes that there are, in words."""
-        found = []
+        limits = []
         if self.memory_kb is not None:
             also = ", hugepages among it" if self.hugepages_in_memory else ""
-            found.append(f"{self.memory_kb // 1024} MiB of memory more{also}")
+            limits.append(f"{self.memory_kb // 1024} MiB of memory more{also}")
         if self.processors is not None:
-            found.append(f"the time of {self.processors:g} processors")
+            limits.append(f"the time of {self.processors:g} processors")
         for size_kb, kb in sorted(self.hugepages_kb.items()):
-            found.append(f"{kb // 1024} MiB of hugepages of {size_kb} KiB more")
+            limits.append(f"{kb // 1024} MiB of hugepages of {size_kb} KiB more")
         if self.tasks is not None and self.tasks < MANY_TASKS:
-            found.append(f"{self.tasks} processes and threads more")
-        for own_kb, what in (
+            limits.append(f"{self.tasks} processes and threads more")
+        for own_kb, purpose in (
             (self.address_kb, "of address space"),
             (self.data_kb, "of private memory"),
             (self.locked_kb, "of locked memory"),
             (self.file_kb, "in a file"),
         ):
             if own_kb is not None:
-                found.append(f"{own_kb // 1024} MiB {what} for each process")
+                limits.append(f"{own_kb // 1024} MiB {purpose} for each process")
         if self.open_files is not None and self.open_files < MANY_FILES:
-            found.append(f"{self.open_files} open files for each process")
-        return tuple(found)
+            limits.append(f"{self.open_files} open files for each process")
+        return tuple(limits)
 
 
 #: What to do about a NIC with several interfaces, and about one whose virtual functions are in use.
@@ -633,8 +633,8 @@ _PCI_ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]
 
 def _pci_address(name: str) -> str:
     """A PCI address as the kernel spells it; any other name as it is."""
-    found = _PCI_ADDRESS.fullmatch(name)
-    return f"{int(found[1] or '0', 16):04x}:{found[2].lower()}" if found else name
+    match = _PCI_ADDRESS.fullmatch(name)
+    return f"{int(match[1] or '0', 16):04x}:{match[2].lower()}" if match else name
 
 
 class NicFacts(Frozen):
@@ -682,8 +682,8 @@ class NicFacts(Frozen):
         """
         if self.never:
             return f"{self.address} is in use: {self.in_use}; name another NIC, or free it first"
-        if why := several_interfaces(self.interfaces):
-            return f"{self.address}: {why}; {SEVERAL_CURE}"
+        if reason := several_interfaces(self.interfaces):
+            return f"{self.address}: {reason}; {SEVERAL_CURE}"
         if self.in_use and not isolated:
             return (
                 f"{self.address} is in use: {self.in_use}; name a NIC that nothing "
@@ -776,15 +776,15 @@ class MachineFacts(Frozen):
         Returns:
             "" when it is there, otherwise why not, with the cure.
         """
-        wanted = program if isinstance(program, Program) else Program(name=program)
-        name, package = wanted.name, package or wanted.package
+        declared = program if isinstance(program, Program) else Program(name=program)
+        name, package = declared.name, package or declared.package
         if self.programs.get(name):
             return ""
         if trouble := self.program_troubles.get(name):
             return f"{name} cannot be used: {trouble}"
         cure = f"install the package {package}" if package else "put it on PATH"
-        more = ", or run `make deps` in a checkout" if wanted.by_make else ""
-        return f"{name} is not installed; {cure}{more}"
+        hint = ", or run `make deps` in a checkout" if declared.by_make else ""
+        return f"{name} is not installed; {cure}{hint}"
 
     def missing_package(self, package: str) -> str:
         """What keeps a Python package from being used, one of `EXTRAS`; "" when it is there."""
@@ -803,13 +803,13 @@ class MachineFacts(Frozen):
         Returns:
             "" when it is there, otherwise why not, with the cure.
         """
-        wanted = module if isinstance(module, KernelModule) else KernelModule(name=module)
-        trouble = self.modules.get(wanted.name, "")
+        declared = module if isinstance(module, KernelModule) else KernelModule(name=module)
+        trouble = self.modules.get(declared.name, "")
         if not trouble:
             return ""
-        user = purpose or wanted.purpose or "the scenario"
+        user = purpose or declared.purpose or "the scenario"
         return (
-            f"the kernel has no module {wanted.name}, which {user} needs: {trouble}; "
+            f"the kernel has no module {declared.name}, which {user} needs: {trouble}; "
             "boot a distribution's kernel, or run it in the virtual lab: `vnetperf lab run -- ...`"
         )
 

@@ -100,11 +100,11 @@ class Stream(Frozen):
             "server": (side.server[:4], side.server_port[:2]),
         }
         source, target = ends if self.direction == 0 else tuple(ends)[::-1]
-        mine: dict[str, Any] = {"nat": nat, "services": services}
+        update: dict[str, Any] = {"nat": nat, "services": services}
         for way, end in (("src", source), ("dst", target)):
             address, port = ends[end]
-            mine |= {f"ipv4_{way}": str(IPv4Address(address)), f"udp_{way}": int.from_bytes(port)}
-        return self.model_copy(update=mine)
+            update |= {f"ipv4_{way}": str(IPv4Address(address)), f"udp_{way}": int.from_bytes(port)}
+        return self.model_copy(update=update)
 
     def of(self, run: Bearers) -> Stream:
         """The frames of some of its sessions: uplink comes from their UEs, downlink goes there."""
@@ -261,8 +261,8 @@ def flows(stream: Stream, profile: TrafficProfile) -> Iterator[FlowKey]:
 
 def _field_values(name: str, stream: Stream, profile: TrafficProfile) -> Callable[[int], str | int]:
     """Flow number -> value of a field."""
-    given = profile.value(name, stream.direction)
-    first: str | int = getattr(stream, name) if given is None else given
+    setting = profile.value(name, stream.direction)
+    first: str | int = getattr(stream, name) if setting is None else setting
     varied = next((field for field in profile.vary if field == name), None)
     if varied is None or profile.flows == 1:
         return lambda number: first

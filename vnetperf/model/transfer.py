@@ -105,10 +105,10 @@ class TransferSpec(Frozen):
     @property
     def several(self) -> str:
         """What a run may have several of with one kind and way: "8 instances, at 1 Gbit/s"."""
-        given = [f"{self.instances} instances"] * (self.instances > 1)
+        terms = [f"{self.instances} instances"] * (self.instances > 1)
         if self.rate_bps and not self.rate_of_tcp:
-            given.append(f"at {value_text(self.rate_bps, 'bit/s')}")
-        return ", ".join(given)
+            terms.append(f"at {value_text(self.rate_bps, 'bit/s')}")
+        return ", ".join(terms)
 
     @property
     def is_mpi(self) -> bool:
@@ -306,15 +306,15 @@ class Transfer(Figures):
 
     def disturbed_by(self, limit: float) -> tuple[str, ...]:
         """What took more than a share of the processors, in words; empty: nothing known."""
-        found = []
+        disturbances = []
         if self.others is not None and self.others > limit:
-            found.append(
+            disturbances.append(
                 f"others took {self.others:.1%} of the processors that its programs and the "
                 "pollers run on"
             )
         if self.stolen is not None and self.stolen > limit:
-            found.append(f"a hypervisor took {self.stolen:.1%} of a processor")
-        return tuple(found)
+            disturbances.append(f"a hypervisor took {self.stolen:.1%} of a processor")
+        return tuple(disturbances)
 
 
 class Transfers(Frozen):
@@ -332,7 +332,9 @@ class Transfers(Frozen):
 
     def rounds_of(self, transfer: Transfer) -> tuple[Transfer, ...]:
         """One of `transfers` in all rounds, in the order in which they were run, itself last."""
-        same = (one for one in self.earlier if one.spec.requested == transfer.spec.requested)
+        same = (
+            earlier for earlier in self.earlier if earlier.spec.requested == transfer.spec.requested
+        )
         return (*same, transfer)
 
     @property
@@ -341,14 +343,17 @@ class Transfers(Frozen):
 
         Where rounds are not known (results.json does not tell them), counted from the last.
         """
-        every = [self.rounds_of(transfer) for transfer in self.transfers]
-        known = all(one.round for each in every for one in each)
+        repeats = [self.rounds_of(transfer) for transfer in self.transfers]
+        are_numbered = all(member.round for row in repeats for member in row)
         numbered = [
-            [(one.round if known else back, one) for back, one in enumerate(each, -len(each))]
-            for each in every
+            [
+                (member.round if are_numbered else back, member)
+                for back, member in enumerate(row, -len(row))
+            ]
+            for row in repeats
         ]
-        beside: dict[int, list[Transfer]] = {}
-        for each in numbered:
-            for number, one in each:
-                beside.setdefault(number, []).append(one)
-        return [[(one, tuple(beside[number])) for number, one in each] for each in numbered]
+        by_round: dict[int, list[Transfer]] = {}
+        for row in numbered:
+            for number, member in row:
+                by_round.setdefault(number, []).append(member)
+        return [[(member, tuple(by_round[number])) for number, member in row] for row in numbered]

@@ -40,14 +40,14 @@ class CaptureSpec(Frozen):
 
 def parse_capture(text: str) -> CaptureSpec:
     """What to capture, of "FRAMES" or "FRAMES:WHAT" as a user has typed it, or `ValueError`."""
-    number, colon, what = text.partition(":")
-    known = next((one for one in WHATS if one == what), None)
-    if not number.isdecimal() or int(number) > MOST_FRAMES or (colon and known is None):
+    number, colon, selection = text.partition(":")
+    choice = next((candidate for candidate in WHATS if candidate == selection), None)
+    if not number.isdecimal() or int(number) > MOST_FRAMES or (colon and choice is None):
         raise ValueError(
             f"{text!r} is not FRAMES or FRAMES:WHAT, with 0..{MOST_FRAMES} frames and what of "
             f"{', '.join(WHATS)}"
         )
-    return CaptureSpec(frames=int(number), what=known or "first")
+    return CaptureSpec(frames=int(number), what=choice or "first")
 
 
 class Verdict(StrEnum):
@@ -158,12 +158,12 @@ class TrialRequest(Frozen):
 
     def matches(self, other: TrialRequest) -> bool:
         """Whether another request is for the same trial, loads and durations to `SAME_RTOL`."""
-        mine, theirs = self._loads(), other._loads()
+        own_loads, other_loads = self._loads(), other._loads()
         return (
             (self.burst, self.event, self.new_sessions)
             == (other.burst, other.event, other.new_sessions)
-            and len(mine) == len(theirs)
-            and all(map(same_load, mine, theirs))
+            and len(own_loads) == len(other_loads)
+            and all(map(same_load, own_loads, other_loads))
         )
 
     def _loads(self) -> list[float]:
@@ -500,7 +500,7 @@ class TrialGaps(Frozen):
 
     def of_direction(self, direction: int) -> tuple[QueueGaps, ...]:
         """The queues of one direction at which gaps are not bridged."""
-        return tuple(one for one in self.queues if one.direction == direction)
+        return tuple(queue for queue in self.queues if queue.direction == direction)
 
     def most_lost(self, direction: int, rate_fps: float, unreceived: float = inf) -> float:
         """Frames of a direction that the tester may have lost while it stood still, at most.
@@ -520,11 +520,11 @@ class TrialGaps(Frozen):
         once, kinds = 0.0, {"poll": self.poll.over_s, "send": self.send.over_s}
         if self.queues:
             cost: dict[int, dict[str, float]] = {}
-            for one in self.of_direction(direction):
-                of_worker = cost.setdefault(one.worker, {})
-                of_worker[one.kind] = of_worker.get(one.kind, 0.0) + one.share * one.over_s
-            once = sum(max(each.values()) for each in cost.values())
-            kinds = {k: sum(each.get(k, 0.0) for each in cost.values()) for k in kinds}
+            for queue in self.of_direction(direction):
+                of_worker = cost.setdefault(queue.worker, {})
+                of_worker[queue.kind] = of_worker.get(queue.kind, 0.0) + queue.share * queue.over_s
+            once = sum(max(costs.values()) for costs in cost.values())
+            kinds = {k: sum(costs.get(k, 0.0) for costs in cost.values()) for k in kinds}
         else:  # nothing is over, or the generator does not tell its queues apart
             once = max(kinds.values())
         by_kind = rate_fps * kinds["send"] + min(rate_fps * kinds["poll"], unreceived)
@@ -629,11 +629,11 @@ class PortCounts(Frozen):
     def _with(self, other: PortCounts, sign: int) -> PortCounts:
         counts = {}
         for name in PortCounts.model_fields.keys() - {"port"}:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine is not None and theirs is not None:
-                counts[name] = mine + sign * theirs
+            own_count, other_count = getattr(self, name), getattr(other, name)
+            if own_count is not None and other_count is not None:
+                counts[name] = own_count + sign * other_count
             elif sign > 0:
-                counts[name] = mine if theirs is None else theirs
+                counts[name] = own_count if other_count is None else other_count
         return PortCounts(port=self.port, **counts)
 
     @property
@@ -653,7 +653,7 @@ class PortCounts(Frozen):
             (self.no_buffers, "times no buffer was free to receive"),
             (self.no_send_buffers, "times no buffer was free to send"),
         )
-        return f"tester port {self.port}: " + ", ".join(f"{n} {what}" for n, what in counts if n)
+        return f"tester port {self.port}: " + ", ".join(f"{n} {event}" for n, event in counts if n)
 
 
 class SessionCounts(Frozen):
@@ -700,13 +700,13 @@ class LossInterval:
         return self.is_low(loss_ratio) or self.is_high(loss_ratio)
 
 
-def _host_of(role: str) -> str:
+def _parse_host(role: str) -> str:
     """The host that a role names before itself; "" for the tester's."""
     return role.partition(":")[0] if ":" in role else ""
 
 
 def _boots(machines: Mapping[str, MachineLoad]) -> set[str]:
-    return {one.boot for one in machines.values()}
+    return {machine.boot for machine in machines.values()}
 
 
 class TrialResult(Frozen):
@@ -802,37 +802,42 @@ class TrialResult(Frozen):
     def watched_at(self, role: str) -> float:
         """Time in which the threads of a role were watched, on its host, seconds; 0: not known."""
         host = role.partition(":")[0]
-        known = host in self.machines or host in self.collected_at
-        return self.collected_at.get(host, 0.0) if known else self.collected_s
+        has_machine = host in self.machines or host in self.collected_at
+        return self.collected_at.get(host, 0.0) if has_machine else self.collected_s
 
     @property
     def hosts(self) -> dict[str, MachineLoad]:
         """Each machine once, by the name of its host: "" for the tester's."""
-        found = {"": self.machine} if self.machine is not None else {}
-        for host, one in self.machines.items():
+        machines = {"": self.machine} if self.machine is not None else {}
+        for host, machine in self.machines.items():
             # That of the tester has a name, too; and hosts may be namespaces of one machine.
-            if one not in found.values() and not (one.boot and one.boot in _boots(found)):
-                found[host] = one
-        return found
+            if machine not in machines.values() and not (
+                machine.boot and machine.boot in _boots(machines)
+            ):
+                machines[host] = machine
+        return machines
 
     @property
     def taken(self) -> dict[str, TakenTime]:
         """What others took of the processors that pollers run on, by host; "" for the tester's."""
-        return {host: self._taken_at(host, one) for host, one in self.hosts.items()}
+        return {host: self._sum_taken(host, machine) for host, machine in self.hosts.items()}
 
-    def _taken_at(self, host: str, machine: MachineLoad) -> TakenTime:
+    def _sum_taken(self, host: str, machine: MachineLoad) -> TakenTime:
         same = (
             name
-            for name, one in self.machines.items()
-            if one == machine or (one.boot and one.boot == machine.boot)
+            for name, load in self.machines.items()
+            if load == machine or (load.boot and load.boot == machine.boot)
         )
         names = {host, *same}
-        threads = [one for one in self.threads if _host_of(one.role) in names]
+        threads = [thread for thread in self.threads if _parse_host(thread.role) in names]
         # Without their boots it is not known whether hosts share their processors.
         is_whole = bool(machine.boot) or not self.machines
         watched_s = self.collected_at.get(host, self.collected_s)
-        beside = any(o != machine and o.boot == machine.boot for o in self.machines.values())
-        if machine.boot and beside:  # to each agent the threads of the other host are others'
+        has_other_host = any(
+            o != machine and o.boot == machine.boot for o in self.machines.values()
+        )
+        if machine.boot and has_other_host:
+            # To each agent the threads of the other host are others'.
             machine = machine.model_copy(update={"others": None})
         return machine.taken(threads, watched_s, is_whole=is_whole)
 
@@ -848,9 +853,9 @@ class TrialResult(Frozen):
         """
         taken = self.taken
         of_machines = (
-            f"host {host}: {what}" if host else what
-            for host, one in self.hosts.items()
-            for what in (*taken[host].texts(limit), *one.disturbances)
+            f"host {host}: {disturbance}" if host else disturbance
+            for host, machine in self.hosts.items()
+            for disturbance in (*taken[host].texts(limit), *machine.disturbances)
         )
         of_tester = (str(port) for port in self.tester if port.dropped or port.no_send_buffers)
         return (*of_machines, *of_tester)
@@ -879,15 +884,15 @@ class TrialResult(Frozen):
         turns = self.turns
         if turns is None or not self.unsent:
             return ""
-        found = []
+        causes = []
         if self.held_back:
-            found.append(
+            causes.append(
                 f"the tester used up its share of its processor ({turns.share:.0%}) in "
                 f"{turns.held_back} turns"
             )
         if turns.refused:
-            found.append(f"the kernel refused the tester SCHED_FIFO ({turns.refused})")
-        return "; ".join(found)
+            causes.append(f"the kernel refused the tester SCHED_FIFO ({turns.refused})")
+        return "; ".join(causes)
 
     def offered(self, d: DirectionCounts) -> int:
         """Frames of a direction put to the DUT: sent, and refused where that is the DUT's."""
@@ -904,7 +909,7 @@ class TrialResult(Frozen):
 
     def receiver(self, d: DirectionCounts) -> PortCounts | None:
         """Counts of the tester's port that receives a direction; None: not recorded."""
-        return next((one for one in self.tester if one.port == 1 - d.direction), None)
+        return next((counts for counts in self.tester if counts.port == 1 - d.direction), None)
 
     def most_lost_by_tester(self, d: DirectionCounts, *, own_rings: bool = False) -> float:
         """Most frames of a direction that the tester itself may have lost.
@@ -961,15 +966,17 @@ class TrialResult(Frozen):
         Returns:
             The ratios; both are 0 where nothing was offered or intended.
         """
-        found = [(d, self.loss_interval(d, tolerance)) for d in self.directions if d.intended]
-        offered = sum(self.offered(d) for d, _ in found)
-        if any(self.is_short(d, tolerance) for d, _ in found):
-            of = sum(d.intended for d, _ in found)
-            gone = sum(d.intended - self.offered(d) + max(0, self.lost(d)) for d, _ in found)
+        intervals = [(d, self.loss_interval(d, tolerance)) for d in self.directions if d.intended]
+        offered = sum(self.offered(d) for d, _ in intervals)
+        if any(self.is_short(d, tolerance) for d, _ in intervals):
+            intended = sum(d.intended for d, _ in intervals)
+            gone = sum(d.intended - self.offered(d) + max(0, self.lost(d)) for d, _ in intervals)
         else:
-            of, gone = offered, sum(max(0, self.lost(d)) for d, _ in found)
-        least = sum(one.least * self.offered(d) for d, one in found)
-        return LossInterval(least / offered if offered else 0.0, gone / of if of else 0.0)
+            intended, gone = offered, sum(max(0, self.lost(d)) for d, _ in intervals)
+        least = sum(interval.least * self.offered(d) for d, interval in intervals)
+        return LossInterval(
+            least / offered if offered else 0.0, gone / intended if intended else 0.0
+        )
 
     def worst_loss_ratio(self) -> float:
         """Loss ratio of the worse direction, 0..1: an aggregate must not hide a bad one."""
@@ -1005,7 +1012,7 @@ class PartResult(Frozen):
 _NOT_COUNTED = TrialResult(directions=())
 
 
-def _tolerance_of(request: TrialRequest) -> float:
+def _read_tolerance(request: TrialRequest) -> float:
     """The accuracy of a trial's load; without one no shortfall is any."""
     return request.offered_tolerance if isinstance(request, TrialSpec) else 1.0
 
@@ -1053,7 +1060,7 @@ class TrialOutcome:
             verdict=verdict,
             number=number,
             result=result,
-            interval=result.load_loss(_tolerance_of(request)) if result.directions else None,
+            interval=result.load_loss(_read_tolerance(request)) if result.directions else None,
         )
 
     @property
@@ -1064,7 +1071,7 @@ class TrialOutcome:
     @property
     def is_short(self) -> bool:
         """Whether less than the load was offered, by more than the load is accurate."""
-        tolerance = _tolerance_of(self.request)
+        tolerance = _read_tolerance(self.request)
         return any(self.result.is_short(d, tolerance) for d in self.result.directions)
 
     @property

@@ -66,8 +66,8 @@ def parse_time_s(text: str) -> float | None:
     parts = _PART_OF_TIME.findall(text)
     if not parts or _PART_OF_TIME.sub("", text).strip() or any(p[0] in "+-" for p in parts[1:]):
         return None
-    found = [parse_quantity(re.sub(r"(?<![A-Za-z])m$", "min", part)) for part in parts]
-    times = [one[0] for one in found if one is not None and one[1] == "s"]
+    quantities = [parse_quantity(re.sub(r"(?<![A-Za-z])m$", "min", part)) for part in parts]
+    times = [quantity[0] for quantity in quantities if quantity is not None and quantity[1] == "s"]
     return sum(times) if len(times) == len(parts) else None
 
 
@@ -77,11 +77,11 @@ def parse_quantity(text: str) -> tuple[float, Unit | Literal["octets"]] | None:
     Units are those that reports print, and other spellings of them that leave no doubt: "2 Mfps"
     and "2 mpps" are 2e6 "fps", "0.1%" is 0.001 "ratio"; None for anything else.
     """
-    found = _QUANTITY.fullmatch(text.strip())
-    if found is None or found[2] not in _PRINTED:
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None or match[2] not in _PRINTED:
         return None
-    unit, size = _PRINTED[found[2]]
-    return float(f"{float(found[1]) * size:.15g}"), unit
+    unit, size = _PRINTED[match[2]]
+    return float(f"{float(match[1]) * size:.15g}"), unit
 
 
 def significant(value: float, digits: int = 4) -> str:
@@ -199,6 +199,6 @@ def value_text(value: float, unit: Unit) -> str:
     """A number in the unit that fits it."""
     if unit in _TEXTS:
         return _TEXTS[unit](value)
-    whole = math.isfinite(value) and value == round(value)
-    number = f"{value:.0f}" if whole else _trimmed(significant(value), "")
+    is_integer = math.isfinite(value) and value == round(value)
+    number = f"{value:.0f}" if is_integer else _trimmed(significant(value), "")
     return f"{number} {unit}".rstrip()

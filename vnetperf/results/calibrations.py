@@ -21,10 +21,10 @@ def merge_calibrations(records: Sequence[CalibrationRecord]) -> tuple[Calibratio
     }
     merged = []
     for wire, newest in {c.wire: c for c in calibrations}.items():
-        found = {p.frame_size: p for c in calibrations if c.wire == wire for p in c.points}
+        by_size = {p.frame_size: p for c in calibrations if c.wire == wire for p in c.points}
         points = tuple(
-            found[size].model_copy(update={"checked_values": ends.get((wire, size), ())})
-            for size in sorted(found)
+            by_size[size].model_copy(update={"checked_values": ends.get((wire, size), ())})
+            for size in sorted(by_size)
         )
         merged.append(newest.model_copy(update={"points": points}))
     return tuple(merged)
@@ -32,11 +32,12 @@ def merge_calibrations(records: Sequence[CalibrationRecord]) -> tuple[Calibratio
 
 def calibration_warnings(calibrations: Iterable[Calibration]) -> Iterator[str]:
     """Where the clean maximum is not known, has changed over the run, or may have."""
-    for one in calibrations:
-        if doubtful := [point for point in one.points if point.is_uncertain]:
-            yield _uncertain_text(one.wire, doubtful)
-        for point in one.points:
-            where = f"the generator's clean maximum over {one.wire} at {point.frame_size} octets"
+    for calibration in calibrations:
+        if doubtful := [point for point in calibration.points if point.is_uncertain]:
+            yield _uncertain_text(calibration.wire, doubtful)
+        for point in calibration.points:
+            wire, size = calibration.wire, point.frame_size
+            where = f"the generator's clean maximum over {wire} at {size} octets"
             if point.drift_verdict == "drifted":
                 yield (
                     f"{where} was {fps(point.max_clean_fps)} when it was calibrated and "
@@ -53,13 +54,13 @@ def calibration_warnings(calibrations: Iterable[Calibration]) -> Iterator[str]:
 
 
 def _uncertain_text(wire: str, points: Sequence[CalibrationPoint]) -> str:
-    found = ", ".join(f"{range_text(p.max_clean_values)} at {p.frame_size} octets" for p in points)
+    ranges = ", ".join(f"{range_text(p.max_clean_values)} at {p.frame_size} octets" for p in points)
     unknown = any(point.drift_verdict == "cannot tell" for point in points)
     over_run = "; whether it changed over the run cannot be told" if unknown else ""
     return (
         f"the generator's clean maximum over {wire} is uncertain, since it was found more than "
-        f"{MOST_SPREAD - 1:.0%} apart: {found}. The median limits the loads, no rate is given as a "
-        f"share of it, and it is not kept for the next run{over_run}"
+        f"{MOST_SPREAD - 1:.0%} apart: {ranges}. The median limits the loads, no rate is given as "
+        f"a share of it, and it is not kept for the next run{over_run}"
     )
 
 

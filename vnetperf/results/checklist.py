@@ -58,8 +58,8 @@ def _nic(name: str, key: str) -> RequiredField:
     )
 
 
-def _dut(name: str, *places: str, why: str) -> RequiredField:
-    return RequiredField(2, name, places, "scenario", f"the backend does not tell {why}")
+def _dut(name: str, *places: str, fact: str) -> RequiredField:
+    return RequiredField(2, name, places, "scenario", f"the backend does not tell {fact}")
 
 
 def _guest(name: str, *places: str) -> RequiredField:
@@ -76,20 +76,20 @@ def _traffic(name: str, *keys: str) -> RequiredField:
 
 
 def _search(name: str, *places: str) -> RequiredField:
-    why = "the log does not say"
-    return RequiredField(7, name, places, "result", why, test="throughput")
+    reason = "the log does not say"
+    return RequiredField(7, name, places, "result", reason, test="throughput")
 
 
 def _trial(name: str, *places: str) -> RequiredField:
-    why = "no trial was run"
+    reason = "no trial was run"
     return RequiredField(
-        8, name, tuple(f"log|trial|{p}" for p in places), "run", why, "not measured"
+        8, name, tuple(f"log|trial|{p}" for p in places), "run", reason, "not measured"
     )
 
 
-def _result(name: str, *places: str, test: str = "throughput", why: str = "") -> RequiredField:
-    why = why or "no trial showed it"
-    return RequiredField(9, name, places, "result", why, "not measured", test)
+def _result(name: str, *places: str, test: str = "throughput", reason: str = "") -> RequiredField:
+    reason = reason or "no trial showed it"
+    return RequiredField(9, name, places, "result", reason, "not measured", test)
 
 
 def _per_frame(name: str, event: str) -> RequiredField:
@@ -114,47 +114,47 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
         1, "notes", ("run|notes",), why="the operator gave none", missing="not applicable"
     ),
     RequiredField(1, "command line", ("run|command",)),
-    _dut("backend", "facts|vswitch|backend", "plan|scenario|vswitch", why="its name"),
-    _dut("version or commit", "facts|vswitch|version", why="its version"),
+    _dut("backend", "facts|vswitch|backend", "plan|scenario|vswitch", fact="its name"),
+    _dut("version or commit", "facts|vswitch|version", fact="its version"),
     _dut(
         "build flags",
         "facts|vswitch|build",
-        why="how it was built; package versions are in environment.software",
+        fact="how it was built; package versions are in environment.software",
     ),
-    _dut("launch line", "facts|vswitch|launch line", "plan|commands", why="how it was started"),
+    _dut("launch line", "facts|vswitch|launch line", "plan|commands", fact="how it was started"),
     _dut(
         "effective configuration",
         *("facts|vswitch|other_config", "facts|vswitch|startup.conf", "facts|vswitch|bridges"),
         *("facts|vswitch|macvtaps", "facts|vswitch|physical functions"),
         *("facts|vswitch|launch line",),
-        why="its configuration",
+        fact="its configuration",
     ),
     _dut(
         "flows and tables installed",
         *("facts|vswitch|rules", "facts|vswitch|forwarding", "facts|vswitch|pairs"),
         *("facts|vswitch|virtual functions", "facts|vswitch|macvtaps"),
         "facts|vswitch|physical ports are joined by",
-        why="what it was told to forward",
+        fact="what it was told to forward",
     ),
-    _dut("port map", "facts|vswitch|ports", "facts|vswitch|physical functions", why="its ports"),
-    _dut("MTU", "facts|MTU", "facts|vswitch|mtu", why="it"),
+    _dut("port map", "facts|vswitch|ports", "facts|vswitch|physical functions", fact="its ports"),
+    _dut("MTU", "facts|MTU", "facts|vswitch|mtu", fact="it"),
     _dut(
         "queues",
         *("facts|vswitch|rx queue placement", "facts|vswitch|rx queues"),
         *("facts|vswitch|queues of each VNF port", "plan|scenario|options|rx_queues"),
-        why="them, and none were asked for",
+        fact="them, and none were asked for",
     ),
     _dut(
         "descriptors",
         *("facts|vswitch|rx/tx descriptors of NICs", "facts|vswitch|ports of the datapath"),
         "plan|scenario|options|rx_descriptors",
-        why="its own default, and none were asked for",
+        fact="its own default, and none were asked for",
     ),
     _dut(
         "offloads",
         *("facts|vswitch|offloads", "facts|vswitch|offloads of VNF ports"),
         *("facts|vswitch|ports of the datapath", "plan|scenario|options|offloads"),
-        why="them, and none were asked for",
+        fact="them, and none were asked for",
     ),
     RequiredField(
         2,
@@ -164,8 +164,8 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
         "nothing was given hugepages",
         "not applicable",
     ),
-    _dut("cores used", "plan|placement|cores", why="them"),
-    _dut("threads pinned, and why so", "plan|placement|reason", why="it"),
+    _dut("cores used", "plan|placement|cores", fact="them"),
+    _dut("threads pinned, and why so", "plan|placement|reason", fact="it"),
     RequiredField(
         2,
         "threads moved off the DUT's processors at deployment, vnetperf's own among them",
@@ -174,7 +174,7 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
         "processors are dedicated, or the DUT shares them",
         "not applicable",
     ),
-    _dut("path check", "path_check", why="it"),
+    _dut("path check", "path_check", fact="it"),
     _host("board", "firmware|board", "firmware|product"),
     _host("system", "firmware|product"),
     _host("BIOS version", "firmware|bios_version"),
@@ -340,15 +340,15 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
         "not applicable",
         "throughput",
     ),
-    _result("generator's limit", "generator_max_fps", why="this size was not calibrated"),
-    _result("throughput, lower bound", "goals|*|lower_bound_fps", why="no load met the goal"),
+    _result("generator's limit", "generator_max_fps", reason="this size was not calibrated"),
+    _result("throughput, lower bound", "goals|*|lower_bound_fps", reason="no load met the goal"),
     _result(
         "throughput, n and interval",
         "deployments|numbers",
-        why="one deployment has none; --repeat N deploys and measures N times",
+        reason="one deployment has none; --repeat N deploys and measures N times",
     ),
     _result("deployments attempted, measured, failed", "deployments"),
-    _result("upper bound", "goals|*|upper_bound_fps", why="no load failed the goal"),
+    _result("upper bound", "goals|*|upper_bound_fps", reason="no load failed the goal"),
     _result("conditional throughput", "goals|*|conditional_throughput_fps"),
     RequiredField(
         9,
@@ -425,11 +425,13 @@ def checklist(results: RunResults) -> tuple[Item, ...]:
     tree = results.model_dump(mode="json", exclude={"results", "trials"})
     tree["results"] = [result.model_dump(mode="json") for result in results.results]
     tree["has trials"] = bool(results.trials)
-    found: dict[tuple[int, str, str], Item] = {}
-    for field in (each for one in FIELDS for each in _on_testbeds(one, results.testbeds)):
+    items: dict[tuple[int, str, str], Item] = {}
+    for field in (
+        required for declared in FIELDS for required in _on_testbeds(declared, results.testbeds)
+    ):
         for item in _look(field, tree):
-            found.setdefault((item.group, item.name, item.reason), item)
-    return (*found.values(), *_redacted(results))
+            items.setdefault((item.group, item.name, item.reason), item)
+    return (*items.values(), *_redacted(results))
 
 
 def missing_items(results: RunResults) -> tuple[Item, ...]:
@@ -465,8 +467,8 @@ def _look(field: RequiredField, tree: Mapping[str, Any]) -> Iterator[Item]:
             yield _absent(field, "scenarios", "not applicable", _NONE[field.scope])
         return
     tried = [r for r in tree["results"] if r["test"] == field.test]
-    why = next((r["why"] for r in tried if r["why"]), f"no test {field.test} was run")
-    yield _absent(field, "results", "not measured", why)
+    reason = next((r["why"] for r in tried if r["why"]), f"no test {field.test} was run")
+    yield _absent(field, "results", "not measured", reason)
 
 
 def _units(field: RequiredField, tree: Mapping[str, Any]) -> Iterator[Place]:
@@ -491,7 +493,7 @@ def _units(field: RequiredField, tree: Mapping[str, Any]) -> Iterator[Place]:
 
 
 def _item(field: RequiredField, where: str, unit: Any, tree: Mapping[str, Any]) -> Item:
-    why = ""
+    reason = ""
     for place in field.places:
         keys = place.split("|")
         if keys[0] == "log":
@@ -499,33 +501,33 @@ def _item(field: RequiredField, where: str, unit: Any, tree: Mapping[str, Any]) 
                 return Item(field.group, field.name, "recorded", f"{LOG}: {'.'.join(keys[1:])}")
             continue
         path = ".".join(filter(None, (where, *keys)))
-        values = [value for value in _at(unit, keys) if _holds(value)]
-        known = [value for value in values if not _why_unknown(value)]
-        if known:
+        values = [value for value in _read_place(unit, keys) if _holds(value)]
+        recorded = [value for value in values if not _describe_unknown(value)]
+        if recorded:
             return Item(field.group, field.name, "recorded", path)
-        if values and not why:
-            why = _why_unknown(values[0])
+        if values and not reason:
+            reason = _describe_unknown(values[0])
     path = ".".join(filter(None, (where, *(field.places[0].split("|") if field.places else ()))))
-    if why:
-        state: State = "not measured" if why.lower().startswith("not measured") else "unknown"
-        return Item(field.group, field.name, state, path, why)
+    if reason:
+        state: State = "not measured" if reason.lower().startswith("not measured") else "unknown"
+        return Item(field.group, field.name, state, path, reason)
     return _absent(field, path, field.missing, field.why)
 
 
-def _absent(field: RequiredField, where: str, state: State, why: str) -> Item:
-    return Item(field.group, field.name, state, where, f"{state}: {why}")
+def _absent(field: RequiredField, where: str, state: State, reason: str) -> Item:
+    return Item(field.group, field.name, state, where, f"{state}: {reason}")
 
 
-def _at(value: Any, keys: list[str]) -> Iterator[Any]:
+def _read_place(value: Any, keys: list[str]) -> Iterator[Any]:
     """Values at a place; none where it does not exist."""
     if not keys:
         yield value
     elif keys[0] == "*":
         for item in value.values() if isinstance(value, Mapping) else value or ():
-            yield from _at(item, keys[1:])
+            yield from _read_place(item, keys[1:])
     elif isinstance(value, Mapping):
         if keys[0] in value:
-            yield from _at(value[keys[0]], keys[1:])
+            yield from _read_place(value[keys[0]], keys[1:])
     elif _is_unknown(value):  # a whole branch that could not be read
         yield value
 
@@ -538,12 +540,12 @@ def _is_unknown(value: Any) -> bool:
     return isinstance(value, str) and value.lower().startswith(_UNKNOWN)
 
 
-def _why_unknown(value: Any) -> str:
+def _describe_unknown(value: Any) -> str:
     """Why a value is none; of a tree, when all its leaves are; "" when it is one."""
     if isinstance(value, Mapping | list):
         inner = value.values() if isinstance(value, Mapping) else value
-        whys = [_why_unknown(v) for v in inner]
-        return whys[0] if whys and all(whys) else ""
+        reasons = [_describe_unknown(v) for v in inner]
+        return reasons[0] if reasons and all(reasons) else ""
     return value if _is_unknown(value) else ""
 
 
@@ -551,11 +553,11 @@ def _redacted(results: RunResults) -> Iterator[Item]:
     redaction = results.redacted
     if redaction is None:
         return
-    taken = {
+    replaced = {
         kind: f"{number} different, each by the same token everywhere"
         for kind, number in redaction.values.items()
     }
-    for name, how in (*taken.items(), *redaction.dropped.items()):
-        yield Item(10, name, "removed", "everywhere", f"{REMOVED}: {how}")
+    for name, description in (*replaced.items(), *redaction.dropped.items()):
+        yield Item(10, name, "removed", "everywhere", f"{REMOVED}: {description}")
     for text in redaction.limited:
         yield Item(10, "replaced in part", "removed", "everywhere", f"{REMOVED}: {text}")

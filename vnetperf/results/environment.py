@@ -86,21 +86,21 @@ class FactDifference:
 
 def environment_differences(a: RunResults, b: RunResults) -> tuple[FactDifference, ...]:
     """What differs between the environments of two runs."""
-    one, other = _environment(a), _environment(b)
-    shared = one["scenarios"].keys() & other["scenarios"].keys()
-    for tree in (one, other):
+    tree_a, tree_b = _environment(a), _environment(b)
+    shared = tree_a["scenarios"].keys() & tree_b["scenarios"].keys()
+    for tree in (tree_a, tree_b):
         tree["scenarios"] = {k: v for k, v in tree["scenarios"].items() if k in shared}
-    found = tree_differences(one, other, (*a.testbeds, *b.testbeds))
-    return (*(d for d in found if not _is_meaningless(d)), *_faster_testers(a, b))
+    differences = tree_differences(tree_a, tree_b, (*a.testbeds, *b.testbeds))
+    return (*(d for d in differences if not _is_meaningless(d)), *_faster_testers(a, b))
 
 
 def _faster_testers(a: RunResults, b: RunResults) -> Iterator[FactDifference]:
     """Clean maxima of the generator that differ by more than their values spread."""
-    theirs = {(c.testbed, c.wire, p.frame_size): p for c in b.calibrations for p in c.points}
-    for one in a.calibrations:
-        where = f"{one.testbed} {one.wire}".strip()
-        for point in one.points:
-            other = theirs.get((one.testbed, one.wire, point.frame_size))
+    points_b = {(c.testbed, c.wire, p.frame_size): p for c in b.calibrations for p in c.points}
+    for calibration in a.calibrations:
+        where = f"{calibration.testbed} {calibration.wire}".strip()
+        for point in calibration.points:
+            other = points_b.get((calibration.testbed, calibration.wire, point.frame_size))
             after = () if other is None else other.max_clean_values
             if other is not None and change_of(point.max_clean_values, after) == "drifted":
                 path = f"calibrations.{where}.{point.frame_size} octets.max_clean_fps"
@@ -109,13 +109,13 @@ def _faster_testers(a: RunResults, b: RunResults) -> Iterator[FactDifference]:
 
 def comparability(results: RunResults, scenario: str) -> dict[str, str]:
     """What numbers of a scenario must have in common to be comparable, apart from its name."""
-    facts = next((one for one in results.scenarios if one.scenario == scenario), None)
+    facts = next((s for s in results.scenarios if s.scenario == scenario), None)
     plan = facts.plan if facts is not None else {}
-    found = dict.fromkeys(("traffic", "flows", "wire", "generator", "rules"), ABSENT)
-    asked = plan.get("scenario")
-    if isinstance(asked, Mapping):
-        traffic = asked.get("traffic") or {}
-        found = {
+    conditions = dict.fromkeys(("traffic", "flows", "wire", "generator", "rules"), ABSENT)
+    request = plan.get("scenario")
+    if isinstance(request, Mapping):
+        traffic = request.get("traffic") or {}
+        conditions = {
             "traffic": f"{traffic.get('name', '')} {_digest(traffic)}".strip(),
             "flows": str(traffic.get("flows", ABSENT)),
             "wire": ", ".join(
@@ -124,25 +124,27 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
             or str(plan.get("wire", ABSENT)),
             **_tester_build(results.machine_of(scenario), plan),
             **_processors(plan),
-            "VNFs": _vnf_count(asked.get("deployment") or {}),
-            **{name: str(asked.get(key, ABSENT)) for name, key in _ASKED.items()},
-            "tunnel": _tunnel(asked),
-            **{name: _given(asked.get(key)) for name, key in _OPTIONS.items()},
+            "VNFs": _vnf_count(request.get("deployment") or {}),
+            **{name: str(request.get(key, ABSENT)) for name, key in _ASKED.items()},
+            "tunnel": _tunnel(request),
+            **{name: _describe_options(request.get(key)) for name, key in _OPTIONS.items()},
         }
         if facts is not None and (conflist := _conflist(facts)):  # also where none was named
-            found["options"] = _given({**(asked.get("options") or {}), "conflist": conflist})
-        if asked.get("nat"):
-            found["sessions of the NAT"] = _given(asked["nat"])
-        if asked.get("services"):
-            found["services"] = _given(asked["services"])
-        if (asked.get("deployment") or {}).get("pods"):
-            found["hosts of pods"] = str(asked.get("pod_hosts", ABSENT))
-            found["pods by"] = str(asked.get("pod", "netns"))
-            if asked.get("variant", "").endswith("mpi"):
-                found["pods and ranks"] = f"{asked.get('pods')} x {asked.get('ranks')}"
+            conditions["options"] = _describe_options(
+                {**(request.get("options") or {}), "conflist": conflist}
+            )
+        if request.get("nat"):
+            conditions["sessions of the NAT"] = _describe_options(request["nat"])
+        if request.get("services"):
+            conditions["services"] = _describe_options(request["services"])
+        if (request.get("deployment") or {}).get("pods"):
+            conditions["hosts of pods"] = str(request.get("pod_hosts", ABSENT))
+            conditions["pods by"] = str(request.get("pod", "netns"))
+            if request.get("variant", "").endswith("mpi"):
+                conditions["pods and ranks"] = f"{request.get('pods')} x {request.get('ranks')}"
     if variables := _variables(results.machine_of(scenario)):
-        found["variables"] = variables
-    return found | {"machine": _machines(results.machine_of(scenario), plan)}
+        conditions["variables"] = variables
+    return conditions | {"machine": _machines(results.machine_of(scenario), plan)}
 
 
 #: What is compared as it is, and what only as far as it was set.
@@ -161,33 +163,39 @@ _WORDS: Final = ("name", "description")
 
 def _variables(environment: Mapping[str, Any]) -> str:
     """Variables that the testbed file lets through to programs, with values; "" for none."""
-    held = environment.get("variables")
-    named = held.get("let through by the testbed") if isinstance(held, Mapping) else None
-    return _given(named) if named else ""
+    variables = environment.get("variables")
+    named = variables.get("let through by the testbed") if isinstance(variables, Mapping) else None
+    return _describe_options(named) if named else ""
 
 
 def _tester_build(environment: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, str]:
     """The build of the generator's engine: with a faster one a series begins anew."""
-    asked = plan["scenario"]
-    if asked.get("sockets"):  # programs are in its place
+    request = plan["scenario"]
+    if request.get("sockets"):  # programs are in its place
         return {}
-    hosts = (one.get("host") for one in plan.get("hosts", ()) if "tester" in one.get("parts", ()))
+    hosts = (
+        host.get("host") for host in plan.get("hosts", ()) if "tester" in host.get("parts", ())
+    )
     others = environment.get(OTHER_HOSTS)
-    there = others if isinstance(others, Mapping) else {}
-    software = there.get(next(hosts, ""), environment).get("runs as root")
+    other_hosts = others if isinstance(others, Mapping) else {}
+    software = other_hosts.get(next(hosts, ""), environment).get("runs as root")
     built = software.get("built here with versions") if isinstance(software, Mapping) else None
-    found = built.get(asked.get("generator")) if isinstance(built, Mapping) else None
-    return {"tester's build": str(found or ABSENT)}
+    versions = built.get(request.get("generator")) if isinstance(built, Mapping) else None
+    return {"tester's build": str(versions or ABSENT)}
 
 
 def _processors(plan: Mapping[str, Any]) -> dict[str, str]:
     """Who shares processors, and in which turns: a DUT that does is not one that does not."""
-    found = Sharing.of(plan)
-    if found is None:
+    sharing = Sharing.of(plan)
+    if sharing is None:
         return {"cores": ABSENT}
-    turns = [one.placement.turn_us for one in found.machines if one.placement.dut and found.shared]
+    turns = [
+        machine.placement.turn_us
+        for machine in sharing.machines
+        if machine.placement.dut and sharing.shared
+    ]
     text = ", ".join(sorted({f"turns of {length} us" for length in turns if length}))
-    return {"cores": ", ".join(filter(None, (found.label, text)))}
+    return {"cores": ", ".join(filter(None, (sharing.label, text)))}
 
 
 def _digest(tree: Mapping[str, Any]) -> str:
@@ -197,13 +205,15 @@ def _digest(tree: Mapping[str, Any]) -> str:
     return sha256(text.encode()).hexdigest()[:10]
 
 
-def _given(options: Any) -> str:
+def _describe_options(options: Any) -> str:
     """Options that are set, of those of a group."""
     if not isinstance(options, Mapping):
         return "none"
     unset: tuple[Any, ...] = (None, "", [], ())
-    held = {k: v for k, v in options.items() if k not in _WORDS and v not in unset}
-    return ", ".join(f"{key} = {_short(value)}" for key, value in sorted(held.items())) or "none"
+    settings = {k: v for k, v in options.items() if k not in _WORDS and v not in unset}
+    return (
+        ", ".join(f"{key} = {_short(value)}" for key, value in sorted(settings.items())) or "none"
+    )
 
 
 def _conflist(facts: ScenarioFacts) -> Any:
@@ -212,10 +222,10 @@ def _conflist(facts: ScenarioFacts) -> Any:
     return network.get("conflist") if isinstance(network, Mapping) else None
 
 
-def _tunnel(asked: Mapping[str, Any]) -> str:
+def _tunnel(request: Mapping[str, Any]) -> str:
     """Its kind where frames pass one: every scenario names one."""
-    hops = (asked.get("deployment") or {}).get("hops", ())
-    return str(asked.get("tunnel", ABSENT)) if any(hop.get("tunnel") for hop in hops) else "none"
+    hops = (request.get("deployment") or {}).get("hops", ())
+    return str(request.get("tunnel", ABSENT)) if any(hop.get("tunnel") for hop in hops) else "none"
 
 
 def _vnf_count(deployment: Mapping[str, Any]) -> str:
@@ -235,9 +245,11 @@ def _machines(environment: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
     if not isinstance(others, Mapping) or not others:
         return _machine(environment)
     hosts = {str(environment.get("host", "")): environment, **others}
-    parts = {one["host"]: " and ".join(one["parts"]) for one in plan.get("hosts", ())}
+    parts = {
+        host_plan["host"]: " and ".join(host_plan["parts"]) for host_plan in plan.get("hosts", ())
+    }
     named = parts or {host: f"host {host}" for host in sorted(hosts)}
-    return "; ".join(f"{what} on {_machine(hosts.get(host, {}))}" for host, what in named.items())
+    return "; ".join(f"{role} on {_machine(hosts.get(host, {}))}" for host, role in named.items())
 
 
 def machine_name(environment: Mapping[str, Any]) -> str:
@@ -250,8 +262,8 @@ def _machine(environment: Mapping[str, Any]) -> str:
     """Which machine: its serial number, else its name, with processor and memory."""
 
     def fact(group: str, key: str) -> str:
-        held = environment.get(group)
-        value = str(held.get(key, "")) if isinstance(held, Mapping) else ""
+        facts = environment.get(group)
+        value = str(facts.get(key, "")) if isinstance(facts, Mapping) else ""
         return "" if value.startswith(UNKNOWN) else value
 
     cpu = environment.get("cpu")
@@ -279,8 +291,10 @@ def tree_differences(a: Any, b: Any, testbeds: Sequence[str] = ()) -> tuple[Fact
 
     Each of several testbeds has facts of its own below its name.
     """
-    found = _walk(_without_run(a), _without_run(b), "")
-    return tuple(difference for difference in found if not why_volatile(difference.path, testbeds))
+    differences = _walk(_without_run(a), _without_run(b), "")
+    return tuple(
+        difference for difference in differences if not why_volatile(difference.path, testbeds)
+    )
 
 
 def _is_meaningless(difference: FactDifference) -> bool:
@@ -295,7 +309,7 @@ def why_volatile(path: str, testbeds: Sequence[str] = ()) -> str:
     for name in testbeds:
         path = re.sub(rf"^environment\.{re.escape(name)}\.", "environment.", path)
     path = _OF_OTHER_HOST.sub("environment.", path)
-    return next((why for pattern, why in VOLATILE.items() if _matches(pattern, path)), "")
+    return next((reason for pattern, reason in VOLATILE.items() if _matches(pattern, path)), "")
 
 
 def _matches(pattern: str, path: str) -> bool:
@@ -308,7 +322,9 @@ def _environment(results: RunResults) -> dict[str, Any]:
         "run": {"tool": run.tool, "git": run.git, "testbed": run.testbed},
         "preset": results.preset,
         "settings": {
-            key: held.get("value") for key, held in settings.items() if key not in NOT_MEASURING
+            key: setting.get("value")
+            for key, setting in settings.items()
+            if key not in NOT_MEASURING
         },
         "environment": results.environment,
         "calibrations": {
@@ -345,9 +361,9 @@ def _walk(a: Any, b: Any, path: str) -> Iterator[FactDifference]:
             below = f"{path}.{key}" if path else str(key)
             yield from _walk(a.get(key, ABSENT), b.get(key, ABSENT), below)
     elif _are_objects(a) and _are_objects(b):
-        one, other = _by_name(a, b)
-        for key in dict.fromkeys([*one, *other]):
-            yield from _walk(one.get(key, ABSENT), other.get(key, ABSENT), f"{path}[{key}]")
+        items_a, items_b = _by_name(a, b)
+        for key in dict.fromkeys([*items_a, *items_b]):
+            yield from _walk(items_a.get(key, ABSENT), items_b.get(key, ABSENT), f"{path}[{key}]")
     elif a != b:
         yield FactDifference(path, a, b)
 

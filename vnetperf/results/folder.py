@@ -95,14 +95,14 @@ def log_path(folder: Path, worker: str = "", testbed: str = "") -> Path:
     several testbeds each has one.
     """
     name = LOG_NAME.removesuffix(".jsonl") + (f"-{worker}" if worker else "")
-    at = f"@{re.sub(r'[^A-Za-z0-9._-]', '_', testbed)}" if testbed else ""
-    return folder / f"{name}{at}.jsonl"
+    suffix = f"@{re.sub(r'[^A-Za-z0-9._-]', '_', testbed)}" if testbed else ""
+    return folder / f"{name}{suffix}.jsonl"
 
 
 def testbed_logs(folder: Path) -> list[Path]:
     """The logs of a run that go on when it does: one for each testbed, where it has several."""
-    one = log_path(folder)
-    return [*([one] if one.is_file() else []), *sorted(folder.glob("trials@*.jsonl"))]
+    run_file = log_path(folder)
+    return [*([run_file] if run_file.is_file() else []), *sorted(folder.glob("trials@*.jsonl"))]
 
 
 def logs_of(folder: Path) -> list[Path]:
@@ -160,9 +160,11 @@ def _joined(logs: Iterable[Path], read: Callable[[Path], list[Record]]) -> list[
             continue
         trials = max((r.number for r in records if isinstance(r, TrialRecord)), default=0)
         searches = max((r.search for r in records if isinstance(r, BeginRecord)), default=0)
-        held = read(log)
+        log_records = read(log)
         renumbered = trials or searches
-        records += [_renumber(r, trials, searches) for r in held] if renumbered else held
+        records += (
+            [_renumber(r, trials, searches) for r in log_records] if renumbered else log_records
+        )
     return records
 
 
@@ -194,8 +196,8 @@ def merge_worker_logs(folder: Path) -> None:
 def _merge(target: Path, worker_logs: list[Path]) -> None:
     # Which logs it holds is in the log itself: the two become true in one step.
     note = MergedRecord(logs=tuple(log.name for log in worker_logs))
-    held = [target] if target.exists() else []
-    records = [*_joined([*held, *worker_logs], read_log), note]
+    target_log = [target] if target.exists() else []
+    records = [*_joined([*target_log, *worker_logs], read_log), note]
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     try:
@@ -216,10 +218,10 @@ def _renumber(record: Record, trials: int, searches: int) -> Record:
         update = {"number": record.number + trials, "search": record.search + searches}
         return record.model_copy(update=update)
     if isinstance(record, ProcedureRecord) and searches:
-        inputs, known = record.inputs, record.inputs.get("throughput")
-        if known:  # names the search that found it
-            known = {**known, "search": known["search"] + searches}
-            record = record.model_copy(update={"inputs": {**inputs, "throughput": known}})
+        inputs, throughput = record.inputs, record.inputs.get("throughput")
+        if throughput:  # names the search that found it
+            throughput = {**throughput, "search": throughput["search"] + searches}
+            record = record.model_copy(update={"inputs": {**inputs, "throughput": throughput}})
     if isinstance(record, BeginRecord | SearchEndRecord):
         return record.model_copy(update={"search": record.search + searches})
     return record
@@ -230,19 +232,19 @@ def first_record(folder: Path) -> Mapping[str, Any]:
     try:
         log_file = next(iter(logs_of(folder)), folder / "trials.jsonl")
         with os.fdopen(open_log(log_file), encoding="utf-8") as log:
-            found = json.loads(log.readline())
+            record = json.loads(log.readline())
     except (OSError, ValueError, RecursionError):  # reported where the log is read
         return {}
-    return found if _opens_run(found) else {}
+    return record if _opens_run(record) else {}
 
 
-def _opens_run(found: Any) -> bool:
+def _opens_run(record: Any) -> bool:
     """Whether a record has what is looked at before the log is read and checked."""
-    if not isinstance(found, dict) or found.get("type") != "run":
+    if not isinstance(record, dict) or record.get("type") != "run":
         return False
-    identity, settings = found.get("identity"), found.get("settings", {})
+    identity, settings = record.get("identity"), record.get("settings", {})
     return (
-        isinstance(found.get("version"), int)
+        isinstance(record.get("version"), int)
         and isinstance(identity, dict)
         and isinstance(identity.get("command"), str)
         and isinstance(settings, dict)
@@ -253,7 +255,7 @@ def _opens_run(found: Any) -> bool:
 def settings_of_run(folder: Path) -> dict[str, Any]:
     """What a run was given by its user."""
     return {
-        key: held["value"]
-        for key, held in first_record(folder).get("settings", {}).items()
-        if held["source"] not in ("default", "test case")
+        key: setting["value"]
+        for key, setting in first_record(folder).get("settings", {}).items()
+        if setting["source"] not in ("default", "test case")
     }

@@ -65,10 +65,10 @@ def seal(body: bytes, before: str) -> tuple[bytes, str]:
 
 def unseal(line: bytes) -> tuple[bytes, str]:
     """Take the digest out of a line again."""
-    found = _SEAL.search(line)
-    if found is None:
+    seal = _SEAL.search(line)
+    if seal is None:
         return line, ""
-    return line[: found.start()] + b"}", found[1].decode()
+    return line[: seal.start()] + b"}", seal[1].decode()
 
 
 LOG_NAME = "trials.jsonl"
@@ -104,12 +104,12 @@ class TrialLog:
         except BaseException:
             os.close(self._fd)
             raise
-        whole = _whole_octets(content)
-        self._end = self._size - len(content) + whole
-        last = content[:whole].removesuffix(b"\n").rpartition(b"\n")[2]
+        whole_size = _count_complete_octets(content)
+        self._end = self._size - len(content) + whole_size
+        last = content[:whole_size].removesuffix(b"\n").rpartition(b"\n")[2]
         self._digest = unseal(last)[1]
         #: A last line that lacks nothing but its end is a record.
-        self._before = b"" if content[:whole].endswith(b"\n") or not last else b"\n"
+        self._before = b"" if content[:whole_size].endswith(b"\n") or not last else b"\n"
 
     def next_trial(self) -> int:
         """Number for the next trial; it is taken once that is written."""
@@ -260,7 +260,7 @@ def _last_lines(fd: int, size: int) -> bytes:
         octets *= 2
 
 
-def _whole_octets(content: bytes) -> int:
+def _count_complete_octets(content: bytes) -> int:
     """Octets of the end of a log without a last line that was cut."""
     last = content.rpartition(b"\n")[2]
     try:
@@ -321,7 +321,7 @@ def _records_and_places(path: Path) -> Iterator[tuple[Record, int, int]]:
         if not line.startswith(b"{") and line.strip(b"\0") and (number == 1 or not torn):
             _expect_plain(line, where if number > 1 else str(path))
         if line.endswith(b"\r"):
-            raise _of_other_line_ends(where)
+            raise _refuse_line_ends(where)
         body, digest = unseal(line)
         try:
             if not body.startswith(_TRIAL):
@@ -423,11 +423,11 @@ def _expect_plain(line: bytes, where: str) -> None:
             where=where,
             cure="undo that: `tar -xf`",
         )
-    for beginning, (what, undone_by) in _WRAPPED.items():
+    for beginning, (description, undone_by) in _WRAPPED.items():
         if line.startswith(beginning):
             cure = f"undo that: `{undone_by}`" if undone_by else ""
             raise LogError(
-                f"this is no log as it was written: {what}",
+                f"this is no log as it was written: {description}",
                 where=where,
                 cure=cure
                 or "take the log from a copy that nothing has converted; its lines have "
@@ -435,7 +435,7 @@ def _expect_plain(line: bytes, where: str) -> None:
             )
 
 
-def _of_other_line_ends(where: str) -> LogError:
+def _refuse_line_ends(where: str) -> LogError:
     """The error of a log whose lines end as on Windows."""
     return LogError(
         "its lines end in CR LF, which it was not written with: Git (core.autocrlf) or a transfer "
@@ -462,10 +462,10 @@ def _changed(content: Any, where: str) -> LogError:
     """The error of a line that is not as it was written."""
     kind = content.get("type") if isinstance(content, dict) else None
     number = content.get("number") if isinstance(content, dict) else None
-    what = f"trial {number}" if kind == "trial" else f"the record {kind!r}"
-    what = what if len(what) < _SHOWN else f"{what[:_SHOWN]}..."
+    name = f"trial {number}" if kind == "trial" else f"the record {kind!r}"
+    name = name if len(name) < _SHOWN else f"{name[:_SHOWN]}..."
     return LogError(
-        f"{what} is not as it was written: its checksum does not match; the line was edited, or "
+        f"{name} is not as it was written: its checksum does not match; the line was edited, or "
         "one before it was edited, taken away, put in or moved",
         where=where,
         cure="restore the log from a copy, or measure again; no number of it is used, but by "
@@ -478,6 +478,6 @@ def _no_record(error: Exception, where: str) -> LogError:
     damaged = "the log was damaged or edited; restore it from a copy, measure again, or have the "
     damaged += "records before that line by `vnetperf report --up-to-damage`"
     unknown = {"union_tag_invalid", "extra_forbidden"}
-    if isinstance(error, ValidationError) and unknown & {one["type"] for one in error.errors()}:
+    if isinstance(error, ValidationError) and unknown & {e["type"] for e in error.errors()}:
         damaged = f"use the vnetperf that wrote it, which may be newer; otherwise {damaged}"
     return LogError(f"this line is no record: {detail}", where=where, cure=damaged)

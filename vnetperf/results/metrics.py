@@ -136,8 +136,8 @@ class Metric:
             return ""
         if "at least" in self.qualifiers:
             return "at least"
-        known = self.measured is None or self.measured.value is not None
-        return "" if known and "at most" not in self.qualifiers else "at most"
+        has_value = self.measured is None or self.measured.value is not None
+        return "" if has_value and "at most" not in self.qualifiers else "at most"
 
     @property
     def is_range(self) -> bool:
@@ -174,14 +174,18 @@ _RESET_METHODS = {"loss": "loss", "time": "time stamps"}
 TRANSFERS_TEST, PODS_TEST = "transfers", "pods"
 
 
-def repeated_number(label: str, found: Mapping[int, Metric]) -> RepeatedNumber:
+def repeated_number(label: str, metrics: Mapping[int, Metric]) -> RepeatedNumber:
     """One number of several deployments, by their rounds; each of them has measured it."""
-    first = next(iter(found.values()))
-    observations = tuple(_observation(n, metric) for n, metric in found.items())
-    known = [one.value for one in observations if one.value is not None and not one.qualifier]
+    first = next(iter(metrics.values()))
+    observations = tuple(_observation(n, metric) for n, metric in metrics.items())
+    values = [
+        observation.value
+        for observation in observations
+        if observation.value is not None and not observation.qualifier
+    ]
     spread_ = None
-    if len(known) == len(observations):
-        spread_ = spread(known, resolution=max(metric.resolution for metric in found.values()))
+    if len(values) == len(observations):
+        spread_ = spread(values, resolution=max(metric.resolution for metric in metrics.values()))
     return RepeatedNumber(
         label=label, unit=first.unit, main=first.main, observations=observations, spread=spread_
     )
@@ -219,8 +223,8 @@ def main_number(kind: str, way: str) -> tuple[str, Unit, Literal["more", "less"]
 
 def compared_metrics_of(result: Result) -> Iterator[Metric]:
     """What of a result is compared; where it was not measured, one metric that has the reason."""
-    every = metrics_of(result)  # without a result one of them has neither label nor name
-    return (metric for metric in every if metric.label or (metric.why and not metric.name))
+    metrics = metrics_of(result)  # without a result one of them has neither label nor name
+    return (metric for metric in metrics if metric.label or (metric.why and not metric.name))
 
 
 def named_metrics_of(result: Result) -> Iterator[Metric]:
@@ -235,31 +239,38 @@ def goal_metrics_of(result: Result, goal: GoalResult) -> Iterator[Metric]:
 
 def why_no_number(result: Result) -> str:
     """Why a result has no number of what its test is for; "" where it has one, compared or not."""
-    found = list(metrics_of(result))
-    meant = [one for one in found if one.main] or [one for one in found if one.label]
-    if any(one.measured is not None or one.over is not None for one in meant):
+    metrics = list(metrics_of(result))
+    meant = [metric for metric in metrics if metric.main] or [
+        metric for metric in metrics if metric.label
+    ]
+    if any(metric.measured is not None or metric.over is not None for metric in meant):
         return ""
-    return next((why for one in meant if (why := one.why or one.note)), _why(result))
+    return next(
+        (reason for metric in meant if (reason := metric.why or metric.note)),
+        _describe_reason(result),
+    )
 
 
 def metrics_of(result: Result) -> Iterator[Metric]:
     """Every number of a result, with what other deployments gave for it."""
-    found = result.deployments
-    over = {one.label: one for one in found.numbers} if found is not None else {}
-    if found is not None:
+    deployments = result.deployments
+    over = {shown.label: shown for shown in deployments.numbers} if deployments is not None else {}
+    if deployments is not None:
         counts = (
-            ("attempted", found.attempted),
-            ("measured", found.measured),
-            ("failed", len(found.failures)),
+            ("attempted", deployments.attempted),
+            ("measured", deployments.measured),
+            ("failed", len(deployments.failures)),
         )
-        for what, count in counts:
-            yield Metric(**_case(result), name=f"deployments_{what}", unit="", value=float(count))
-    for one in _metrics_of_shown(result):
-        repeated = over.get(one.label) if one.label else None
-        metric = one
-        if one.label and found is not None and found.measured:
-            n = len(repeated.observations) if repeated is not None else found.measured
-            metric = replace(one, partial=partial_mark(n, found.attempted))
+        for count_name, count in counts:
+            yield Metric(
+                **_case(result), name=f"deployments_{count_name}", unit="", value=float(count)
+            )
+    for shown in _list_shown_metrics(result):
+        repeated = over.get(shown.label) if shown.label else None
+        metric = shown
+        if shown.label and deployments is not None and deployments.measured:
+            n = len(repeated.observations) if repeated is not None else deployments.measured
+            metric = replace(shown, partial=partial_mark(n, deployments.attempted))
         if repeated is None:
             yield metric
             continue
@@ -283,7 +294,7 @@ def _case(result: Result) -> dict[str, Any]:
     return {"scenario": result.scenario, "test": result.test, "size": result.size_name}
 
 
-def _why(result: Result) -> str:
+def _describe_reason(result: Result) -> str:
     return result.why or "no reason was recorded"
 
 
@@ -303,11 +314,11 @@ def _not_measured(result: Result) -> Metric | None:
         better=better,
         value=None,
         main=True,
-        why=_why(result),
+        why=_describe_reason(result),
     )
 
 
-def _metrics_of_shown(result: Result) -> Iterator[Metric]:
+def _list_shown_metrics(result: Result) -> Iterator[Metric]:
     """Every number of the deployment that a result is of."""
     conditions: dict[str, Any] = {
         "directions": result.directions,
@@ -349,7 +360,9 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
         )
 
     if result.status != "measured":
-        yield _not_measured(result) or make("", "fps", None, main=True, why=_why(result))
+        yield _not_measured(result) or make(
+            "", "fps", None, main=True, why=_describe_reason(result)
+        )
     for name, count in result.faults:
         if count is not None:
             yield make(f"frames_{name}", "frames", float(count))
@@ -358,20 +371,20 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
     if result.discarded is not None:
         yield make("discarded_trials", "trials", float(result.discarded))
     for goal in result.goals:
-        yield from _of_goal(make, goal, result)
-    for at in result.latency_at:
-        yield from _of_latency(make, at, curve=result.test == "latency_load")
-    if result.test == "latency" and not any(at.mean_ns for at in result.latency_at):
+        yield from _list_goal_metrics(make, goal, result)
+    for latency in result.latency_at:
+        yield from _list_latency_metrics(make, latency, curve=result.test == "latency_load")
+    if result.test == "latency" and not any(latency.mean_ns for latency in result.latency_at):
         # Every load was above the largest one, or nothing came back.
-        whys = (at.note.removeprefix("not measured: ") for at in result.latency_at)
-        why = "; ".join(dict.fromkeys(filter(None, whys))) or "no frame was timed"
-        yield make("", "ns", None, main=True, why=why)
-    for field_, of in _OF_TESTS.items():
-        if held := getattr(result, field_):
-            yield from of(make, result, held)
+        reasons = (latency.note.removeprefix("not measured: ") for latency in result.latency_at)
+        reason = "; ".join(dict.fromkeys(filter(None, reasons))) or "no frame was timed"
+        yield make("", "ns", None, main=True, why=reason)
+    for field_, make_metrics in _OF_TESTS.items():
+        if outcome := getattr(result, field_):
+            yield from make_metrics(make, result, outcome)
 
 
-def _marks_of(goal: GoalResult) -> tuple[str, ...]:
+def _list_goal_marks(goal: GoalResult) -> tuple[str, ...]:
     """What a reader must see beside the number of a goal."""
     if goal.repeatable is False:
         return ("not repeatable",)
@@ -382,7 +395,7 @@ def _marks_of(goal: GoalResult) -> tuple[str, ...]:
     return tuple(filter(None, marks))
 
 
-def _of_goal(make: _Make, goal: GoalResult, result: Result) -> Iterator[Metric]:
+def _list_goal_metrics(make: _Make, goal: GoalResult, result: Result) -> Iterator[Metric]:
     conditions: dict[str, Any] = {
         "loss ratio": goal.loss_ratio,
         "exceed ratio": goal.exceed_ratio,
@@ -409,7 +422,7 @@ def _of_goal(make: _Make, goal: GoalResult, result: Result) -> Iterator[Metric]:
         resolution=max(goal.width * (low or 0.0), (high or 0.0) - (low or 0.0) if high else 0.0),
         more=goal.name,
         main=True,
-        qualifiers=_marks_of(goal),
+        qualifiers=_list_goal_marks(goal),
         given=conditions,
     )
     for direction, latency in goal.latency.items():
@@ -418,37 +431,43 @@ def _of_goal(make: _Make, goal: GoalResult, result: Result) -> Iterator[Metric]:
             label = f"{goal.name} latency p{percentile} {direction}"
             about = {"given": conditions, "load_fps": low}
             yield make("", "ns", value, less=label, **about)
-    of = partial(make, goal=goal.name)
-    yield of("lower_bound", "fps", low)
-    yield of("upper_bound", "fps", high)
-    yield of("conditional_throughput", "fps", goal.conditional_throughput_fps)
-    yield of("lower_bound_l1", "bit/s", goal.throughput_l1_bps)
-    yield of("loss_free", "fps", goal.loss_free_fps)
-    yield of("loss_at_lower_bound", "ratio", goal.loss_at_lower_bound)
-    yield of("regular", "", goal.regular)
+    make_of_goal = partial(make, goal=goal.name)
+    yield make_of_goal("lower_bound", "fps", low)
+    yield make_of_goal("upper_bound", "fps", high)
+    yield make_of_goal("conditional_throughput", "fps", goal.conditional_throughput_fps)
+    yield make_of_goal("lower_bound_l1", "bit/s", goal.throughput_l1_bps)
+    yield make_of_goal("loss_free", "fps", goal.loss_free_fps)
+    yield make_of_goal("loss_at_lower_bound", "ratio", goal.loss_at_lower_bound)
+    yield make_of_goal("regular", "", goal.regular)
     if goal.repeatable is not None:
-        yield of("repeatable", "", goal.repeatable)
-        yield of("rounds", "", float(len(goal.rounds)))
-        yield of("least_lower_bound", "fps", goal.least_fps)
-        yield of("largest_upper_bound", "fps", goal.most_fps)
-    for side, at in (("lower", goal.at_lower_bound), ("upper", goal.at_upper_bound)):
-        if at is not None:
-            yield of(f"trials_at_{side}_bound", "trials", float(at.valid + at.discarded))
-            yield of(f"discarded_at_{side}_bound", "trials", float(at.discarded))
-    yield from _of_gaps(of, goal.gaps)
+        yield make_of_goal("repeatable", "", goal.repeatable)
+        yield make_of_goal("rounds", "", float(len(goal.rounds)))
+        yield make_of_goal("least_lower_bound", "fps", goal.least_fps)
+        yield make_of_goal("largest_upper_bound", "fps", goal.most_fps)
+    for side, bound_trials in (("lower", goal.at_lower_bound), ("upper", goal.at_upper_bound)):
+        if bound_trials is not None:
+            yield make_of_goal(
+                f"trials_at_{side}_bound",
+                "trials",
+                float(bound_trials.valid + bound_trials.discarded),
+            )
+            yield make_of_goal(
+                f"discarded_at_{side}_bound", "trials", float(bound_trials.discarded)
+            )
+    yield from _list_gaps_metrics(make_of_goal, goal.gaps)
     for bound in goal.per_direction:
-        yield of("lower_bound", "fps", bound.lower_bound_fps, direction=bound.direction)
-        yield of("upper_bound", "fps", bound.upper_bound_fps, direction=bound.direction)
+        yield make_of_goal("lower_bound", "fps", bound.lower_bound_fps, direction=bound.direction)
+        yield make_of_goal("upper_bound", "fps", bound.upper_bound_fps, direction=bound.direction)
     for direction, latency in goal.latency.items():
         for level, value in latency.percentiles.items():
-            yield of(f"latency_p{level}", "ns", value, direction=direction)
+            yield make_of_goal(f"latency_p{level}", "ns", value, direction=direction)
         for part in ("min", "mean", "max"):
             value = getattr(latency, f"{part}_ns")
-            yield of(f"latency_{part}", "ns", value, direction=direction)
-        yield from _of_untimed(partial(of, direction=direction), latency)
+            yield make_of_goal(f"latency_{part}", "ns", value, direction=direction)
+        yield from _list_untimed_metrics(partial(make_of_goal, direction=direction), latency)
 
 
-def _of_gaps(make: _Make, gaps: TrialGaps | None) -> Iterator[Metric]:
+def _list_gaps_metrics(make: _Make, gaps: TrialGaps | None) -> Iterator[Metric]:
     """The tester's own wait, which stands beside every latency."""
     if gaps is None:
         return
@@ -458,7 +477,7 @@ def _of_gaps(make: _Make, gaps: TrialGaps | None) -> Iterator[Metric]:
     yield make("tester_send_gap_max", "s", gaps.send.max_s)
 
 
-def _of_untimed(make: _Make, latency: Latency) -> Iterator[Metric]:
+def _list_untimed_metrics(make: _Make, latency: Latency) -> Iterator[Metric]:
     """Frames that are received and not, or not fully, in a latency."""
     for name in ("before_departure", "above_range"):
         count = getattr(latency, name)
@@ -466,90 +485,97 @@ def _of_untimed(make: _Make, latency: Latency) -> Iterator[Metric]:
             yield make(f"frames_{name}", "frames", float(count))
 
 
-def latency_directions(at: LatencyAt) -> tuple[str, ...]:
+def latency_directions(latency: LatencyAt) -> tuple[str, ...]:
     """The directions of which anything is known."""
-    return tuple(dict.fromkeys([*at.mean_ns, *at.latency, *at.variation]))
+    return tuple(dict.fromkeys([*latency.mean_ns, *latency.latency, *latency.variation]))
 
 
-def _of_latency(make: _Make, at: LatencyAt, *, curve: bool = False) -> Iterator[Metric]:
+def _list_latency_metrics(
+    make: _Make, latency: LatencyAt, *, curve: bool = False
+) -> Iterator[Metric]:
     """Latency at one load; curve: of loads that are the same for every DUT."""
-    marks = _marks_of_load(at) if curve else ()
+    marks = _list_load_marks(latency) if curve else ()
     about: dict[str, Any] = {
-        "given": {"definition": at.definition, "tagged from, s": at.tag_at_s},
-        "load_fps": at.load_fps,
+        "given": {"definition": latency.definition, "tagged from, s": latency.tag_at_s},
+        "load_fps": latency.load_fps,
         "qualifiers": marks,
     }
-    yield make("load", "fps", at.load_fps, at.of)
-    lost = {"less": f"loss at {at.of}", **about} if curve else {}
-    if at.trials:
-        yield make("loss_ratio", "ratio", at.loss_ratio, at.of, main=curve, **lost)
+    yield make("load", "fps", latency.load_fps, latency.of)
+    lost = {"less": f"loss at {latency.of}", **about} if curve else {}
+    if latency.trials:
+        yield make("loss_ratio", "ratio", latency.loss_ratio, latency.of, main=curve, **lost)
     elif curve:  # the tester cannot offer it: that is no failure of the DUT
-        why = at.note.removeprefix("not measured: ")
-        yield make("loss_ratio", "ratio", None, at.of, why=why, **lost)
-    if at.forwarded_fps is not None:
-        yield make("forwarding_rate", "fps", at.forwarded_fps, at.of)
-    if at.discarded is not None:
-        yield make("discarded_at_load", "trials", float(at.discarded), at.of)
-    yield from _of_gaps(partial(make, item=at.of), at.gaps)
-    for direction in latency_directions(at):
-        of = (at.of, direction)
-        yield from _of_direction(make, at, direction, about, curve=curve)
-        for name, each in (("typical", at.typical), ("worst_case", at.worst_case)):
-            if direction in each:
+        reason = latency.note.removeprefix("not measured: ")
+        yield make("loss_ratio", "ratio", None, latency.of, why=reason, **lost)
+    if latency.forwarded_fps is not None:
+        yield make("forwarding_rate", "fps", latency.forwarded_fps, latency.of)
+    if latency.discarded is not None:
+        yield make("discarded_at_load", "trials", float(latency.discarded), latency.of)
+    yield from _list_gaps_metrics(partial(make, item=latency.of), latency.gaps)
+    for direction in latency_directions(latency):
+        place = (latency.of, direction)
+        yield from _list_direction_metrics(make, latency, direction, about, curve=curve)
+        for name, trials_by_direction in (
+            ("typical", latency.typical),
+            ("worst_case", latency.worst_case),
+        ):
+            if direction in trials_by_direction:
                 yield from _over_trials(
-                    partial(make, **about), f"latency_{name}", each[direction], of
+                    partial(make, **about), f"latency_{name}", trials_by_direction[direction], place
                 )
-        varied = at.variation.get(direction)
+        varied = latency.variation.get(direction)
         if varied is not None:
             if varied.pdv is not None:
-                yield from _over_trials(make, "pdv", varied.pdv, of)
+                yield from _over_trials(make, "pdv", varied.pdv, place)
             for part in ("pdv", "ipdv_min", "ipdv_median", "ipdv_max"):
                 number = getattr(varied, f"{part}_ns")
-                yield make(part, "ns", number, *of, note=varied.why if number is None else "")
-            yield make("ipdv_resolution", "ns", varied.ipdv_resolution_ns, *of)
-            yield make("shared_stamps", "ratio", varied.shared_stamps, *of)
+                yield make(part, "ns", number, *place, note=varied.why if number is None else "")
+            yield make("ipdv_resolution", "ns", varied.ipdv_resolution_ns, *place)
+            yield make("shared_stamps", "ratio", varied.shared_stamps, *place)
 
 
-def _of_direction(
-    make: _Make, at: LatencyAt, direction: str, about: Mapping[str, Any], *, curve: bool
+def _list_direction_metrics(
+    make: _Make, latency: LatencyAt, direction: str, about: Mapping[str, Any], *, curve: bool
 ) -> Iterator[Metric]:
     """The latency of one direction: a curve is compared by its percentiles."""
-    of, there = (at.of, direction), f"at {at.of} {direction}"
-    mean, found = at.mean_ns.get(direction), at.latency.get(direction)
+    place, label_end = (latency.of, direction), f"at {latency.of} {direction}"
+    mean, times = latency.mean_ns.get(direction), latency.latency.get(direction)
     if mean is not None:
-        label = "" if curve else f"mean {there}"
-        yield make("latency_mean", "ns", mean, *of, less=label, main=not curve, **about)
-    if found is None:
+        label = "" if curve else f"mean {label_end}"
+        yield make("latency_mean", "ns", mean, *place, less=label, main=not curve, **about)
+    if times is None:
         return
     compared = CURVE_PERCENTILES if curve else COMPARED_PERCENTILES
-    bound = at.gaps.bounds(found, direction) if curve and at.gaps is not None else ()
-    yield make("latency_min", "ns", found.min_ns, *of)
-    for level, value in found.percentiles.items():
-        label = f"p{level} {there}" if level in compared else ""
+    bound = latency.gaps.bounds(times, direction) if curve and latency.gaps is not None else ()
+    yield make("latency_min", "ns", times.min_ns, *place)
+    for level, value in times.percentiles.items():
+        label = f"p{level} {label_end}" if level in compared else ""
         marks = (*about["qualifiers"], *(["tester-bound"] * (level in bound)))
         main = curve and level == _CURVE_MAIN
         shown = {**about, "qualifiers": marks, "main": main}
-        yield make(f"latency_p{level}", "ns", value, *of, less=label, **shown)
-    yield make("latency_max", "ns", found.max_ns, *of)
-    yield from _of_untimed(partial(make, item=at.of, direction=direction), found)
+        yield make(f"latency_p{level}", "ns", value, *place, less=label, **shown)
+    yield make("latency_max", "ns", times.max_ns, *place)
+    yield from _list_untimed_metrics(partial(make, item=latency.of, direction=direction), times)
 
 
-def _marks_of_load(at: LatencyAt) -> tuple[str, ...]:
+def _list_load_marks(latency: LatencyAt) -> tuple[str, ...]:
     """What must stand beside latencies at a load that not every DUT carries."""
-    lost = (f"{percent(at.loss_ratio, 2)} lost",) if at.loss_ratio > 0 else ()
-    return (*lost, *(["irregular"] if at.is_selection else []))
+    lost = (f"{percent(latency.loss_ratio, 2)} lost",) if latency.loss_ratio > 0 else ()
+    return (*lost, *(["irregular"] if latency.is_selection else []))
 
 
 def _over_trials(
-    make: _Make, name: str, found: OverTrials, of: tuple[str, str]
+    make: _Make, name: str, figures: OverTrials, place: tuple[str, str]
 ) -> Iterator[Metric]:
     """A number of each trial as RFC 8219 sums it up."""
     for part in ("median", "p1", "p99"):
-        yield make(f"{name}_{part}_of_trials", "ns", getattr(found, f"{part}_ns"), *of)
+        yield make(f"{name}_{part}_of_trials", "ns", getattr(figures, f"{part}_ns"), *place)
 
 
-def _of_loss_steps(make: _Make, result: Result, found: tuple[LossStep, ...]) -> Iterator[Metric]:
-    for number, step in enumerate(found, 1):
+def _list_loss_steps_metrics(
+    make: _Make, result: Result, steps: tuple[LossStep, ...]
+) -> Iterator[Metric]:
+    for number, step in enumerate(steps, 1):
         # Not a load of its own: the largest one can differ a little from run to run.
         label = f"loss at {step.input_ratio:.4g} of the largest load"
         if result.test == "loss_profile":
@@ -566,53 +592,61 @@ def _of_loss_steps(make: _Make, result: Result, found: tuple[LossStep, ...]) -> 
             yield make("loss_ratio", "ratio", value, item, direction)
 
 
-def _of_bursts(make: _Make, _: Result, found: BackToBack) -> Iterator[Metric]:
+def _list_bursts_metrics(make: _Make, _: Result, bursts: BackToBack) -> Iterator[Metric]:
     capped = ""
-    if found.capped:
-        of = f"{found.at_longest} of {found.frames.n} searches"
-        capped = f"every burst up to the longest one tried came through in {of}"
-    note = "; ".join(filter(None, (capped, found.note)))
-    rate = 1e9 / found.gap_ns if found.gap_ns else found.max_rate_fps
-    about = {"qualifiers": ("at least",) if found.is_limit else (), "note": note}
+    if bursts.capped:
+        share = f"{bursts.at_longest} of {bursts.frames.n} searches"
+        capped = f"every burst up to the longest one tried came through in {share}"
+    note = "; ".join(filter(None, (capped, bursts.note)))
+    rate = 1e9 / bursts.gap_ns if bursts.gap_ns else bursts.max_rate_fps
+    about = {"qualifiers": ("at least",) if bursts.is_limit else (), "note": note}
     burst: dict[str, Any] = {
         "more": "burst",
         "main": True,
-        "given": {"step, frames": found.step_frames},
-        "resolution": float(found.step_frames),
+        "given": {"step, frames": bursts.step_frames},
+        "resolution": float(bursts.step_frames),
         # A longer gap fills a buffer later.
         "load_fps": rate,
     }
-    if found.undecided:  # the mean of those that were decided is that of the shorter bursts
-        why = f"not compared: {found.undecided} searches were not decided; {found.note}"
-        given = burst.pop("given")
-        yield make("", "frames", None, more=burst.pop("more"), main=True, why=why, given=given)
+    if bursts.undecided:  # the mean of those that were decided is that of the shorter bursts
+        reason = f"not compared: {bursts.undecided} searches were not decided; {bursts.note}"
+        conditions = burst.pop("given")
+        yield make(
+            "", "frames", None, more=burst.pop("more"), main=True, why=reason, given=conditions
+        )
     # With a search that came near the longest burst the mean is that of no burst: a limit is left.
-    frames = found.frames.minimum if found.is_limit else found.frames
+    frames = bursts.frames.minimum if bursts.is_limit else bursts.frames
     yield make("back_to_back_frames", "frames", frames, **burst, **about)
-    yield make("searches_at_longest_burst", "", float(found.at_longest))
-    yield make("searches_undecided", "", float(found.undecided))
-    yield make("slow_bursts", "", _or_none(found.slow_bursts))
-    yield make("burst_gap_calibrated", "ns", found.calibrated_gap_ns)
-    yield make("burst_gap_usual", "ns", found.usual_gap_ns)
-    yield make("capped", "", found.capped)
-    yield make("step", "frames", float(found.step_frames))
-    yield make("longest_burst_tried", "frames", float(found.max_burst_frames))
-    yield make("implied_buffer_time", "s", found.implied_s, note=note)
-    why = found.note or "no burst tells what was forwarded meanwhile"
-    label = "" if found.undecided else "corrected buffer time"
+    yield make("searches_at_longest_burst", "", float(bursts.at_longest))
+    yield make("searches_undecided", "", float(bursts.undecided))
+    yield make("slow_bursts", "", _or_none(bursts.slow_bursts))
+    yield make("burst_gap_calibrated", "ns", bursts.calibrated_gap_ns)
+    yield make("burst_gap_usual", "ns", bursts.usual_gap_ns)
+    yield make("capped", "", bursts.capped)
+    yield make("step", "frames", float(bursts.step_frames))
+    yield make("longest_burst_tried", "frames", float(bursts.max_burst_frames))
+    yield make("implied_buffer_time", "s", bursts.implied_s, note=note)
+    reason = bursts.note or "no burst tells what was forwarded meanwhile"
+    label = "" if bursts.undecided else "corrected buffer time"
     yield make(
-        "corrected_buffer_time", "s", found.corrected_s, more=label, why=why, load_fps=rate, **about
+        "corrected_buffer_time",
+        "s",
+        bursts.corrected_s,
+        more=label,
+        why=reason,
+        load_fps=rate,
+        **about,
     )
-    yield make("implied_buffer_time_rfc9004", "s", found.rfc9004_implied_s)
-    yield make("corrected_buffer_time_rfc9004", "s", found.rfc9004_corrected_s)
-    yield make("forwarded_in_bursts_per_interface", "fps", found.forwarded_fps)
-    yield make("ring", "frames", _or_none(found.ring_frames))
-    yield make("throughput_used", "fps", found.throughput_fps)
-    yield make("theoretical_rate_per_interface", "fps", found.max_rate_fps)
-    yield make("burst_gap_mean", "ns", found.gap_ns)
+    yield make("implied_buffer_time_rfc9004", "s", bursts.rfc9004_implied_s)
+    yield make("corrected_buffer_time_rfc9004", "s", bursts.rfc9004_corrected_s)
+    yield make("forwarded_in_bursts_per_interface", "fps", bursts.forwarded_fps)
+    yield make("ring", "frames", _or_none(bursts.ring_frames))
+    yield make("throughput_used", "fps", bursts.throughput_fps)
+    yield make("theoretical_rate_per_interface", "fps", bursts.max_rate_fps)
+    yield make("burst_gap_mean", "ns", bursts.gap_ns)
 
 
-def _of_recovery(make: _Make, _: Result, recovery: Recovery) -> Iterator[Metric]:
+def _list_recovery_metrics(make: _Make, _: Result, recovery: Recovery) -> Iterator[Metric]:
     note = recovery.why or recovery.note
     about: dict[str, Any] = {"note": note, "load_fps": recovery.overload_fps}
     compared: dict[str, Any] = {"less": "recovery", "main": True, **about}
@@ -636,7 +670,7 @@ def _of_recovery(make: _Make, _: Result, recovery: Recovery) -> Iterator[Metric]
     yield make("overload_duration", "s", recovery.overload_s)
 
 
-def _of_resets(make: _Make, _: Result, resets: tuple[Reset, ...]) -> Iterator[Metric]:
+def _list_resets_metrics(make: _Make, _: Result, resets: tuple[Reset, ...]) -> Iterator[Metric]:
     for reset in resets:
         methods = (
             ("loss", reset.by_loss_s, reset.at_least_s),
@@ -651,15 +685,17 @@ def _of_resets(make: _Make, _: Result, resets: tuple[Reset, ...]) -> Iterator[Me
                 about = compared
             else:
                 yield make("", "s", least, reset.what, qualifiers=("at least",), **compared)
-            why = reset.why or ("" if took else reset.note)
-            yield make(f"reset_time_by_{method}", "s", took, reset.what, why=why, **about)
+            reason = reset.why or ("" if took else reset.note)
+            yield make(f"reset_time_by_{method}", "s", took, reset.what, why=reason, **about)
         yield make("trials_disturbed", "", float(len(reset.disturbed)), reset.what)
         yield make("event_took", "s", reset.event_s, reset.what)
         yield make("load", "fps", reset.load_fps, reset.what)
 
 
-def _of_rates(make: _Make, _: Result, found: tuple[ForwardingRate, ...]) -> Iterator[Metric]:
-    for rate in found:
+def _list_rates_metrics(
+    make: _Make, _: Result, rates: tuple[ForwardingRate, ...]
+) -> Iterator[Metric]:
+    for rate in rates:
         label = f"forwarded at {rate.of}"
         yield make("load", "fps", rate.load_fps, rate.of)
         # The load that most is forwarded at is found, too, by chance one of several on a plateau.
@@ -671,7 +707,7 @@ def _of_rates(make: _Make, _: Result, found: tuple[ForwardingRate, ...]) -> Iter
         yield make("trial_duration", "s", rate.duration_s, rate.of)
 
 
-def _of_soak(make: _Make, _: Result, soak: Soak) -> Iterator[Metric]:
+def _list_soak_metrics(make: _Make, _: Result, soak: Soak) -> Iterator[Metric]:
     yield make("load", "fps", soak.load_fps, soak.of)
     yield make("duration", "s", soak.seconds, soak.of)
     yield make("offered", "frames", float(soak.offered), soak.of)
@@ -710,7 +746,7 @@ def _or_none(count: int | None) -> float | None:
     return None if count is None else float(count)
 
 
-def _of_service(make: _Make, _: Result, service: Service) -> Iterator[Metric]:
+def _list_service_metrics(make: _Make, _: Result, service: Service) -> Iterator[Metric]:
     """ITU-T Y.1564; frame loss, delay and its variation as Y.1563 defines them."""
     yield make("committed_rate", "fps", service.cir_fps, service.of)
     yield make("service_met", "", service.met, service.of, note=service.note)
@@ -718,54 +754,56 @@ def _of_service(make: _Make, _: Result, service: Service) -> Iterator[Metric]:
         yield make("load", "fps", step.load_fps, step.of)
         yield make("service_met", "", step.met, step.of, note=step.why)
         for flow in step.flows:
-            at = {"item": step.of, "direction": flow.direction, "load_fps": step.load_fps}
+            step_keys = {"item": step.of, "direction": flow.direction, "load_fps": step.load_fps}
             about = f"at {step.of} {flow.direction}"
-            yield make("information_rate", "bit/s", flow.rate_bps, **at)
+            yield make("information_rate", "bit/s", flow.rate_bps, **step_keys)
             main: dict[str, Any] = {"main": True, "less": f"frame loss ratio {about}"}
             less = [f"mean frame transfer delay {about}", f"frame delay variation {about}"]
             if step.met is None:  # not judged there, nor here: it may be the tester's
-                yield make("", "ratio", None, **at, **main, why=f"not compared: {step.why}")
+                yield make("", "ratio", None, **step_keys, **main, why=f"not compared: {step.why}")
                 main, less = {"main": True}, ["", ""]
-            yield make("frame_loss_ratio", "ratio", flow.loss_ratio, **at, **main)
-            yield make("frame_delay_mean", "ns", flow.delay_mean_ns, **at, less=less[0])
-            yield make("frame_delay_min", "ns", flow.delay_min_ns, **at)
-            yield make("frame_delay_max", "ns", flow.delay_max_ns, **at)
-            yield make("frame_delay_variation", "ns", flow.variation_ns, **at, less=less[1])
+            yield make("frame_loss_ratio", "ratio", flow.loss_ratio, **step_keys, **main)
+            yield make("frame_delay_mean", "ns", flow.delay_mean_ns, **step_keys, less=less[0])
+            yield make("frame_delay_min", "ns", flow.delay_min_ns, **step_keys)
+            yield make("frame_delay_max", "ns", flow.delay_max_ns, **step_keys)
+            yield make("frame_delay_variation", "ns", flow.variation_ns, **step_keys, less=less[1])
 
 
-def _of_cpu_load(make: _Make, _: Result, found: CpuLoad) -> Iterator[Metric]:
+def _list_cpu_load_metrics(make: _Make, _: Result, cpu_load: CpuLoad) -> Iterator[Metric]:
     """Processor time by role and load; what a further frame takes is of all loads together."""
-    for at in found.at:
-        yield make("load", "fps", at.load_fps, at.of)
-        yield make("forwarding_rate", "fps", at.forwarded_fps, at.of)
-        yield make("loss_ratio", "ratio", at.loss_ratio, at.of)
-        yield make("datapath_in_work", "ratio", at.in_work, at.of)
-        yield make("datapath_empty_polls", "ratio", at.empty_polls, at.of)
-        yield make("watching_processors", "", at.watched_share, at.of)
-        for part, cost in at.relative.items():
-            label = f"{part}'s work per frame over the tester's at {at.of}"
+    for load in cpu_load.at:
+        yield make("load", "fps", load.load_fps, load.of)
+        yield make("forwarding_rate", "fps", load.forwarded_fps, load.of)
+        yield make("loss_ratio", "ratio", load.loss_ratio, load.of)
+        yield make("datapath_in_work", "ratio", load.in_work, load.of)
+        yield make("datapath_empty_polls", "ratio", load.empty_polls, load.of)
+        yield make("watching_processors", "", load.watched_share, load.of)
+        for part, cost in load.relative.items():
+            label = f"{part}'s work per frame over the tester's at {load.of}"
             about = {
-                "main": part == VSWITCH and at.share is None,
-                "load_fps": at.load_fps,
-                "given": {f"tester's {what}": how for what, how in at.tester.items()},
+                "main": part == VSWITCH and load.share is None,
+                "load_fps": load.load_fps,
+                "given": {
+                    f"tester's {name}": description for name, description in load.tester.items()
+                },
                 "why": cost.why.removeprefix("not measured: "),
             }
-            yield make("relative_cost", "", cost.value, at.of, part, less=label, **about)
-        for part, energy in at.energy.items():
-            yield make("power", "W", energy.watts, at.of, part)
-            label = f"energy per frame of {part} at {at.of}"
-            about = {"less": label, "load_fps": at.load_fps}
-            yield make("energy_per_frame", "nJ", energy.nj_per_frame, at.of, part, **about)
-        for role, taken in at.roles.items():
-            of = (at.of, role)
-            yield make("processors", "", taken.processors, *of)
-            about = {"main": role == MACHINE and at.share == 1, "load_fps": at.load_fps}
+            yield make("relative_cost", "", cost.value, load.of, part, less=label, **about)
+        for part, energy in load.energy.items():
+            yield make("power", "W", energy.watts, load.of, part)
+            label = f"energy per frame of {part} at {load.of}"
+            about = {"less": label, "load_fps": load.load_fps}
+            yield make("energy_per_frame", "nJ", energy.nj_per_frame, load.of, part, **about)
+        for role, times in load.roles.items():
+            place = (load.of, role)
+            yield make("processors", "", times.processors, *place)
+            about = {"main": role == MACHINE and load.share == 1, "load_fps": load.load_fps}
             if role.rpartition(":")[2] != OTHERS:  # no part of the deployment
-                label = f"processor time per frame of {role} at {at.of}"
-                yield make("time_per_frame", "ns", taken.ns_per_frame, *of, less=label, **about)
+                label = f"processor time per frame of {role} at {load.of}"
+                yield make("time_per_frame", "ns", times.ns_per_frame, *place, less=label, **about)
             for event in ("cycles", "instructions", "cache_misses", "tlb_misses"):
-                yield make(f"{event}_per_frame", "", getattr(taken, f"{event}_per_frame"), *of)
-    for role, fit in found.fits.items():
+                yield make(f"{event}_per_frame", "", getattr(times, f"{event}_per_frame"), *place)
+    for role, fit in cpu_load.fits.items():
         judged = role.rpartition(":")[2] not in ("tester", OTHERS) and fit.is_clear
         label = f"processor time of a further frame, {role}" if judged else ""
         about = {"less": label, "why": fit.why}
@@ -773,7 +811,7 @@ def _of_cpu_load(make: _Make, _: Result, found: CpuLoad) -> Iterator[Metric]:
         yield make("processors_without_frames", "", fit.idle, "", role)
 
 
-def _of_addresses(make: _Make, result: Result, table: AddressTable) -> Iterator[Metric]:
+def _list_addresses_metrics(make: _Make, result: Result, table: AddressTable) -> Iterator[Metric]:
     about: dict[str, Any] = {
         "qualifiers": ("at least",) if table.capped else (),
         "note": table.note,
@@ -788,31 +826,35 @@ def _of_addresses(make: _Make, result: Result, table: AddressTable) -> Iterator[
     yield make("capped", "", table.capped)
 
 
-def _of_sessions(make: _Make, result: Result, found: NatSessions) -> Iterator[Metric]:
+def _list_sessions_metrics(
+    make: _Make, result: Result, nat_sessions: NatSessions
+) -> Iterator[Metric]:
     about: dict[str, Any] = {
-        "qualifiers": ("at least",) if found.capped else (),
-        "note": found.note,
+        "qualifiers": ("at least",) if nat_sessions.capped else (),
+        "note": nat_sessions.note,
     }
-    rate, count = result.test == "connection_rate", float(found.sessions)
+    rate, count = result.test == "connection_rate", float(nat_sessions.sessions)
     label = "connection establishment rate"
     yield make("sessions", "sessions", count, more="sessions", main=not rate, **about)
-    about["resolution"] = result.test_inputs.get("resolution", 0.0) * (found.rate_per_s or 0.0)
-    yield make("connection_rate", "1/s", found.rate_per_s, more=label, main=rate, **about)
-    why, label = "no time of ending sessions was recorded", "connection tear-down rate"
-    yield make("tear_down_rate", "1/s", found.ended_per_s, more=label, why=why)
-    yield make("capped", "", found.capped)
+    about["resolution"] = result.test_inputs.get("resolution", 0.0) * (
+        nat_sessions.rate_per_s or 0.0
+    )
+    yield make("connection_rate", "1/s", nat_sessions.rate_per_s, more=label, main=rate, **about)
+    reason, label = "no time of ending sessions was recorded", "connection tear-down rate"
+    yield make("tear_down_rate", "1/s", nat_sessions.ended_per_s, more=label, why=reason)
+    yield make("capped", "", nat_sessions.capped)
 
 
 #: Where a result has what a test found -> its numbers.
 _OF_TESTS: dict[str, Callable[[_Make, Result, Any], Iterator[Metric]]] = {
-    "loss_steps": _of_loss_steps,
-    "back_to_back": _of_bursts,
-    "recovery": _of_recovery,
-    "resets": _of_resets,
-    "rates": _of_rates,
-    "soak": _of_soak,
-    "addresses": _of_addresses,
-    "sessions": _of_sessions,
-    "service": _of_service,
-    "cpu_load": _of_cpu_load,
+    "loss_steps": _list_loss_steps_metrics,
+    "back_to_back": _list_bursts_metrics,
+    "recovery": _list_recovery_metrics,
+    "resets": _list_resets_metrics,
+    "rates": _list_rates_metrics,
+    "soak": _list_soak_metrics,
+    "addresses": _list_addresses_metrics,
+    "sessions": _list_sessions_metrics,
+    "service": _list_service_metrics,
+    "cpu_load": _list_cpu_load_metrics,
 }

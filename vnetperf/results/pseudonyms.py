@@ -374,31 +374,31 @@ _ESCAPE_OR_QUOTE: Final = re.compile(rf'{_ESCAPE.pattern}|"')
 _STAND_INS: Final = tuple(map(chr, range(0x2400, 0x2427)))
 
 
-def _quotes_within(text: str) -> list[str]:
+def _find_inner_quotes(text: str) -> list[str]:
     """How the quotes of JSON texts within a text are written, for each depth of them."""
     escapes = dict.fromkeys(_ESCAPE.findall(text)) if "\\" in text else {}
     return [*(escape for escape in escapes if escape.endswith('"')), '"'] if escapes else []
 
 
-def _read_within(text: str, quote: str) -> tuple[str, dict[int, str]]:
+def _read_inner_text(text: str, quote: str) -> tuple[str, dict[int, str]]:
     """A text as a JSON text within it reads, and what makes it a text of its own again.
 
     Quotes are quotes there and letters are letters; what else is escaped is a sign of no name.
     """
     signs = (sign for sign in _STAND_INS if sign not in text)
     to, back = {quote: '"'}, {ord('"'): quote}
-    for found in dict.fromkeys(_ESCAPE_OR_QUOTE.findall(text)):
-        if "u" in found and (letter := chr(int(found[-4:], 16))).isalnum():
-            to[found] = letter
-        elif found not in to and (sign := next(signs, "")):
-            to[found], back[ord(sign)] = sign, found
+    for piece in dict.fromkeys(_ESCAPE_OR_QUOTE.findall(text)):
+        if "u" in piece and (letter := chr(int(piece[-4:], 16))).isalnum():
+            to[piece] = letter
+        elif piece not in to and (sign := next(signs, "")):
+            to[piece], back[ord(sign)] = sign, piece
     return _ESCAPE_OR_QUOTE.sub(lambda match: to.get(match[0], match[0]), text), back
 
 
 def names_in(text: str) -> Iterator[tuple[Kind, str]]:
     """Names that a text reveals by where they stand: below /home, in a mail address, a domain."""
-    for quote in _quotes_within(text):
-        yield from _names_in(_read_within(text, quote)[0])
+    for quote in _find_inner_quotes(text):
+        yield from _names_in(_read_inner_text(text, quote)[0])
     yield from _names_in(text)
 
 
@@ -406,7 +406,7 @@ def _names_in(text: str) -> Iterator[tuple[Kind, str]]:
     yield from (("users", name) for name in _HOME.findall(text))
     for match in _STATED_NAME.finditer(text):
         if _is_name(name := _stated(match)[1]):
-            yield _kind_of_name(match), name
+            yield _choose_name_kind(match), name
     if "@" in text:
         for user, domain in (*_MAIL.findall(text), *_LOGIN.findall(text)):
             yield "users", user
@@ -421,7 +421,7 @@ def _stated(match: re.Match[str]) -> tuple[str, str]:
     return word, value
 
 
-def _kind_of_name(match: re.Match[str]) -> Kind:
+def _choose_name_kind(match: re.Match[str]) -> Kind:
     return "hosts" if _OF_A_HOST.search(_stated(match)[0]) else "users"
 
 
@@ -434,7 +434,7 @@ def _is_same_everywhere(match: re.Match[str]) -> bool:
     """Whether a name with dots is a file's, a module's, a setting's of the kernel or a version."""
     labels = match[0].split(".")
     endings = {label.lower() for label in labels[1:] if not label.isdigit()}
-    if _is_own_module(labels) or _OWN_DOTTED.fullmatch(match[0]) or endings <= _FILE_ENDINGS:
+    if _is_package_module(labels) or _OWN_DOTTED.fullmatch(match[0]) or endings <= _FILE_ENDINGS:
         return True
     is_file = match.string.startswith("/", match.start() - 1) or _OWN_FILE.fullmatch(match[0])
     if is_file and endings <= _FILE_ENDINGS | _FILES_OR_DOMAINS:
@@ -450,7 +450,7 @@ def _is_same_everywhere(match: re.Match[str]) -> bool:
     return bool(is_version) and sum(label.isalpha() for label in labels) <= 1
 
 
-def _is_own_module(labels: list[str]) -> bool:
+def _is_package_module(labels: list[str]) -> bool:
     """Whether a file of the package has this name, with at most two names within it behind."""
     if labels[0] != _PACKAGE.name:
         return False
@@ -471,7 +471,7 @@ class Pseudonyms:
         """Begin with the kinds that are kept, and the tokens that stand in what is a copy."""
         self.kept = frozenset(kept)
         self._tokens = set(standing)
-        self._held: dict[Kind, dict[str, str]] = {kind: {} for kind in KINDS}
+        self._tokens_by_kind: dict[Kind, dict[str, str]] = {kind: {} for kind in KINDS}
         self._names: re.Pattern[str] | None = None
         self._done: dict[tuple[str, bool, bool], str] = {}
         self._kind_of: dict[str, Kind] = {}
@@ -479,7 +479,7 @@ class Pseudonyms:
     @property
     def counts(self) -> dict[str, int]:
         """What a value is called -> how many different ones have a token."""
-        return {KINDS[kind]: len(held) for kind, held in self._held.items() if held}
+        return {KINDS[kind]: len(tokens) for kind, tokens in self._tokens_by_kind.items() if tokens}
 
     def know(self, kind: Kind, name: str) -> None:
         """Have a name replaced wherever it stands."""
@@ -493,33 +493,34 @@ class Pseudonyms:
         """The token of a value, or the value where its kind is kept or it is a token."""
         if kind in self.kept or value in self._tokens or value == HIDDEN:
             return value
-        held = self._held[kind]
-        if value.casefold() not in held:
-            number = len(held) + 1
+        tokens = self._tokens_by_kind[kind]
+        if value.casefold() not in tokens:
+            number = len(tokens) + 1
             # A machine may be called as a token is: that name is another machine's.
-            while (made := self._make(kind, value, number)) in self._tokens or (
-                made.casefold() in self._kind_of
+            while (pseudonym := self._make(kind, value, number)) in self._tokens or (
+                pseudonym.casefold() in self._kind_of
             ):
                 number += 1
-            self._tokens.add(made)
-            held[value.casefold()] = made
-        return held[value.casefold()]
+            self._tokens.add(pseudonym)
+            tokens[value.casefold()] = pseudonym
+        return tokens[value.casefold()]
 
     def survivors(self, text: str) -> list[str]:
         """Values with a token that a text still holds: none, unless something went wrong."""
         named: list[Kind] = ["hosts", "users", "testbeds", "words"]
         values: dict[str, str] = {}
         for kind in named:
-            values |= {_pattern(v): kind for v in self._held[kind] if v in self._kind_of}
-        values |= {_pattern(v): "serials" for v in self._held["serials"]}
-        values |= {_pattern(v): "devices" for v in self._held["devices"]}
+            values |= {_pattern(v): kind for v in self._tokens_by_kind[kind] if v in self._kind_of}
+        values |= {_pattern(v): "serials" for v in self._tokens_by_kind["serials"]}
+        values |= {_pattern(v): "devices" for v in self._tokens_by_kind["devices"]}
         values |= {
-            _EDGE.format("[:.-]?".join(v.replace(":", ""))): "macs" for v in self._held["macs"]
+            _EDGE.format("[:.-]?".join(v.replace(":", ""))): "macs"
+            for v in self._tokens_by_kind["macs"]
         }
         if not re.search("|".join(values) or "(?!)", text, re.IGNORECASE):
             return []
-        found = (kind for v, kind in values.items() if re.search(v, text, re.IGNORECASE))
-        return sorted({KINDS[cast("Kind", kind)] for kind in found})
+        kinds = (kind for v, kind in values.items() if re.search(v, text, re.IGNORECASE))
+        return sorted({KINDS[cast("Kind", kind)] for kind in kinds})
 
     def _make(self, kind: Kind, value: str, number: int) -> str:
         if kind == "macs":
@@ -543,39 +544,39 @@ class Pseudonyms:
         """
         key = text, versions, hashes
         if key not in self._done:  # thread and port names stand in every trial
-            made = text
-            for quote in _quotes_within(text):
-                read, back = _read_within(made, quote)
+            changed = text
+            for quote in _find_inner_quotes(text):
+                read, back = _read_inner_text(changed, quote)
                 if (hidden := self._plain(read, versions=versions, hashes=hashes)) != read:
-                    made = hidden.translate(back)
-            self._done[key] = self._plain(made, versions=versions, hashes=hashes)
+                    changed = hidden.translate(back)
+            self._done[key] = self._plain(changed, versions=versions, hashes=hashes)
         return self._done[key]
 
     def _plain(self, text: str, *, versions: bool, hashes: bool) -> str:
-        made = self._known(_ESCAPED.sub(lambda m: unquote(m[0]), text))
+        changed = self._replace_names(_ESCAPED.sub(lambda m: unquote(m[0]), text))
         for pattern, put in self._patterns(hashes):
-            if pattern not in _WITH_AT or "@" in made:
-                made = pattern.sub(put, made)
-        is_version = versions and _IPV4.fullmatch(made)
+            if pattern not in _WITH_AT or "@" in changed:
+                changed = pattern.sub(put, changed)
+        is_version = versions and _IPV4.fullmatch(changed)
         if not is_version:
-            made = _IPV4.sub(self._unless_version if versions else self._address, made)
-        return _BLOB.sub(self._blob, made)
+            changed = _IPV4.sub(self._unless_version if versions else self._address, changed)
+        return _BLOB.sub(self._blob, changed)
 
-    def _known(self, text: str) -> str:
+    def _replace_names(self, text: str) -> str:
         """Replace known names, the longest first."""
         if self._names is None:
             names = sorted(self._kind_of, key=len, reverse=True)
             self._names = re.compile("|".join(map(_pattern, names)) or "(?!)", re.IGNORECASE)
-        return self._names.sub(self._of_name, text)
+        return self._names.sub(self._replace_name, text)
 
-    def _of_name(self, match: re.Match[str]) -> str:
-        found = match[0].casefold()
-        name = found if found in self._kind_of else found.replace("--", "-")
+    def _replace_name(self, match: re.Match[str]) -> str:
+        spelling = match[0].casefold()
+        name = spelling if spelling in self._kind_of else spelling.replace("--", "-")
         return self.token(self._kind_of[name], name)
 
     def _patterns(self, hashes: bool) -> list[tuple[re.Pattern[str], Put]]:
         """What is looked for, in this order: what holds a smaller one comes before it."""
-        found: list[tuple[re.Pattern[str], Put]] = [
+        patterns: list[tuple[re.Pattern[str], Put]] = [
             *((pattern, self._put("secrets")) for pattern in (_PEM, _SSH_KEY, _FINGERPRINT)),
             *((p, self._put("secrets")) for p in (_JWT, _MARKED_TOKEN, _PLAIN_SECRET)),
             *((pattern, self._put("serials")) for pattern in (_STORAGE, _IDENTITY)),
@@ -604,7 +605,7 @@ class Pseudonyms:
             *((pattern, self._put("serials")) for pattern in (_SUBSCRIBER, _PHONE)),
         ]
         random = ((pattern, self._random) for pattern in (_RANDOM, _KEY_OF_OCTETS))
-        return found if hashes else [*found, (_DIGITS, self._hardware), *random]
+        return patterns if hashes else [*patterns, (_DIGITS, self._hardware), *random]
 
     def _put(self, kind: Kind) -> Put:
         """Replace the whole of what is found."""
@@ -627,13 +628,13 @@ class Pseudonyms:
     def _name(self, match: re.Match[str]) -> str:
         """Replace the name of a user or host behind the variable or option that gives it."""
         word, name = _stated(match)
-        return word + self.token(_kind_of_name(match), name) if _is_name(name) else match[0]
+        return word + self.token(_choose_name_kind(match), name) if _is_name(name) else match[0]
 
     def _device(self, match: re.Match[str]) -> str:
         if match[0].startswith(_PSEUDO_DOMAIN):
             return match[0]
-        whole = match[0] if match[0].count(":") == 2 else f"0000:{match[0]}"
-        return match[0] if "devices" in self.kept else self.token("devices", whole)
+        address = match[0] if match[0].count(":") == 2 else f"0000:{match[0]}"
+        return match[0] if "devices" in self.kept else self.token("devices", address)
 
     def _url(self, match: re.Match[str]) -> str:
         if "hosts" in self.kept:
@@ -654,8 +655,8 @@ class Pseudonyms:
             digits = "".join(piece.lower().zfill(2) for piece in pieces)
         if len(digits) != 12:
             return self.token("serials", match[0])
-        made = self.mac(digits)
-        return match[0] if made == digits else made
+        mac_token = self.mac(digits)
+        return match[0] if mac_token == digits else mac_token
 
     def mac(self, text: str) -> str:
         """The token of what is known to be a MAC address, whatever separates its octets."""
@@ -682,8 +683,8 @@ class Pseudonyms:
             host, dot, port = match[0].rpartition(".")
             if not (dot and port.isdecimal() and ":" in host):
                 return match[0]
-            found = _IPV6.fullmatch(host)
-            return f"{self._address(found)}.{port}" if found else match[0]
+            host_match = _IPV6.fullmatch(host)
+            return f"{self._address(host_match)}.{port}" if host_match else match[0]
         if any(address in network for network in _PUBLIC if network.version == address.version):
             return match[0]
         rest = match[0][len(match[0].rstrip(".")) :]
@@ -701,7 +702,7 @@ class Pseudonyms:
     def _blob(self, match: re.Match[str]) -> str:
         """Base64, hidden where its text has something that must not be published."""
         text = _text_in(match[0])
-        is_clean = self._known(text) == text and not any(names_in(text))
+        is_clean = self._replace_names(text) == text and not any(names_in(text))
         return match[0] if is_clean else HIDDEN
 
 

@@ -179,8 +179,8 @@ class NotMeasuredRecord(Frozen):
     @property
     def identity(self) -> tuple[str, str, int, str]:
         """Scenario, test, frame size, and which of several transfers of those it is about."""
-        of = self.transfer.several if self.transfer else ""
-        return self.scenario, self.test, self.frame_size, of
+        several = self.transfer.several if self.transfer else ""
+        return self.scenario, self.test, self.frame_size, several
 
 
 class TransfersRecord(Frozen):

@@ -139,7 +139,7 @@ class Redactor:
         self.limited: dict[str, str] = {}
         self._public = {text.strip() for text in public} - {""}
         self._vocabulary = {*EVERYWHERE, *_vocabulary(records)}
-        self._whole: dict[str, Kind] = {}
+        self._whole_names: dict[str, Kind] = {}
         self._words: set[str] = set()
         self._whole_fields: dict[str, Callable[[str], str]] = {
             "hostname": lambda text: self._as_name(text, "hosts"),
@@ -147,11 +147,11 @@ class Redactor:
             "transport": self._transport,
         }
         for record in records:
-            for kind, name in _names_of(record):
+            for kind, name in _find_names(record):
                 self._know(kind, name)
         for kind, name in names:
             self._know(kind, name)
-        for name in _owners_of_paths(records, {*accounts} - _own_words()):
+        for name in _find_path_owners(records, {*accounts} - _list_package_words()):
             self._know("users", name)
         for word in words:
             self.tokens.know("words", word)
@@ -177,7 +177,7 @@ class Redactor:
             if not plain or plain in EVERYWHERE:
                 continue
             if plain in self._vocabulary or len(plain) < _SHORTEST:
-                self._whole[plain] = kind
+                self._whole_names[plain] = kind
                 self.limited[kind] = (
                     f"a {KINDS[kind]} is also a word of the log, or too short: it was replaced "
                     "only where it stands as such"
@@ -187,7 +187,7 @@ class Redactor:
 
     def redacted(self, dropped: Mapping[str, str] | None = None) -> list[Record]:
         """The records with tokens, and one that lists them."""
-        made = [self._record(record) for record in self.records]
+        records = [self._record(record) for record in self.records]
         redaction = Redaction(
             when=datetime.now(UTC).isoformat(timespec="seconds"),
             values=self.tokens.counts,
@@ -195,12 +195,12 @@ class Redactor:
             limited=tuple(self.limited.values()),
             dropped=dict(dropped or {}),
         )
-        return [*made[:1], RedactedRecord(redaction=redaction), *made[1:]]
+        return [*records[:1], RedactedRecord(redaction=redaction), *records[1:]]
 
     def _record(self, record: Record) -> Record:
         if isinstance(record, RedactedRecord):  # of what is a copy itself
             before = record.redaction
-            dropped = {self.tokens.plain(name): why for name, why in before.dropped.items()}
+            dropped = {self.tokens.plain(name): reason for name, reason in before.dropped.items()}
             redaction = before.model_copy(update={"dropped": dropped})
             return record.model_copy(update={"redaction": redaction})
         changed: Record = self._model(record)
@@ -257,8 +257,8 @@ class Redactor:
         is_free = _FREE.search(key) and text and not self._is_public(text)
         if is_free or (text.casefold() in self._words and _OF_SECTIONS.search(key)):
             return self.tokens.token("texts", text)
-        if found := self._by_key(text, last):
-            return found
+        if token := self._by_key(text, last):
+            return token
         versions, hashes = _VERSIONS.search(key), _HASHES.search(key)
         return self.tokens.plain(
             text, versions=versions is not None, hashes=bool(versions or hashes)
@@ -298,22 +298,22 @@ class Redactor:
             return HIDDEN
         if not words:
             return text
-        made = [self._plain_words(PurePath(words[0]).name)]
+        shown_words = [self._plain_words(PurePath(words[0]).name)]
         for word in words[1:]:
             name, equals, value = word.partition("=")
             if name.startswith("-"):
                 shown = name if name in _OPTIONS else HIDDEN
-                made.append(f"{shown}={self._plain_words(value)}" if equals else shown)
+                shown_words.append(f"{shown}={self._plain_words(value)}" if equals else shown)
             else:
-                made.append(self._plain_words(word))
-        return " ".join(word if HIDDEN in word else shlex.quote(word) for word in made)
+                shown_words.append(self._plain_words(word))
+        return " ".join(word if HIDDEN in word else shlex.quote(word) for word in shown_words)
 
     def _plain_words(self, text: str) -> str:
         """A text of which every word is known; hidden otherwise."""
         for word in re.findall(r"[^\W_]+", text):
             plain = word.casefold()
-            known = plain in self._vocabulary | _WORDS and plain not in self._whole
-            if not known and not _NUMBER_WORD.fullmatch(word):
+            is_known = plain in self._vocabulary | _WORDS and plain not in self._whole_names
+            if not is_known and not _NUMBER_WORD.fullmatch(word):
                 return HIDDEN
         return text
 
@@ -337,15 +337,18 @@ class Redactor:
 
     def _is_public(self, text: str) -> bool:
         """Whether it is the text of a shipped testbed, to which the tool may have added its own."""
-        return any(text == known or text.startswith(f"{known}; ") for known in self._public)
+        return any(
+            text == public_text or text.startswith(f"{public_text}; ")
+            for public_text in self._public
+        )
 
     def _as_name(self, text: str, kind: Kind) -> str:
-        if self._whole.get(text.casefold()) == kind:
+        if self._whole_names.get(text.casefold()) == kind:
             return self.tokens.token(kind, text)
         return self.tokens.plain(text)
 
 
-def _owners_of_paths(records: Iterable[Record], accounts: Collection[str]) -> set[str]:
+def _find_path_owners(records: Iterable[Record], accounts: Collection[str]) -> set[str]:
     """The accounts of which a path has the name: below /usr/local, /data or /scratch."""
     if not accounts:
         return set()
@@ -354,14 +357,14 @@ def _owners_of_paths(records: Iterable[Record], accounts: Collection[str]) -> se
     return {name for text in texts for name in part.findall(text)}
 
 
-def _own_words() -> set[str]:
+def _list_package_words() -> set[str]:
     """What folders and modules of the project are called, of which paths and names are full."""
     package = Path(__file__).parents[1]
-    found = (name for _, folders, files in os.walk(package) for name in (*folders, *files))
-    return {PurePath(name).stem for name in found} | {"vnetperf", "python3"}
+    names = (name for _, folders, files in os.walk(package) for name in (*folders, *files))
+    return {PurePath(name).stem for name in names} | {"vnetperf", "python3"}
 
 
-def _names_of(record: Record) -> Iterator[tuple[Kind, str]]:
+def _find_names(record: Record) -> Iterator[tuple[Kind, str]]:
     """Names and texts that a record is known to hold."""
     for _, text in _texts(record.model_dump(), keys=True):
         yield from names_in(text)
@@ -381,7 +384,9 @@ def _names_of(record: Record) -> Iterator[tuple[Kind, str]]:
         yield "testbeds", testbed.name
         yield from (("hosts", name) for name in testbed.hosts)
         yield from (("texts", host.isolation) for host in testbed.hosts.values())
-        yield from (("devices", nic) for nic in _nics_of(testbed) if not _USUAL_NIC.fullmatch(nic))
+        yield from (
+            ("devices", nic) for nic in _find_nics(testbed) if not _USUAL_NIC.fullmatch(nic)
+        )
         for backend in testbed.sections:
             if match := _SERVER.match(testbed.external_server(backend)):
                 yield "hosts", match["host"]
@@ -397,7 +402,7 @@ def _names_of(record: Record) -> Iterator[tuple[Kind, str]]:
             yield ("texts" if is_word else "words"), text
 
 
-def _nics_of(testbed: Testbed) -> Iterator[str]:
+def _find_nics(testbed: Testbed) -> Iterator[str]:
     """Names of interfaces that the file gives; a PCI address is found by its form."""
     named = [*(end for cable in testbed.cables for end in (cable.end(0).nic, cable.end(1).nic))]
     named += [nic for wire in testbed.nics for nic in (wire.tester, wire.dut)]
@@ -441,25 +446,27 @@ def ssh_names(transport: str) -> tuple[list[str], str]:
             users += [value] if option == "-l" else []
         elif option.startswith("-l"):
             users.append(option[2:])
-    user, at, host = (words[0] if words else "").rpartition("@")
-    return ([user] if at else []) + users, host.partition(":")[0] if host.count(":") == 1 else host
+    user, separator, host = (words[0] if words else "").rpartition("@")
+    if host.count(":") == 1:
+        host = host.partition(":")[0]
+    return ([user] if separator else []) + users, host
 
 
 def _vocabulary(records: Iterable[Record]) -> set[str]:
     """Words that a log means something by: they cannot be replaced everywhere."""
-    found: set[str] = set()
+    vocabulary: set[str] = set()
     for record in records:
         for name in type(record).model_fields:
             value = getattr(record, name)
             if name in OWN and isinstance(value, str):
-                found |= {word.casefold() for word in _WORD.findall(value)}
+                vocabulary |= {word.casefold() for word in _WORD.findall(value)}
             elif isinstance(value, BaseModel):
                 for inner in type(value).model_fields:
-                    found.add(inner.casefold())
+                    vocabulary.add(inner.casefold())
                     text = getattr(value, inner)
                     if inner in OWN and isinstance(text, str):
-                        found |= {word.casefold() for word in _WORD.findall(text)}
-            found.add(name.casefold())
+                        vocabulary |= {word.casefold() for word in _WORD.findall(text)}
+            vocabulary.add(name.casefold())
         if isinstance(record, RunRecord):
-            found |= {record.preset.name.casefold(), *record.settings}
-    return found
+            vocabulary |= {record.preset.name.casefold(), *record.settings}
+    return vocabulary

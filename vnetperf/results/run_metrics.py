@@ -48,24 +48,26 @@ def compared_metrics(results: RunResults) -> Iterator[Metric]:
     """What of a run, or of a round of it, is compared with others."""
     for result in results.results:
         yield from compared_metrics_of(result)
-    for one in results.transfers:
-        for each in one.rounds:
-            yield from transfer_metrics(one.scenario, *each[-1])
-    for of in results.scenarios:
-        yield from pod_metrics(of)
+    for transfers in results.transfers:
+        for repeats in transfers.rounds:
+            yield from transfer_metrics(transfers.scenario, *repeats[-1])
+    for facts in results.scenarios:
+        yield from pod_metrics(facts)
 
 
-def pod_metrics(of: ScenarioFacts) -> Iterator[Metric]:
+def pod_metrics(facts: ScenarioFacts) -> Iterator[Metric]:
     """How long it took to start and to remove the pod that was attached last, seconds."""
-    network = of.facts.get("vswitch")
+    network = facts.facts.get("vswitch")
     pods = network.get("pods") if isinstance(network, dict) else None
-    whole = [one for one in pods.values() if POD_REMOVED in one] if isinstance(pods, dict) else []
-    for pod in whole[-1:]:
+    complete = (
+        [times for times in pods.values() if POD_REMOVED in times] if isinstance(pods, dict) else []
+    )
+    for pod in complete[-1:]:
         for fact, name in POD_TIMES.items():
             value = pod.get(fact)
             if value is not None:
                 yield Metric(
-                    scenario=of.scenario,
+                    scenario=facts.scenario,
                     test=PODS_TEST,
                     size="",
                     label=name,
@@ -76,16 +78,20 @@ def pod_metrics(of: ScenarioFacts) -> Iterator[Metric]:
 
 
 def transfer_metrics(
-    scenario: str, transfer: Transfer, beside: Sequence[Transfer]
+    scenario: str, transfer: Transfer, siblings: Sequence[Transfer]
 ) -> Iterator[Metric]:
-    """What of a transfer is compared; `beside` are those of its deployment, itself too."""
+    """What of a transfer is compared; `siblings` are those of its deployment, itself too."""
     spec = transfer.spec
     name = f"{spec.kind} {spec.way}"
     _, main_unit, _ = main_number(spec.kind, spec.way)
     disturbed = ("irregular",) if transfer.disturbed else ()
 
     def make(
-        label: str, unit: Unit, better: Literal["more", "less"], value: float | None, **more: Any
+        label: str,
+        unit: Unit,
+        better: Literal["more", "less"],
+        value: float | None,
+        **settings: Any,
     ) -> Metric:
         return Metric(
             scenario=scenario,
@@ -104,11 +110,11 @@ def transfer_metrics(
                 "tool": spec.tool if spec.is_mpi else transfer.version.partition(" ")[0],
                 **({"pods": spec.pods, "ranks": spec.ranks} if spec.is_mpi else {}),
             },
-            **more | {"qualifiers": (*more.get("qualifiers", ()), *disturbed)},
+            **settings | {"qualifiers": (*settings.get("qualifiers", ()), *disturbed)},
         )
 
     if spec.is_mpi or spec.is_guest:
-        yield from (_of_mpi if spec.is_mpi else _of_guest)(make, transfer)
+        yield from (_list_mpi_metrics if spec.is_mpi else _list_guest_metrics)(make, transfer)
         return
     rate = transfer.bits_per_second if spec.is_stream else transfer.transactions_per_second
     yield make(name, main_unit, "more", rate, main=True)
@@ -119,7 +125,7 @@ def transfer_metrics(
     if transfer.loss_ratio is not None:
         yield make(f"{name} loss", "ratio", "less", transfer.loss_ratio)
     if spec.is_stream:
-        yield from _of_stream(make, name, transfer, beside)
+        yield from _list_stream_metrics(make, name, transfer, siblings)
 
 
 def metrics_over_deployments(
@@ -127,31 +133,37 @@ def metrics_over_deployments(
 ) -> Iterator[tuple[str, Transfer, list[Metric]]]:
     """Scenario, transfer and its metrics: of several deployments what all of them gave."""
     failed = {
-        one.identity: one.deployments for one in results.results if one.deployments is not None
+        result.identity: result.deployments
+        for result in results.results
+        if result.deployments is not None
     }
-    for one in results.transfers:
-        for each in one.rounds:
-            last, _ = each[-1]
+    for transfers in results.transfers:
+        for repeats in transfers.rounds:
+            last, _ = repeats[-1]
             spec = last.spec
             name = f"{spec.kind} {spec.way}"
-            case = (one.scenario, name, spec.message_size or 0, spec.several)
-            attempted = len(each)
-            if (held := failed.get(case)) and attempted + len(held.failures) <= held.planned:
-                attempted += len(held.failures)  # else another transfer of that name has failed
+            case = (transfers.scenario, name, spec.message_size or 0, spec.several)
+            attempted = len(repeats)
+            deployments = failed.get(case)
+            if deployments and attempted + len(deployments.failures) <= deployments.planned:
+                # Else another transfer of that name has failed.
+                attempted += len(deployments.failures)
             numbers: dict[str, list[Metric]] = {}
-            for transfer, beside in each:
-                for metric in transfer_metrics(one.scenario, transfer, beside):
+            for transfer, siblings in repeats:
+                for metric in transfer_metrics(transfers.scenario, transfer, siblings):
                     numbers.setdefault(metric.label, []).append(metric)
-            found = [_over_deployments(of, attempted) for of in numbers.values()]
-            yield one.scenario, last, found
+            joined = [_over_deployments(metrics, attempted) for metrics in numbers.values()]
+            yield transfers.scenario, last, joined
 
 
 def _over_deployments(rounds: Sequence[Metric], attempted: int) -> Metric:
     last = rounds[-1]
-    each = {number: one for number, one in enumerate(rounds, 1) if one.measured is not None}
-    if attempted < 2 or not each:
+    measured = {
+        number: metric for number, metric in enumerate(rounds, 1) if metric.measured is not None
+    }
+    if attempted < 2 or not measured:
         return last
-    over, partial = repeated_number(last.label, each), partial_mark(len(each), attempted)
+    over, partial = repeated_number(last.label, measured), partial_mark(len(measured), attempted)
     return replace(last, over=over, partial=partial)
 
 
@@ -187,12 +199,12 @@ def other_cases(results: RunResults) -> Iterator[OtherCase]:
             conditions={**metrics[0].conditions, **offered},
             metrics=tuple(named),
         )
-    for of in results.scenarios:
-        lives = [_named(metric) for metric in pod_metrics(of)]
+    for facts in results.scenarios:
+        lives = [_named(metric) for metric in pod_metrics(facts)]
         if lives:
-            seconds = sum(float(one.number or 0.0) for one in lives)
+            seconds = sum(float(life.number or 0.0) for life in lives)
             yield OtherCase(
-                scenario=of.scenario, test=PODS_TEST, seconds=seconds, metrics=tuple(lives)
+                scenario=facts.scenario, test=PODS_TEST, seconds=seconds, metrics=tuple(lives)
             )
 
 
@@ -200,19 +212,19 @@ def _named(metric: Metric, kinds: Sequence[str] = ()) -> Metric:
     """With a name made of its label: "TCP_STREAM forth round trip p99" -> "round_trip_p99"."""
     rest = next((metric.label.removeprefix(k) for k in kinds if metric.label.startswith(k)), None)
     words = re.findall("[a-z0-9.]+", (metric.label if rest is None else rest).lower())
-    held = metric.over and metric.over.spread
-    return replace(metric, name="_".join(words) or "rate", value=held or metric.value)
+    spread = metric.over and metric.over.spread
+    return replace(metric, name="_".join(words) or "rate", value=spread or metric.value)
 
 
-def _of_stream(
-    make: _Make, name: str, transfer: Transfer, beside: Sequence[Transfer]
+def _list_stream_metrics(
+    make: _Make, name: str, transfer: Transfer, siblings: Sequence[Transfer]
 ) -> Iterator[Metric]:
     spec, cost = transfer.spec, cpu_per_gigabit(transfer)
-    for what, seconds in (("tools", cost.tools_s), ("machine", cost.machine_s)):
+    for part, seconds in (("tools", cost.tools_s), ("machine", cost.machine_s)):
         if seconds is not None:
-            yield make(f"{name} CPU per Gbit, {what}", "s", "less", seconds)
+            yield make(f"{name} CPU per Gbit, {part}", "s", "less", seconds)
     if spec.kind == "TCP_STREAM":
-        tcp = tcp_quality(transfer, beside)
+        tcp = tcp_quality(transfer, siblings)
         if tcp.efficiency is not None:  # RFC 6349 section 4.2
             yield make(f"{name} TCP efficiency", "ratio", "more", tcp.efficiency)
         if tcp.buffer_delay is not None:  # section 4.3
@@ -235,26 +247,27 @@ def known_apart(figures: Figures) -> bool:
     return figures.at_once is not None and figures.at_once < AT_ONCE
 
 
-def _of_guest(make: _Make, transfer: Transfer) -> Iterator[Metric]:
+def _list_guest_metrics(make: _Make, transfer: Transfer) -> Iterator[Metric]:
     """Of VNFs: what they did, and its ratio to the host's."""
     kind, host = transfer.spec.kind, transfer.on_host or Figures()
     of_cpu = kind == "GUEST_CPU"
     unit: Unit = "1/s" if of_cpu else "octet/s"
-    value, beside = (
-        one.events_per_second if of_cpu else one.octets_per_second for one in (transfer, host)
+    value, host_value = (
+        figures.events_per_second if of_cpu else figures.octets_per_second
+        for figures in (transfer, host)
     )
     # Each counted its own run: the sum is more than they reach together.
     apart = ("at most",) if known_apart(transfer) else ()
     yield make(kind, unit, "more", value, main=True, qualifiers=apart)
-    if value is not None and beside:
-        yield make(f"{kind} of the host's", "ratio", "more", value / beside, qualifiers=apart)
+    if value is not None and host_value:
+        yield make(f"{kind} of the host's", "ratio", "more", value / host_value, qualifiers=apart)
     if transfer.tlb_misses_per_second is not None and value:
         work, per = ("event", 1) if of_cpu else ("MiB", 1 << 20)
         misses = transfer.tlb_misses_per_second / value * per
         yield make(f"{kind} TLB misses per {work}", "", "less", misses)
 
 
-def _of_mpi(make: _Make, transfer: Transfer) -> Iterator[Metric]:
+def _list_mpi_metrics(make: _Make, transfer: Transfer) -> Iterator[Metric]:
     """Of ranks of MPI: HPL's rate, or that of messages in windows, or the time of an operation."""
     kind, times = transfer.spec.kind, transfer.operation_us
     if kind == "MPI_HPL":

@@ -49,8 +49,8 @@ class OnMachine:
             for cpu in cpus:
                 roles.setdefault(cpu, []).append(role)
         return tuple(
-            Occupied(cpu, tuple(there), cpu in self.placement.housekeeping)
-            for cpu, there in sorted(roles.items())
+            Occupied(cpu, tuple(names), cpu in self.placement.housekeeping)
+            for cpu, names in sorted(roles.items())
         )
 
     @property
@@ -62,9 +62,9 @@ class OnMachine:
     def texts(self) -> Iterator[str]:
         """Who is where, processors with the same roles together."""
         alike: dict[tuple[tuple[str, ...], bool], list[int]] = {}
-        for one in self.processors:
-            if one.roles:
-                alike.setdefault((one.roles, one.system), []).append(one.cpu)
+        for processor in self.processors:
+            if processor.roles:
+                alike.setdefault((processor.roles, processor.system), []).append(processor.cpu)
         for (roles, system), numbers in alike.items():
             where = f"processor{'s' * (len(numbers) > 1)} {joined(numbers)}"
             if len(roles) == 1 and not system:
@@ -78,12 +78,12 @@ class OnMachine:
 
     def _turns_text(self, roles: Sequence[str]) -> str:
         """In which turns those run that share a processor, as far as they sleep in between."""
-        of = {role: self.turns[role] for role in roles if self.turns.get(role)}
-        if len(of) == len(roles) and len(set(of.values())) == 1:
+        turns = {role: self.turns[role] for role in roles if self.turns.get(role)}
+        if len(turns) == len(roles) and len(set(turns.values())) == 1:
             verb = "take" if len(roles) > 1 else "takes"
-            return f" and {verb} turns of {next(iter(of.values()))} us"
-        each = (f"{role} in turns of {length} us" for role, length in of.items())
-        return f" ({', '.join(each)})" if of else ""
+            return f" and {verb} turns of {next(iter(turns.values()))} us"
+        turn_texts = (f"{role} in turns of {length} us" for role, length in turns.items())
+        return f" ({', '.join(turn_texts)})" if turns else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +113,13 @@ class Sharing:
         """That of a plan that is not deployed, without roles of kinds that will not be there."""
         parts = [
             _Part(
-                one.host if plan.hosts else "",
-                _without(one.placement, {*absent, *_absent(sockets=one.scenario.sockets)}),
-                one.has_dut,
+                host_plan.host if plan.hosts else "",
+                _without(
+                    host_plan.placement, {*absent, *_absent(sockets=host_plan.scenario.sockets)}
+                ),
+                host_plan.has_dut,
             )
-            for one in plan.hosts or (plan,)
+            for host_plan in plan.hosts or (plan,)
         ]
         return cls(
             machines=tuple(_machines(parts, {})),
@@ -134,12 +136,12 @@ class Sharing:
     @property
     def dut_alone(self) -> bool:
         """Whether the DUT has pollers that are known to have processors of their own."""
-        duts = [one.placement for one in self.machines if one.has_dut]
-        return bool(duts) and all(one.dut_alone for one in duts)
+        duts = [machine.placement for machine in self.machines if machine.has_dut]
+        return bool(duts) and all(placement.dut_alone for placement in duts)
 
     @property
     def _sharing(self) -> tuple[str, ...]:
-        return tuple(role for one in self.machines for role in one.sharing)
+        return tuple(role for machine in self.machines for role in machine.sharing)
 
     @property
     def kinds_sharing(self) -> frozenset[str]:
@@ -149,7 +151,7 @@ class Sharing:
     @property
     def label(self) -> str:
         """Who shares, in a few words: "shared: tester and VNF"; "shared" where it is not known."""
-        duts = {role for one in self.machines for role in one.placement.dut}
+        duts = {role for machine in self.machines for role in machine.placement.dut}
         if not self.shared or not (duts or self.elsewhere):
             return self.mode
         kinds: dict[str, int] = {}
@@ -166,16 +168,17 @@ class Sharing:
     def sentence(self) -> str:
         """Who is on which processor: "pmd has processor 0 to itself; ..."; "" if unknown."""
         texts = []
-        for one in self.machines:
-            where = f"on {joined(one.hosts)}: " if len(self.machines) > 1 else ""
-            texts += [f"{where}{'; '.join(found)}"] if (found := [*one.texts]) else []
+        for machine in self.machines:
+            where = f"on {joined(machine.hosts)}: " if len(self.machines) > 1 else ""
+            if machine_texts := [*machine.texts]:
+                texts.append(f"{where}{'; '.join(machine_texts)}")
         return "; ".join(texts)
 
     @property
     def about(self) -> str:
         """Who is on which processor, and why; "" if unknown."""
-        sentence, why = self.sentence, self.reason
-        return f"{sentence} ({why})" if sentence and why else sentence or why
+        sentence, reason = self.sentence, self.reason
+        return f"{sentence} ({reason})" if sentence and reason else sentence or reason
 
     @property
     def meaning(self) -> str:
@@ -237,9 +240,9 @@ def _parts(plan: Mapping[str, Any]) -> Iterator[_Part]:
 def _machines(parts: Sequence[_Part], facts: Mapping[str, Any]) -> Iterator[OnMachine]:
     """One for each machine: hosts that are on one have each other's roles in their placement."""
     of_hosts: Mapping[str, Any] = facts.get("hosts") or {}
-    seen: set[str] = set()
+    placed_hosts: set[str] = set()
     for part in parts:
-        placed = None if part.host in seen else part.placement
+        placed = None if part.host in placed_hosts else part.placement
         if placed is None:
             continue
         if not part.host:
@@ -247,11 +250,11 @@ def _machines(parts: Sequence[_Part], facts: Mapping[str, Any]) -> Iterator[OnMa
             continue
         names = [part.host, *(role.partition(":")[0] for role in placed.cores if ":" in role)]
         hosts = tuple(dict.fromkeys(names))
-        seen |= {*hosts}
+        placed_hosts |= {*hosts}
         yield OnMachine(
             placement=_named(placed, part.host),
             hosts=hosts,
-            has_dut=any(one.has_dut for one in parts if one.host in hosts),
+            has_dut=any(other_part.has_dut for other_part in parts if other_part.host in hosts),
             turns={
                 f"{name}:{role}": length
                 for name in hosts
@@ -263,12 +266,14 @@ def _machines(parts: Sequence[_Part], facts: Mapping[str, Any]) -> Iterator[OnMa
 def _placement(plan: Mapping[str, Any]) -> Placement | None:
     """A log's placement without those who are not deployed; None where it cannot be read."""
     placed = plan.get("placement") or {}
-    known = {name: placed[name] for name in Placement.model_fields if name in placed}
+    fields = {name: placed[name] for name in Placement.model_fields if name in placed}
     try:
-        found = Placement.model_validate({"cores": {}, "housekeeping": (), "reason": ""} | known)
+        placement = Placement.model_validate(
+            {"cores": {}, "housekeeping": (), "reason": ""} | fields
+        )
     except ValidationError:
         return None
-    return _without(found, _absent(sockets=bool((plan.get("scenario") or {}).get("sockets"))))
+    return _without(placement, _absent(sockets=bool((plan.get("scenario") or {}).get("sockets"))))
 
 
 def _absent(*, sockets: bool) -> tuple[str, ...]:
@@ -309,16 +314,16 @@ def _vnfs(facts: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def turns_of(facts: Mapping[str, Any]) -> dict[str, int]:
     """Length of the turns of each role of a host that takes some, microseconds."""
-    found: dict[str, int] = {}
+    turns: dict[str, int] = {}
     generator = facts.get("generator")
-    told = generator.get(TURN_OF_TESTER) if isinstance(generator, Mapping) else None
-    if isinstance(told, int) and told:
-        found[TESTER] = told
+    tester_turn = generator.get(TURN_OF_TESTER) if isinstance(generator, Mapping) else None
+    if isinstance(tester_turn, int) and tester_turn:
+        turns[TESTER] = tester_turn
     for role, vnf in _vnfs(facts):
         length = vnf.get(TURN_OF_VNF)
         if isinstance(length, int) and length:
-            found[role] = length
-    return found
+            turns[role] = length
+    return turns
 
 
 def emulated_guests(facts: Mapping[str, Any]) -> list[str]:
@@ -326,22 +331,22 @@ def emulated_guests(facts: Mapping[str, Any]) -> list[str]:
     of_hosts = facts.get("hosts") or {"": facts}  # which have all VNFs, too
     return [
         f"{host}:{role}" if host else role
-        for host, held in of_hosts.items()
-        if isinstance(held, Mapping)
-        for role, vnf in _vnfs(held)
+        for host, host_facts in of_hosts.items()
+        if isinstance(host_facts, Mapping)
+        for role, vnf in _vnfs(host_facts)
         if str(vnf.get("acceleration", "")).startswith("none")
     ]
 
 
 def refused_priorities(facts: Mapping[str, Any]) -> dict[str, str]:
     """VNFs and vSwitches that the kernel refused SCHED_FIFO, with its words."""
-    found: dict[str, str] = {}
-    for host, held in {"": facts, **(facts.get("hosts") or {})}.items():
-        if isinstance(held, Mapping):
-            parts = [*_vnfs(held), ("vswitch", held.get("vswitch"))]
+    refusals: dict[str, str] = {}
+    for host, host_facts in {"": facts, **(facts.get("hosts") or {})}.items():
+        if isinstance(host_facts, Mapping):
+            parts = [*_vnfs(host_facts), ("vswitch", host_facts.get("vswitch"))]
             for role, part in parts:
-                told = part.get(PRIORITY_OF_VNF) if isinstance(part, Mapping) else None
-                if isinstance(told, str) and told.startswith(_REFUSED):
+                answer = part.get(PRIORITY_OF_VNF) if isinstance(part, Mapping) else None
+                if isinstance(answer, str) and answer.startswith(_REFUSED):
                     name = f"{host}:{role}" if host else role
-                    found[name] = told.removeprefix(_REFUSED)
-    return found
+                    refusals[name] = answer.removeprefix(_REFUSED)
+    return refusals

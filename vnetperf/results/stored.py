@@ -69,10 +69,10 @@ class StoredLines(Generic[Value]):
 
     def read(self, start: int, length: int) -> Value:
         """The value of the line of so many octets that begins at an octet of the file."""
-        found = self._kept.get(start)
-        if found is not None:
+        kept = self._kept.get(start)
+        if kept is not None:
             self._kept.move_to_end(start)
-            return found[0]
+            return kept[0]
         try:
             value = self._parse(os.pread(self._fd, length, start))
         except (OSError, ValueError, VnetperfError) as error:
@@ -100,17 +100,19 @@ class StoredTrial(TrialRecord):
     """
 
     @classmethod
-    def at(cls, lines: StoredLines[Any], start: int, length: int, of: TrialRecord) -> StoredTrial:
-        """The trial whose line is at a place; `of` is what it holds, of which nothing stays."""
-        return cls._made(lines, start, length, {"number": of.number, "search": of.search})
+    def at(
+        cls, lines: StoredLines[Any], start: int, length: int, record: TrialRecord
+    ) -> StoredTrial:
+        """The trial whose line is at a place; `record` is what it holds, of which nothing stays."""
+        return cls._make(lines, start, length, {"number": record.number, "search": record.search})
 
     @classmethod
-    def _made(
-        cls, lines: StoredLines[Any], start: int, length: int, known: dict[str, Any]
+    def _make(
+        cls, lines: StoredLines[Any], start: int, length: int, values: dict[str, Any]
     ) -> StoredTrial:
         trial = cls.__new__(cls)
-        held = known | {"_line": (lines, start, length)}
-        object.__setattr__(trial, "__dict__", held)
+        state = values | {"_line": (lines, start, length)}
+        object.__setattr__(trial, "__dict__", state)
         object.__setattr__(trial, "__pydantic_fields_set__", _ALL_FIELDS)
         object.__setattr__(trial, "__pydantic_extra__", None)
         object.__setattr__(trial, "__pydantic_private__", None)
@@ -126,29 +128,29 @@ class StoredTrial(TrialRecord):
     @property
     def whole(self) -> TrialRecord:
         """The trial with everything that it has."""
-        known = {name: value for name, value in self.__dict__.items() if name != "_line"}
+        values = {name: value for name, value in self.__dict__.items() if name != "_line"}
         lines, start, length = self.__dict__["_line"]
         trial: TrialRecord = lines.read(start, length)
-        changed = {name: value for name, value in known.items() if value != getattr(trial, name)}
+        changed = {name: value for name, value in values.items() if value != getattr(trial, name)}
         return trial.model_copy(update=changed) if changed else trial
 
     def model_copy(self, *, update: Any = None, deep: bool = False) -> Any:
         """Likewise stored, with other values of some fields."""
-        known = {**self.__dict__, **(update or {})}
-        lines, start, length = known.pop("_line")
-        return self._made(lines, start, length, known)
+        values = {**self.__dict__, **(update or {})}
+        lines, start, length = values.pop("_line")
+        return self._make(lines, start, length, values)
 
-    def model_dump(self, **how: Any) -> dict[str, Any]:
+    def model_dump(self, **options: Any) -> dict[str, Any]:
         """What a trial that is at hand gives."""
-        return self.whole.model_dump(**how)
+        return self.whole.model_dump(**options)
 
-    def model_dump_json(self, **how: Any) -> str:
+    def model_dump_json(self, **options: Any) -> str:
         """What a trial that is at hand gives."""
-        return self.whole.model_dump_json(**how)
+        return self.whole.model_dump_json(**options)
 
     def __eq__(self, other: object) -> bool:
-        whole = other.whole if isinstance(other, StoredTrial) else other
-        return self.whole == whole
+        record = other.whole if isinstance(other, StoredTrial) else other
+        return self.whole == record
 
     __hash__ = None  # type: ignore[assignment]  # as of any trial, which holds dictionaries
 
@@ -182,8 +184,8 @@ class Shelf(Sequence[Model]):
             self._values.append(value)
             if len(self._values) > self._at_hand:
                 self._file = _ShelfFile(self._kind)
-                for one in self._values:
-                    self._write(self._file, one)
+                for earlier in self._values:
+                    self._write(self._file, earlier)
                 self._values.clear()
         else:
             self._write(self._file, value)
@@ -201,28 +203,28 @@ class Shelf(Sequence[Model]):
         """Those with some numbers, from 0, in that order: a tuple of what is in memory."""
         if self._file is None:
             return tuple(self._values[number] for number in numbers)
-        found = Shelf(self._kind, self._at_hand)
-        found._file = self._file
+        shelf = Shelf(self._kind, self._at_hand)
+        shelf._file = self._file
         for number in numbers:
-            found._places.append(self._places[number])
-            found._lengths.append(self._lengths[number])
-        return found
+            shelf._places.append(self._places[number])
+            shelf._lengths.append(self._lengths[number])
+        return shelf
 
     def __len__(self) -> int:
         return len(self._values) if self._file is None else len(self._places)
 
     @overload
-    def __getitem__(self, at: int) -> Model: ...
+    def __getitem__(self, index: int) -> Model: ...
 
     @overload
-    def __getitem__(self, at: slice) -> Sequence[Model]: ...
+    def __getitem__(self, index: slice) -> Sequence[Model]: ...
 
-    def __getitem__(self, at: int | slice) -> Model | Sequence[Model]:
-        if isinstance(at, slice):
-            return self.some(range(len(self))[at])
+    def __getitem__(self, index: int | slice) -> Model | Sequence[Model]:
+        if isinstance(index, slice):
+            return self.some(range(len(self))[index])
         if self._file is None:
-            return self._values[at]
-        return self._file.lines.read(self._places[at], self._lengths[at])
+            return self._values[index]
+        return self._file.lines.read(self._places[index], self._lengths[index])
 
     def __iter__(self) -> Iterator[Model]:
         return (self[place] for place in range(len(self)))

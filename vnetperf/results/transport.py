@@ -38,13 +38,13 @@ def cpu_per_gigabit(transfer: Transfer) -> CpuPerGigabit:
     if not transfer.spec.is_stream or not carried:
         return CpuPerGigabit()
     ends = (transfer.client, transfer.server)
-    known = [time for end in ends for time in (end.user_s, end.system_s) if time is not None]
+    times = [time for end in ends for time in (end.user_s, end.system_s) if time is not None]
     spent = (
-        sum(known) if len(known) == 2 * len(ends) else None,
+        sum(times) if len(times) == 2 * len(ends) else None,
         transfer.machine_busy_s,
         transfer.machine_interrupts_s,
     )
-    return CpuPerGigabit(*(None if one is None else one / carried for one in spent))
+    return CpuPerGigabit(*(None if seconds is None else seconds / carried for seconds in spent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def ip_capacity(transfer: Transfer, way: OneWay) -> IpCapacity:
     if not flows or not all(flows):
         return IpCapacity(why="the tool does not tell what arrived second by second")
     least, longest = SUB_INTERVAL_S
-    found = []
+    sub_intervals = []
     for parts in zip(*flows, strict=False):  # instances begin together
         seconds = max(part.seconds for part in parts)
         if not least <= seconds <= longest:
@@ -74,19 +74,19 @@ def ip_capacity(transfer: Transfer, way: OneWay) -> IpCapacity:
         received, lost = (sum(getattr(p, name) for p in parts) for name in ("received", "lost"))
         bits = 8 * sum(part.octets + UDP_HEADERS * part.received for part in parts)
         loss = lost / (received + lost) if received + lost else 1.0
-        found.append((bits / seconds, loss))
-    met = [one for one in found if one[1] <= MOST_LOST]
+        sub_intervals.append((bits / seconds, loss))
+    met = [sub_interval for sub_interval in sub_intervals if sub_interval[1] <= MOST_LOST]
     if not met:
-        best = min((loss for _, loss in found), default=1.0)
-        why = (
+        best = min((loss for _, loss in sub_intervals), default=1.0)
+        reason = (
             f"no sub-interval of 1 s lost {percent(MOST_LOST)} or less (the least is "
             f"{percent(best)})"
-            if found
+            if sub_intervals
             else "it is shorter than a sub-interval of 1 s"
         )
-        return IpCapacity(intervals=len(found), why=why)
+        return IpCapacity(intervals=len(sub_intervals), why=reason)
     rate, loss = max(met)
-    return IpCapacity(rate, loss, met=len(met), intervals=len(found))
+    return IpCapacity(rate, loss, met=len(met), intervals=len(sub_intervals))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,28 +105,28 @@ class TcpQuality:
     time_ratio: float | None = None
 
 
-def tcp_quality(transfer: Transfer, beside: Sequence[Transfer]) -> TcpQuality:
+def tcp_quality(transfer: Transfer, siblings: Sequence[Transfer]) -> TcpQuality:
     """What a TCP stream shows; all transfers of its scenario give baseline and capacity."""
-    baseline, of = _baseline(transfer, beside)
-    mean, delay, why = transfer.tcp_round_trip_us.get("mean"), None, ""
-    if mean is not None and _is_one_sample(transfer.tcp_round_trip_us):
-        why = "the tool took one sample of the round trip"
+    baseline, source = _baseline(transfer, siblings)
+    mean, delay, reason = transfer.tcp_round_trip_us.get("mean"), None, ""
+    if mean is not None and _is_single_sample(transfer.tcp_round_trip_us):
+        reason = "the tool took one sample of the round trip"
     elif mean is not None and baseline:
         delay = mean / baseline - 1
         if delay < 0:
-            why = f"its mean round trip, {mean:.3g} us, is below the baseline, {baseline:.3g} us"
+            reason = f"its mean round trip, {mean:.3g} us, is below the baseline, {baseline:.3g} us"
             delay = None
     return TcpQuality(
         efficiency=_efficiency(transfer),
         buffer_delay=delay,
-        why=why,
+        why=reason,
         baseline_us=baseline,
-        baseline_of=of,
-        time_ratio=_time_ratio(transfer, beside),
+        baseline_of=source,
+        time_ratio=_time_ratio(transfer, siblings),
     )
 
 
-def _is_one_sample(trips: Mapping[str, float]) -> bool:
+def _is_single_sample(trips: Mapping[str, float]) -> bool:
     """Whether a mean of round trips is of one: it has no spread, and may be its own baseline."""
     samples = trips.get("samples")
     return samples is not None and samples <= 1
@@ -140,29 +140,31 @@ def _efficiency(transfer: Transfer) -> float | None:
     return octets / (octets + again * segment)
 
 
-def _baseline(transfer: Transfer, beside: Sequence[Transfer]) -> tuple[float | None, str]:
+def _baseline(transfer: Transfer, siblings: Sequence[Transfer]) -> tuple[float | None, str]:
     """The least time of a round trip without load, or the connection's own where that is less."""
     kinds = ("TCP_RR", "UDP_RR")
-    found = [
-        (one.round_trip_us["min"], "the least round trip of single messages")
-        for one in beside
-        if one.spec.kind in kinds and "min" in one.round_trip_us
+    candidates = [
+        (sibling.round_trip_us["min"], "the least round trip of single messages")
+        for sibling in siblings
+        if sibling.spec.kind in kinds and "min" in sibling.round_trip_us
     ]
-    own = transfer.tcp_round_trip_us.get("min")
-    if own is not None:
-        found.append((own, "the least of the connection itself, under load"))
-    return min(found, default=(None, ""))
+    least_us = transfer.tcp_round_trip_us.get("min")
+    if least_us is not None:
+        candidates.append((least_us, "the least of the connection itself, under load"))
+    return min(candidates, default=(None, ""))
 
 
-def _time_ratio(transfer: Transfer, beside: Sequence[Transfer]) -> float | None:
+def _time_ratio(transfer: Transfer, siblings: Sequence[Transfer]) -> float | None:
     if len(transfer.spec.ways) > 1 or not transfer.bits_per_second or not transfer.segment_octets:
         return None
     (way,) = transfer.spec.ways
-    streams = [one for one in beside if one.spec.kind == "UDP_STREAM" and one.spec.way == way]
-    rates = [ip_capacity(one, way).bits_per_second for one in streams]
-    known = [rate for rate in rates if rate is not None]
-    if not known:
+    streams = [
+        stream for stream in siblings if stream.spec.kind == "UDP_STREAM" and stream.spec.way == way
+    ]
+    rates = [ip_capacity(stream, way).bits_per_second for stream in streams]
+    capacities = [rate for rate in rates if rate is not None]
+    if not capacities:
         return None
     payload = transfer.segment_octets / (transfer.segment_octets + TCP_HEADERS)
-    ratio = max(known) * payload / transfer.bits_per_second
+    ratio = max(capacities) * payload / transfer.bits_per_second
     return ratio if ratio >= 1 else None  # the stream of UDP offered less than there is room for
