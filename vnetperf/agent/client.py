@@ -18,7 +18,7 @@ from typing import Any
 
 from vnetperf import __version__, registry
 from vnetperf.backend import IS_STOPPED
-from vnetperf.deployment.pods import network_of
+from vnetperf.deployment.pods import find_network
 from vnetperf.host.linux import (
     ProcessId,
     is_stopped,
@@ -557,7 +557,7 @@ class AgentClient:
     def deploy(self, plan: Plan) -> ScenarioFacts:
         """Deploy a plan."""
         self.expect(plan.scenario)
-        network = network_of(plan.scenario)
+        network = find_network(plan.scenario)
         length_s = 60 + self.testbed.lock_timeout_s + self._boots_s
         length_s += 0.0 if network is None else network.starts_s
         answer = self.call("deploy", length_s=length_s, plan=plan.model_dump(mode="json"))

@@ -29,7 +29,7 @@ from vnetperf.deployment.path_check import (
     PATH_TIMEOUT_S,
     SILENT_S,
     counts_text,
-    send_until_whole,
+    send_until_complete,
     silent_directions,
 )
 from vnetperf.deployment.transfers import Exchange
@@ -500,7 +500,7 @@ class HostsClient:
                 cure="the hop where frames stop shows which part does not forward; see its log",
             )
 
-        return send_until_whole(plan.scenario, attempt, timeout_s, lost, least)
+        return send_until_complete(plan.scenario, attempt, timeout_s, lost, least)
 
     def _sent(
         self, plan: Plan, spec: TrialSpec, event_at: tuple[str, EventSpec] | None

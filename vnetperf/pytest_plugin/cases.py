@@ -437,7 +437,7 @@ def check_selection(configuration: Configuration, items: Iterable[pytest.Item]) 
     Where one can, the others are skipped with the reason, as are frame sizes of the preset.
     Returned is a line for frame sizes that scenarios cannot carry.
     """
-    from vnetperf.deployment.capability_check import why_not_size
+    from vnetperf.deployment.capability_check import find_size_problem
     from vnetperf.deployment.planner import largest_frame
 
     scenarios: dict[Selected, Scenario | None] = {}
@@ -453,7 +453,7 @@ def check_selection(configuration: Configuration, items: Iterable[pytest.Item]) 
         size = getattr(getattr(item, "callspec", None), "params", {}).get("frame_size")
         if not isinstance(size, int):
             continue
-        why = why_not_size(scenario, size, largest_frame(scenario)) if scenario else ""
+        why = find_size_problem(scenario, size, largest_frame(scenario)) if scenario else ""
         carried[size] = carried.get(size, False) or not why
         if why:
             left_out.setdefault((selected.id, why), {})[size] = None

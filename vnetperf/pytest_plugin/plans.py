@@ -14,7 +14,7 @@ import pytest
 
 from vnetperf.agent.hosts import connect
 from vnetperf.config import Configuration
-from vnetperf.deployment.capability_check import why_not_size
+from vnetperf.deployment.capability_check import find_size_problem
 from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.deployment.pods import require_frames
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
@@ -413,7 +413,7 @@ def _frames(
     skipped: dict[str, str] = {}
     for case in cases:
         size = size_of(case, preset)
-        if why := why_not_size(scenario, size, largest):
+        if why := find_size_problem(scenario, size, largest):
             left_out.setdefault(why, {})[size] = None
         elif why := _why_not_test(planner, case.test, scenario):
             skipped[case.test] = why

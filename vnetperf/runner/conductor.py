@@ -29,7 +29,7 @@ from vnetperf.analysis.logged_tests import (
 from vnetperf.analysis.results_from_log import result_of, result_of_rounds
 from vnetperf.analysis.rounds import in_rounds, starts_of, wants_round
 from vnetperf.deployment.capability_check import require_trial
-from vnetperf.deployment.events import why_no_event
+from vnetperf.deployment.events import find_event_problem
 from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import (
     CapabilityError,
@@ -120,7 +120,7 @@ def reset_inputs(
         "link": str(graph.cables[0][0]) if between else "",
     }
     events = events_of(run.configuration.preset.reset, ends, **places)
-    whys = {what: why_no_event(plan, what) for what in events}
+    whys = {what: find_event_problem(plan, what) for what in events}
     return {"impossible": {what: why for what, why in whys.items() if why}, **places}
 
 

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from vnetperf import registry
 from vnetperf.config import Configuration
-from vnetperf.deployment.endpoints import why_no_endpoints
-from vnetperf.deployment.pods import network_of, switch_class
+from vnetperf.deployment.endpoints import find_endpoint_problem
+from vnetperf.deployment.pods import find_network, switch_class
 from vnetperf.model.errors import CapabilityError, VnetperfError
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT, Plan, Scenario, variant_id
@@ -164,7 +164,7 @@ def why_no_endpoint_traffic(
     deployed = endpoint_scenario(run.configuration, scenario)
 
     def reasons() -> Iterator[str]:
-        yield why_no_endpoints(deployed)
+        yield find_endpoint_problem(deployed)
         yield _no_inside(run, deployed)
         # First what keeps it from being deployed: without a cluster no tool is of use.
         plan = run.plan(deployed)
@@ -236,7 +236,7 @@ def endpoint_spec(
     in_vnf = settings.endpoint_server == "vnf" or deployed.ends_in_guests
     inside = deployed if in_vnf else None
     facts = run.facts()
-    network = network_of(deployed)
+    network = find_network(deployed)
     of_image = None if network is None else network.tools(facts)
     # Of several hosts those with an endpoint: where the tester would be, or one of two apart.
     hosts = run.plan(deployed).hosts if facts.hosts else ()
@@ -374,7 +374,7 @@ def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: i
             yield "ranks are launched in the network of the first pod, on its host; choose bmp2vmp"
         if run.facts().hosts:
             yield "ranks run in pods on one machine; choose a testbed of one host"
-        if (network := network_of(scenario)) and network.capabilities.elsewhere:
+        if (network := find_network(scenario)) and network.capabilities.elsewhere:
             yield (
                 "no ranks of MPI are launched in pods of a cluster; choose another than "
                 f"{network.name}"
