@@ -440,9 +440,9 @@ def test_the_launchers_agent_starts_no_program_for_another_host(
 ) -> None:
     loop.agent.restricted = True
     with pytest.raises(HostError, match="starts no endpoints for other hosts"):
-        client.call("open_end", number=0, at=["", "", "", ""])
+        client.call("open_end", number=0, addresses=["", "", "", ""])
     with pytest.raises(HostError, match="there is no endpoint"):
-        client.call("at_end", do="run", argv=["id"])
+        client.call("use_end", do="run", argv=["id"])
 
 
 class Deployed:

@@ -118,7 +118,7 @@ class FakeHost:
                 "what": f"namespace at port {args['number']}",
                 **{"netdev": "e", "processors": "1"},
             },
-            "at_end": lambda: self.at_end(**args),  # type: ignore[attr-defined]  # of a fixture
+            "use_end": lambda: self.use_end(**args),  # type: ignore[attr-defined]  # of a fixture
             "begin_watch": lambda: "",
             "happen": lambda: self.happen(EventSpec.model_validate(args["event"])),
             "end_watch": lambda: TrialResult(directions=()).model_dump(mode="json"),
@@ -717,7 +717,7 @@ def ends(hosts: HostsClient, monkeypatch: pytest.MonkeyPatch) -> HostsClient:
     FakeHost.calls.clear()
     ports: set[int] = set()
 
-    def at_end(host: FakeHost, do: str, **args: Any) -> Any:
+    def use_end(host: FakeHost, do: str, **args: Any) -> Any:
         started = host.__dict__.setdefault("started", [])
         if do == "start":
             started.append(args["argv"])
@@ -731,7 +731,7 @@ def ends(hosts: HostsClient, monkeypatch: pytest.MonkeyPatch) -> HostsClient:
         usual = {"look": [codes, len(looks)], "cpu": [0.5, 0.25], "output": "text", "run": "1.0"}
         return usual.get(do)
 
-    monkeypatch.setattr(FakeHost, "at_end", at_end, raising=False)
+    monkeypatch.setattr(FakeHost, "use_end", use_end, raising=False)
     return hosts
 
 
@@ -776,14 +776,14 @@ def test_ctrl_c_while_endpoints_on_two_hosts_talk_starts_no_agent(
     def interrupt(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    usual = FakeHost.__dict__["at_end"]
+    usual = FakeHost.__dict__["use_end"]
 
-    def at_end(host: FakeHost, do: str, **args: Any) -> Any:
+    def use_end(host: FakeHost, do: str, **args: Any) -> Any:
         if do == where and host.name == "east":
             interrupt()
         return usual(host, do, **args)
 
-    monkeypatch.setattr(FakeHost, "at_end", at_end)
+    monkeypatch.setattr(FakeHost, "use_end", use_end)
     monkeypatch.setattr(agent, "LOOK_S", 0.0)
     if where == "between calls":
         monkeypatch.setattr(FakeTool, "client", interrupt)

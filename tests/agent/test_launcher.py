@@ -195,7 +195,7 @@ def test_values_of_another_version_do_not_end_the_agent() -> None:
 MEANT = """
 hello clock clock_sync inventory deploy open lay_cables plug_nics bring_up check_path
 check_way_through facts counters learn begin_watch happen end_watch run_trial run_part captured
-users_transfer transfer open_end at_end close_end check_alive calibrate teardown
+users_transfer transfer open_end use_end close_end check_alive calibrate teardown
 """
 
 

@@ -194,9 +194,9 @@ class Line:
     def confirmed(self, number: int, timeout_s: float) -> bool:
         """Wait until the controller has confirmed an event; False when it does not in time."""
         deadline = time.monotonic() + timeout_s
-        while (left := deadline - time.monotonic()) > 0 and not self._closed:
+        while (remaining_s := deadline - time.monotonic()) > 0 and not self._closed:
             try:
-                if self._confirmations.get(timeout=min(left, 1.0)) == number:
+                if self._confirmations.get(timeout=min(remaining_s, 1.0)) == number:
                     return True
             except queue.Empty:
                 continue
@@ -204,8 +204,10 @@ class Line:
 
     def flush(self, timeout_s: float = FLUSH_S) -> None:
         """Wait a little until all is sent."""
-        what = "the end of what is sent"
-        wait_at_most(lambda: self._closed or not self._outgoing.unfinished_tasks, timeout_s, what)
+        awaited = "the end of what is sent"
+        wait_at_most(
+            lambda: self._closed or not self._outgoing.unfinished_tasks, timeout_s, awaited
+        )
 
     def _take(self, text: str | None) -> None:
         """A message, in execnet's own thread; None is the end."""
@@ -282,23 +284,23 @@ class Agent:
                 notes.append(
                     f"nothing is imported as root from where {left_out} (chown, chmod o-w)"
                 )
-            what = "\n  ".join([error.what, *notes])
+            problem = "\n  ".join([error.what, *notes])
             rest = {key: getattr(error, key) for key in ("where", "accepted", "cure")}
-            return {"error": {"class": type(error).__name__, "what": what, **rest}}
+            return {"error": {"class": type(error).__name__, "what": problem, **rest}}
         except ValidationError as error:  # a controller of another version
             log.exception("call %s failed", message["call"])
-            what = f"not understood: {error}"
+            problem = f"not understood: {error}"
             accepted = "what this version of vnetperf sends"
             cure = "install the same version on both sides"
         except OSError as error:  # of a backend's own files, sockets or programs
             log.exception("call %s failed", message["call"])
-            what, accepted = f"{type(error).__name__}: {error}", ""
+            problem, accepted = f"{type(error).__name__}: {error}", ""
             cure = "remove the cause; run.log has the place in the program"
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                what = f"a disk is full{self._full_places()}: {error}"
+                problem = f"a disk is full{self._full_places()}: {error}"
                 cure = "make room there, and run the case again"
         rest = {"where": message["call"], "accepted": accepted, "cure": cure}
-        return {"error": {"class": "HostError", "what": what, **rest}}
+        return {"error": {"class": "HostError", "what": problem, **rest}}
 
     def _full_places(self) -> str:
         """Directories of this agent's that are on a full disk, for an error."""
@@ -311,14 +313,14 @@ class Agent:
         except OSError:
             raise ControllerGoneError from None
 
-    def _confirm(self, what: str) -> None:
+    def _confirm(self, move: str) -> None:
         """Make sure that the controller still hears us after a NIC was moved."""
         self._moves += 1
-        self._send({"event": "confirm", "number": self._moves, "what": what})
+        self._send({"event": "confirm", "number": self._moves, "what": move})
         if not self.channel.confirmed(self._moves, CONFIRM_S):
             raise errors.HostError(
                 f"the controller did not confirm within {CONFIRM_S:g} s that it still hears this "
-                f"machine, so it is undone: {what}",
+                f"machine, so it is undone: {move}",
                 accepted="a NIC that neither the controller's connection nor anything else needs",
                 cure="choose another NIC for the test",
             )
@@ -378,9 +380,9 @@ class Agent:
             path, plugins = [], {}
         # From a folder that others may write to, nothing is imported as root.
         for place in (p for p in path if p not in sys.path and Path(p).exists()):
-            if why := why_untrusted(Path(place)):
-                log.warning("nothing is imported as root from %s: %s", place, why)
-                self._left_out.append(why)
+            if reason := why_untrusted(Path(place)):
+                log.warning("nothing is imported as root from %s: %s", place, reason)
+                self._left_out.append(reason)
             else:
                 sys.path.append(place)
         for family, backends in plugins.items():
@@ -412,10 +414,10 @@ class Agent:
 
     def call_inventory(self, testbed: dict[str, Any]) -> Any:
         """Read the facts of the machine."""
-        seen = Testbed.model_validate(testbed)
+        parsed = Testbed.model_validate(testbed)
         if self.restricted:
-            refuse_testbed(seen)
-        facts = take_inventory(seen)
+            refuse_testbed(parsed)
+        facts = take_inventory(parsed)
         builds = {
             name: registry.load("traffic", name).identity() for name in registry.names("traffic")
         }
@@ -455,25 +457,25 @@ class Agent:
         users: list[type[Backend]] = [backends.vswitch]
         if not scenario.apart:
             users.append(backends.generator)
-        how = {
+        options = {
             "offloads": offloads,
             "native_xdp": any(user.sends_native_xdp(scenario) for user in users),
         }
         return {
-            number: machine.lay_cable(int(number), Path(far), scenario.mtu, **how)
+            number: machine.lay_cable(int(number), Path(far), scenario.mtu, **options)
             for number, far in cables.items()
         }
 
     def call_plug_nics(self) -> dict[str, int | None]:
         """Give NICs that are ends of cables their drivers: cable -> ring of a DUT's end here."""
-        found = self._deployed("plug_nics").plug_nics()
-        return {str(number): ring for number, ring in found.items()}
+        rings = self._deployed("plug_nics").plug_nics()
+        return {str(number): ring for number, ring in rings.items()}
 
     def call_bring_up(self, cables: dict[str, str], rings: dict[str, int | None]) -> None:
         """Start this host's parts, with the interface of each cable, and rings at its far end."""
         named = {int(number): netdev for number, netdev in cables.items()}
-        known = {int(number): ring for number, ring in rings.items()}
-        self._deployed("bring_up").bring_up(named, known)
+        rings_by_cable = {int(number): ring for number, ring in rings.items()}
+        self._deployed("bring_up").bring_up(named, rings_by_cable)
 
     def call_check_path(self) -> dict[str, Any]:
         """Check, from the tester's host, that frames come through."""
@@ -491,8 +493,8 @@ class Agent:
 
     def call_counters(self) -> Any:
         """Counters of the DUT's ports here."""
-        found = self._deployed("counters").counters()
-        return {name: hop.model_dump(mode="json") for name, hop in found.items()}
+        counters = self._deployed("counters").counters()
+        return {name: hop.model_dump(mode="json") for name, hop in counters.items()}
 
     def call_learn(self, spec: dict[str, Any]) -> dict[str, str]:
         """Send a trial's learning frames; how the trial failed by that, or nothing."""
@@ -522,8 +524,8 @@ class Agent:
         """Let an event of the trial that is watched happen here; its times from this call on."""
         if self._watching is None:
             raise errors.HostError("nothing is watched", where="happen")
-        found = happen(self._deployed("happen"), self._watching, EventSpec.model_validate(event))
-        return found.model_dump(mode="json")
+        times = happen(self._deployed("happen"), self._watching, EventSpec.model_validate(event))
+        return times.model_dump(mode="json")
 
     def call_end_watch(self) -> Any:
         """What they have counted since."""
@@ -552,7 +554,7 @@ class Agent:
         self, spec: dict[str, Any], window: dict[str, Any], follow: bool = False
     ) -> Any:
         """Send and count at the port here of a tester that has the other on another host."""
-        found = run_part(
+        part = run_part(
             self._deployed("run_part"),
             TrialSpec.model_validate(spec),
             TrialWindow.model_validate(window),
@@ -560,7 +562,7 @@ class Agent:
             receives=lambda: self._send({"event": "receives"}),
             on_live=self._on_live if follow else None,
         )
-        return found.model_dump(mode="json")
+        return part.model_dump(mode="json")
 
     def call_captured(self) -> dict[str, str]:
         """Hand over the frames that the last trial kept."""
@@ -570,22 +572,22 @@ class Agent:
     def call_users_transfer(self, specs: list[dict[str, Any]]) -> Any:
         """Let users of the deployed scenario's VNF talk to a server."""
         requests = [TransferSpec.model_validate(spec) for spec in specs]
-        found = transfer_users(self._deployed("users_transfer"), requests, self._watch)
-        return [one.model_dump(mode="json") for one in found]
+        transfers = transfer_users(self._deployed("users_transfer"), requests, self._watch)
+        return [transfer.model_dump(mode="json") for transfer in transfers]
 
     def call_transfer(self, specs: list[dict[str, Any]], server: ServerPlace) -> Any:
         """Let endpoints talk through the deployed scenario, or programs run in its VNFs."""
         requests = [TransferSpec.model_validate(spec) for spec in specs]
         deployment = self._deployed("transfer")
         if any(request.is_mpi for request in requests):
-            found = transfer_mpi(deployment, requests, self._watch)
+            transfers = transfer_mpi(deployment, requests, self._watch)
         elif any(request.is_guest for request in requests):
-            found = measure_guests(deployment, requests, self._watch)
+            transfers = measure_guests(deployment, requests, self._watch)
         else:
-            found = transfer_endpoints(deployment, requests, server, self._watch)
-        return [one.model_dump(mode="json") for one in found]
+            transfers = transfer_endpoints(deployment, requests, server, self._watch)
+        return [transfer.model_dump(mode="json") for transfer in transfers]
 
-    def call_open_end(self, number: int, at: list[Any]) -> dict[str, str]:
+    def call_open_end(self, number: int, addresses: list[Any]) -> dict[str, str]:
         """Put an endpoint here whose counterpart is on another host; what it is."""
         if self.restricted:  # whoever calls chooses what is started in it
             raise errors.HostError(
@@ -594,15 +596,15 @@ class Agent:
                 cure="run as root, or on a testbed of one host",
             )
         self.call_close_end()
-        here = EndHere(self._deployed("open_end"), number, EndAddresses(*at))
-        self._end = here
-        end = here.endpoint
+        opened = EndHere(self._deployed("open_end"), number, EndAddresses(*addresses))
+        self._end = opened
+        end = opened.endpoint
         return {"what": end.what, "netdev": end.netdev, "processors": end.place.processors}
 
-    def call_at_end(self, do: str, argv: Sequence[str] = (), program: int = 0, by: int = 0) -> Any:
+    def call_use_end(self, do: str, argv: Sequence[str] = (), program: int = 0, by: int = 0) -> Any:
         """Do something at the endpoint here, or with a program that was started in it."""
         if self._end is None:
-            raise errors.HostError("there is no endpoint", where="at_end")
+            raise errors.HostError("there is no endpoint", where="use_end")
         if do == "run":
             return self._end.endpoint.place.run(argv)
         if do == "start":
@@ -617,7 +619,7 @@ class Agent:
             return started.output()
         if do == "end":
             return started.end(signal.Signals(by))
-        raise errors.HostError("nothing of that name is done", where=f"at_end, {do}")
+        raise errors.HostError("nothing of that name is done", where=f"use_end, {do}")
 
     def call_close_end(self) -> None:
         """Take the endpoint away; the deployment stays."""
@@ -629,9 +631,9 @@ class Agent:
         """Fail with what of the DUT here has died."""
         self._deployed("check_alive").check_alive()
 
-    def _deployed(self, what: str) -> LiveDeployment:
+    def _deployed(self, call: str) -> LiveDeployment:
         if self.deployment is None:
-            raise errors.HostError("no scenario is deployed", where=what)
+            raise errors.HostError("no scenario is deployed", where=call)
         return self.deployment
 
     def call_calibrate(
@@ -660,9 +662,9 @@ class Agent:
         refuse_scenario(checked.scenario)
         # The plan too decides on NICs, drivers and memory: it must be this agent's own, of now.
         self.call_inventory(checked.testbed.model_dump(mode="json"))
-        own = planner(checked.scenario, checked.testbed, self._facts(checked.testbed))
-        refuse_plan(checked, own)
-        return own
+        replanned = planner(checked.scenario, checked.testbed, self._facts(checked.testbed))
+        refuse_plan(checked, replanned)
+        return replanned
 
     def _facts(self, testbed: Testbed) -> MachineFacts:
         if self.facts is None:
@@ -716,9 +718,9 @@ def serve(channel: Any, *, restricted: bool = False, host: str = "") -> None:
     Agent(line, HostRoots.of_host(host), restricted=restricted).serve()
     if line.silent:
         # It may read this when it goes on. Its pipe may be full: nothing here waits for that.
-        why = f"the controller was silent for {SILENCE_S:g} s, so all was taken away"
+        reason = f"the controller was silent for {SILENCE_S:g} s, so all was taken away"
         with contextlib.suppress(ControllerGoneError):
-            line.send(json.dumps({"event": "farewell", "why": why}))
+            line.send(json.dumps({"event": "farewell", "why": reason}))
         line.flush()
         os._exit(0)
     line.flush()

@@ -116,8 +116,8 @@ class Heartbeat:
 
 def restore_command(transports: Iterable[str], named: str) -> str:
     """What shows what is left on a testbed's hosts, and undoes it; `named` as a user names it."""
-    there = any(transport.startswith("ssh=") for transport in transports)
-    return f"vnetperf restore --testbed {shlex.quote(named)}" if there else "vnetperf restore"
+    by_ssh = any(transport.startswith("ssh=") for transport in transports)
+    return f"vnetperf restore --testbed {shlex.quote(named)}" if by_ssh else "vnetperf restore"
 
 
 def duration(seconds: float) -> str:
@@ -208,7 +208,7 @@ class AgentClient:
         self.channel: Any = None
 
     @property
-    def _is_here(self) -> bool:
+    def _is_local(self) -> bool:
         """Whether the agent is on this machine, be it for a host within it."""
         return not self.testbed.agent.transport.startswith("ssh=")
 
@@ -219,7 +219,7 @@ class AgentClient:
     def _connect(self) -> Any:
         if self.channel is not None:
             return self.channel
-        self._require_wanted()
+        self._refuse_after_abort()
         watch_starts()  # ssh, and this Python: a test run of root has PATH as its user left it
         import execnet  # noqa: PLC0415 - not needed to plan or to report
 
@@ -228,9 +228,9 @@ class AgentClient:
             self._expect_quiet_login()
             gateway = group.makegateway(self.specification())
             program = local_program(self.testbed.agent.netns_host)
-            channel = gateway.remote_exec(program if self._is_here else _AGENT_PROGRAM)
+            channel = gateway.remote_exec(program if self._is_local else _AGENT_PROGRAM)
             self._group, self.channel = group, channel  # which an abort meanwhile has not seen
-            self._require_wanted()
+            self._refuse_after_abort()
             self._heartbeat = Heartbeat(self.channel)
         except errors.VnetperfError:
             self._drop()
@@ -238,16 +238,16 @@ class AgentClient:
         except (OSError, EOFError, AssertionError, execnet.HostNotFound) as error:
             self._drop()  # an AssertionError is execnet's, of an answer that is not the agent's
             raise self._cannot_start(error) from error
-        path = [p for p in sys.path if p] if self._is_here else []
+        path = [p for p in sys.path if p] if self._is_local else []
         # While the new agent starts nobody looks at the old one, which may be stopped still.
         predecessor, self.process = self.process, ()
         try:
             hello = {"path": path, "plugins": registry.registered(), "predecessor": predecessor}
             named = {name: os.environ.get(name) for name in self.testbed.environment}
             hello |= {"version": __version__, "variables": named}
-            if not self._is_here:
+            if not self._is_local:
                 with contextlib.suppress(errors.VnetperfError):  # of another version, says hello
-                    self.clock = self._look_at_clock()
+                    self.clock = self._measure_clock()
             answer = self._exchange("hello", 0.0, hello)
         except _AgentDiedError as error:
             self.abort()
@@ -258,9 +258,9 @@ class AgentClient:
         finally:
             self.process = predecessor  # whose end the next start sees to, if this one failed
         for report in answer["restored"]["restored"] if predecessor else ():
-            found = {key: report[key] for key in ("troubles", "differences")}
-            self.on_event({"event": "restored", "scenario": "an agent that died", **found})
-        self._greeted, self._unfit = answer, self._why_unfit(answer)
+            restored = {key: report[key] for key in ("troubles", "differences")}
+            self.on_event({"event": "restored", "scenario": "an agent that died", **restored})
+        self._greeted, self._unfit = answer, self._find_misfit(answer)
         self.process = tuple(answer["process"])
         self.troubles = tuple(answer["troubles"])
         self.last_restore = dict(answer["last"])
@@ -274,7 +274,7 @@ class AgentClient:
         Its lines would be read as the agent's: one that begins with "1" as its first answer, after
         which each side waits for the other.
         """
-        if self._is_here:
+        if self._is_local:
             return
         import execnet  # noqa: PLC0415 - not needed to plan or to report
 
@@ -311,18 +311,18 @@ class AgentClient:
                 "/etc/profile.d, ~/.ssh/rc): let them print behind `[ -t 1 ] &&` alone",
             )
 
-    def _look_at_clock(self) -> ClockOffset:
+    def _measure_clock(self) -> ClockOffset:
         looks = []
         for _ in range(CLOCK_LOOKS):
             sent = time.time()
-            there = float(self._exchange("clock", 0.0, {}))
+            remote_s = float(self._exchange("clock", 0.0, {}))
             half = (time.time() - sent) / 2
-            looks.append(ClockOffset(offset_s=there - sent - half, bound_s=half))
+            looks.append(ClockOffset(offset_s=remote_s - sent - half, bound_s=half))
         return min(looks, key=lambda look: look.bound_s)
 
-    def _why_unfit(self, greeted: dict[str, Any]) -> errors.HostError | None:
+    def _find_misfit(self, greeted: dict[str, Any]) -> errors.HostError | None:
         """Why nothing can be measured with an agent of another machine, though it restores it."""
-        if self._is_here:
+        if self._is_local:
             return None
         offset_s = self.clock.offset_s if self.clock is not None else 0.0
         if abs(offset_s) > MOST_OFFSET_S:
@@ -333,9 +333,13 @@ class AgentClient:
                 accepted=f"at most {duration(MOST_OFFSET_S)}",
                 cure="set the one that is wrong, e.g. `timedatectl set-ntp true`",
             )
-        mine, theirs = registry.plugins(), greeted.get("plugins", {})
-        other = {name: theirs.get(name, "not there") for name in mine}
-        wrong = [f"{n} is {other[n]}, here {mine[n]}" for n in mine if other[n] != mine[n]]
+        local_plugins, remote_plugins = registry.plugins(), greeted.get("plugins", {})
+        other = {name: remote_plugins.get(name, "not there") for name in local_plugins}
+        wrong = [
+            f"{n} is {other[n]}, here {local_plugins[n]}"
+            for n in local_plugins
+            if other[n] != local_plugins[n]
+        ]
         if not wrong:
             return None
         return errors.HostError(
@@ -344,13 +348,13 @@ class AgentClient:
             cure="install the same packages in the Python there, or leave the plugin out here",
         )
 
-    def _require_wanted(self) -> None:
+    def _refuse_after_abort(self) -> None:
         if self.given_up:
             raise errors.HostError("no agent is started: calls are being ended")
 
     def _cannot_start(self, error: Exception) -> errors.HostError:
         where = self.testbed.agent.transport
-        if self._is_here and os.geteuid() and not can_sudo():
+        if self._is_local and os.geteuid() and not can_sudo():
             return errors.HostError(
                 "the agent cannot be started: it changes this machine as root, you are not root, "
                 "and `sudo -n` does not start it",
@@ -358,7 +362,7 @@ class AgentClient:
                 cure="run as root, or have `vnetperf launcher --install` allow this user to start "
                 "it (docs/security.md)",
             )
-        if not self._is_here and type(error).__name__ == "HostNotFound":
+        if not self._is_local and type(error).__name__ == "HostNotFound":
             to = where.removeprefix("ssh=").partition("//")[0]
             return errors.HostError(
                 "the host cannot be reached by ssh, which states above why",
@@ -374,14 +378,14 @@ class AgentClient:
                 cure=f"run `{self._restore_command}`, which tells what is left and what keeps it; "
                 "then start again",
             )
-        found = ("", "") if self._is_here else self._why_no_python()
+        python_problem = ("", "") if self._is_local else self._probe_python()
         return errors.HostError(
-            f"the agent cannot be started: {found[0] or _last_line(error)}",
+            f"the agent cannot be started: {python_problem[0] or _last_line(error)}",
             where=where,
-            cure=found[1] or "check that this Python and vnetperf are installed there",
+            cure=python_problem[1] or "check that this Python and vnetperf are installed there",
         )
 
-    def _why_no_python(self) -> tuple[str, str]:
+    def _probe_python(self) -> tuple[str, str]:
         """What is wrong with the Python of a host that can be reached, and the cure; or "" twice.
 
         A connection that ends gives no reason, so that the host is called once more for it.
@@ -429,17 +433,17 @@ class AgentClient:
         if transport.startswith("ssh="):
             return f"ssh={SSH_OPTIONS} {transport.removeprefix('ssh=')}//execmodel=main_thread_only"
         # Only the agent needs root; the controller keeps the user's rights.
-        own = os.geteuid() == 0 or (self._read_only and not can_sudo())
-        if self.testbed.agent.netns_host and not own and not _has_general_sudo():
+        as_root = os.geteuid() == 0 or (self._read_only and not can_sudo())
+        if self.testbed.agent.netns_host and not as_root and not _has_general_sudo():
             raise errors.HostError(
                 "hosts within this machine are made by root, and the launcher makes none",
                 where=self.testbed.agent.transport,
                 cure="run as root, or on a testbed of one host",
             )
-        if not own and LAUNCHER.exists() and not _has_general_sudo():
+        if not as_root and LAUNCHER.exists() and not _has_general_sudo():
             return f"popen//python=sudo -n {LAUNCHER}//execmodel=main_thread_only"
         # Isolated: nothing is imported from the current directory or what variables name.
-        sudo = "" if own else "sudo -n "
+        sudo = "" if as_root else "sudo -n "
         if self.testbed.agent.netns_host and (sudo or os.geteuid() == 0):
             sudo += "unshare --net -- "  # a namespace of the host's own, which ends with the agent
         return f"popen//python={sudo}{sys.executable} -I//execmodel=main_thread_only"
@@ -460,10 +464,10 @@ class AgentClient:
         channel = self.channel
         deadline = time.monotonic() + length_s + patient(PATIENCE_S)
         try:
-            with _end_of_agent(channel):
+            with _detect_agent_end(channel):
                 channel.send(json.dumps({"call": name, "args": args}))
             while True:
-                with _end_of_agent(channel):
+                with _detect_agent_end(channel):
                     answer = parse_json(self._receive(channel, deadline))
                 if "event" not in answer:
                     break
@@ -472,7 +476,7 @@ class AgentClient:
                     record = answer["record"]
                     replay_record({**record, "created": record["created"] - ahead_s})
                 elif answer["event"] == "confirm":
-                    with _end_of_agent(channel):
+                    with _detect_agent_end(channel):
                         channel.send(json.dumps({"confirm": answer["number"]}))
                 elif answer["event"] == "farewell":
                     raise _AgentDiedError(answer["why"])
@@ -491,9 +495,9 @@ class AgentClient:
         """What the agent sends next; an agent of this machine is looked at meanwhile."""
         stopped_s = 0.0
         while True:
-            left = max(1.0, deadline - time.monotonic())
+            remaining_s = max(1.0, deadline - time.monotonic())
             try:
-                text: str = channel.receive(timeout=min(left, LOOK_S))
+                text: str = channel.receive(timeout=min(remaining_s, LOOK_S))
                 return text
             except channel.TimeoutError:
                 if time.monotonic() > deadline:
@@ -503,8 +507,8 @@ class AgentClient:
                 raise _AgentDiedError(f"the agent (pid {self.process[0]}) {IS_STOPPED}")
 
     def _agent_is_stopped(self) -> bool:
-        here = self._is_here and bool(self.process)
-        return here and ProcessId(*self.process).alive() and is_stopped(self.process[0])
+        watchable = self._is_local and bool(self.process)
+        return watchable and ProcessId(*self.process).alive() and is_stopped(self.process[0])
 
     def _died(self, name: str, error: Exception) -> errors.HostError:
         """The agent is gone: see that its guardian has restored the machine, or do it."""
@@ -512,8 +516,8 @@ class AgentClient:
         self.abort()
         try:
             self._connect()  # a new agent waits for guardians and restores what they did not
-            left = "; ".join(self.troubles)
-            restored = f"the machine is not fully restored: {left}" if left else RESTORED
+            troubles = "; ".join(self.troubles)
+            restored = f"the machine is not fully restored: {troubles}" if troubles else RESTORED
         except errors.VnetperfError as trouble:
             restored = f"the machine may not be restored: {trouble}"
         return errors.HostError(
@@ -531,11 +535,11 @@ class AgentClient:
     def inventory(self) -> MachineFacts:
         """Look at the machine."""
         answer = self.call("inventory", testbed=self.testbed.model_dump(mode="json"))
-        found = MachineFacts.model_validate(answer)
+        facts = MachineFacts.model_validate(answer)
         if self.clock is None:
-            return found
+            return facts
         clock = self.clock.model_dump(mode="json")
-        return found.model_copy(update={"record": {**found.record, "clock": clock}})
+        return facts.model_copy(update={"record": {**facts.record, "clock": clock}})
 
     def clock_sync(self) -> ClockSync:
         """What the host's own services state of its clock."""
@@ -543,10 +547,10 @@ class AgentClient:
 
     def clocks(self) -> dict[str, ClockOffset]:
         """The clock against this machine's as it is now; nothing where there is one clock."""
-        if self._is_here or self.channel is None:
+        if self._is_local or self.channel is None:
             return {}
         try:
-            return {"": self._look_at_clock()}
+            return {"": self._measure_clock()}
         except _AgentDiedError as error:
             raise self._died("clock", error) from None
 
@@ -572,19 +576,19 @@ class AgentClient:
         sent = {"spec": spec.model_dump(mode="json"), "elsewhere": elsewhere}
         usual, follow = self.on_event, self.follow or on_live is not None
 
-        def both(event: dict[str, Any]) -> None:
+        def forward(event: dict[str, Any]) -> None:
             usual(event)
             if on_live is not None and event["event"] == "live":
                 on_live(event)
 
-        with self._listening(both):
+        with self._listening(forward):
             answer = self.call("run_trial", length_s=length, follow=follow, **sent)
         return TrialResult.model_validate(answer)
 
     def watch(self, seconds: float) -> TrialResult:
         """What threads and machine of a deployment do while nothing is sent."""
-        if why := self.call("begin_watch"):
-            return TrialResult(directions=(), failed="dut", failure=why)
+        if failure := self.call("begin_watch"):
+            return TrialResult(directions=(), failed="dut", failure=failure)
         time.sleep(seconds)
         return TrialResult.model_validate(self.call("end_watch"))
 
@@ -636,7 +640,7 @@ class AgentClient:
             self._drop(STOPPED_FAREWELL_S)
             return
         self._drop()
-        if self._is_here and self.process:
+        if self._is_local and self.process:
             agent = ProcessId(*self.process)
             wait_at_most(lambda: not agent.alive(), FAREWELL_S, "the agent's end", poll_s=0.05)
 
@@ -659,7 +663,7 @@ class AgentClient:
 
 
 @contextlib.contextmanager
-def _end_of_agent(channel: Any) -> Iterator[None]:
+def _detect_agent_end(channel: Any) -> Iterator[None]:
     """Make the agent's end of whatever its channel raises; what handlers of events raise is not."""
     try:
         yield

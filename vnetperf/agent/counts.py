@@ -40,14 +40,14 @@ def _clock_bound_s(parts: Sequence[PartResult], clock_bound_s: float | None) -> 
     return apart_s + sum(drifts) if apart_s is not None and len(drifts) == len(parts) else None
 
 
-def _why_no_latency(
+def _find_latency_problem(
     directions: Sequence[DirectionCounts], bound_s: float | None, parts: Mapping[str, PartResult]
 ) -> str:
     """What keeps the latency of a trial from being stated; "" for nothing."""
     if bound_s is None:
         clocks = [(host, part.clock) for host, part in parts.items() if part.clock is not None]
-        known = [f"{host}: {c.why or f'it follows {c.reference}'}" for host, c in clocks]
-        return f"{TWO_CLOCKS} ({'; '.join(known)})" if known else TWO_CLOCKS
+        clock_texts = [f"{host}: {c.why or f'it follows {c.reference}'}" for host, c in clocks]
+        return f"{TWO_CLOCKS} ({'; '.join(clock_texts)})" if clock_texts else TWO_CLOCKS
     early = sum(d.latency.before_departure or 0 for d in directions if d.latency is not None)
     if bound_s and (early or any(d.received and d.latency is None for d in directions)):
         return (
@@ -70,28 +70,28 @@ HELD_AT_MOST_NS = 10_000_000
 
 def _round_trip(asks: PartResult, answers: PartResult) -> RoundTrip | None:
     """Times of frames that asked and whose answers came back, each by the clock of one host."""
-    came = {left: at for _, left, at in asks.echoes}
-    known = [
-        (came[left] - asked - held, held)
-        for asked, left, held in answers.echoes
-        if left in came and held <= HELD_AT_MOST_NS
+    came = {departed_ns: arrived_ns for _, departed_ns, arrived_ns in asks.echoes}
+    trips = [
+        (came[departed_ns] - asked_ns - held_ns, held_ns)
+        for asked_ns, departed_ns, held_ns in answers.echoes
+        if departed_ns in came and held_ns <= HELD_AT_MOST_NS
     ]
-    times = Counter(ns for ns, _ in known if ns >= 0)
+    times = Counter(ns for ns, _ in trips if ns >= 0)
     if not times:
         return None
     pairs = sorted(times.items())
-    within = [pair for pair in pairs if pair[0] <= HIGHEST_NS]
+    in_range = [pair for pair in pairs if pair[0] <= HIGHEST_NS]
     latency = Latency(
         count=times.total(),
         min_ns=pairs[0][0],
         mean_ns=sum(ns * n for ns, n in pairs) / times.total(),
         max_ns=pairs[-1][0],
-        percentiles=latency_percentiles(within),
-        hdr=encode_hdr(within),
-        before_departure=len(known) - times.total(),
-        above_range=sum(n for _, n in pairs[len(within) :]),
+        percentiles=latency_percentiles(in_range),
+        hdr=encode_hdr(in_range),
+        before_departure=len(trips) - times.total(),
+        above_range=sum(n for _, n in pairs[len(in_range) :]),
     )
-    held_s = max(held for _, held in known) / 1e9
+    held_s = max(held_ns for _, held_ns in trips) / 1e9
     return RoundTrip(latency=latency, asked=asks.marks, held_s=held_s)
 
 
@@ -113,14 +113,14 @@ def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = N
             return part.result.model_copy(update={"directions": (), "failure": failure})
     halves = zip(*(result.directions for result in results), strict=True)
     uncollected = {
-        f"{host}: {key}": why
+        f"{host}: {key}": problem
         for host, part in parts.items()
-        for key, why in part.result.uncollected.items()
+        for key, problem in part.result.uncollected.items()
     }
     bound_s = _clock_bound_s([*parts.values()], clock_bound_s)
-    directions = [_whole(half) for half in halves]
+    directions = [_merge_direction(half) for half in halves]
     round_trip = None
-    if why := _why_no_latency(directions, bound_s, parts):
+    if problem := _find_latency_problem(directions, bound_s, parts):
         round_trip = _round_trip(*parts.values())
         instead = (
             "the round trip is"
@@ -128,14 +128,14 @@ def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = N
             else "nor is the round trip: no frame was answered within "
             f"{HELD_AT_MOST_NS / 1e6:g} ms whose answer came back"
         )
-        uncollected["latency"] = f"{why}; {instead}"
+        uncollected["latency"] = f"{problem}; {instead}"
         directions = [d.model_copy(update={"latency": None}) for d in directions]
     ports = {port for result in results for port in result.foreign}
     summed = ("corrupted", "verified", "answered", "stale")
     largest = ("drain_s", "max_burst", "max_lag_s", "mean_lag_s")
     update: dict[str, Any] = {
         "directions": tuple(directions),
-        "clock_bound_s": None if why else bound_s,
+        "clock_bound_s": None if problem else bound_s,
         "round_trip": round_trip,
         "foreign": {port: sum(r.foreign.get(port, 0) for r in results) for port in ports},
         "tester": tuple(port for result in results for port in result.tester),
@@ -152,11 +152,11 @@ def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = N
 
 def _sum(values: Iterable[Any]) -> Any:
     """The sum; None where one is not known."""
-    every = list(values)
-    return None if None in every else sum(every)
+    numbers = list(values)
+    return None if None in numbers else sum(numbers)
 
 
-def _whole(halves: Sequence[DirectionCounts]) -> DirectionCounts:
+def _merge_direction(halves: Sequence[DirectionCounts]) -> DirectionCounts:
     """A direction of which one host counted what was sent, and the other what came."""
     counts = {
         name: _sum(getattr(half, name) for half in halves)
@@ -172,37 +172,43 @@ def _whole(halves: Sequence[DirectionCounts]) -> DirectionCounts:
     )
 
 
-def _merge_gaps(found: Sequence[TrialGaps | None]) -> TrialGaps | None:
+def _merge_gaps(testers_gaps: Sequence[TrialGaps | None]) -> TrialGaps | None:
     """Gaps of both hosts' testers: the worse of each kind, and all queues."""
-    known = [gaps for gaps in found if gaps is not None]
-    if len(known) < len(found):
+    measured = [gaps for gaps in testers_gaps if gaps is not None]
+    if len(measured) < len(testers_gaps):
         return None
-    rings = [gaps.ring_frames for gaps in known]
+    rings = [gaps.ring_frames for gaps in measured]
     return TrialGaps(
-        poll=max((gaps.poll for gaps in known), key=lambda one: (one.over_s, one.max_s)),
-        send=max((gaps.send for gaps in known), key=lambda one: (one.over_s, one.max_s)),
+        poll=max(
+            (gaps.poll for gaps in measured),
+            key=lambda kind_gaps: (kind_gaps.over_s, kind_gaps.max_s),
+        ),
+        send=max(
+            (gaps.send for gaps in measured),
+            key=lambda kind_gaps: (kind_gaps.over_s, kind_gaps.max_s),
+        ),
         queues=tuple(
             queue.model_copy(update={"worker": queue.worker + number * SECOND_WORKERS})
-            for number, gaps in enumerate(known)
+            for number, gaps in enumerate(measured)
             for queue in gaps.queues
         ),
-        catch_up_frames=max(gaps.catch_up_frames for gaps in known),
+        catch_up_frames=max(gaps.catch_up_frames for gaps in measured),
         ring_frames=None if None in rings else min(filter(None, rings)),
     )
 
 
-def _merge_turns(found: Sequence[TesterTurns | None]) -> TesterTurns | None:
+def _merge_turns(testers_turns: Sequence[TesterTurns | None]) -> TesterTurns | None:
     """Turns of both hosts' testers: those of the one that slept less, and what either met."""
-    known = [turns for turns in found if turns is not None]
-    if not known:
+    measured = [turns for turns in testers_turns if turns is not None]
+    if not measured:
         return None
     update = {
-        "prompt": all(one.prompt for one in known),
-        "refused": next((one.refused for one in known if one.refused), ""),
-        "held_back": max(one.held_back for one in known),
-        "most_frames": max(one.most_frames for one in known),
+        "prompt": all(turns.prompt for turns in measured),
+        "refused": next((turns.refused for turns in measured if turns.refused), ""),
+        "held_back": max(turns.held_back for turns in measured),
+        "most_frames": max(turns.most_frames for turns in measured),
     }
-    return min(known, key=lambda one: one.asleep).model_copy(update=update)
+    return min(measured, key=lambda turns: turns.asleep).model_copy(update=update)
 
 
 def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> TrialResult:
@@ -210,39 +216,52 @@ def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> Tri
 
     Threads and roles of other hosts have the host's name before their own, as in placements.
     """
-    dead = [f"host {host}: {one.failure}" for host, one in counted.items() if one.failed]
+    dead = [
+        f"host {host}: {host_counts.failure}"
+        for host, host_counts in counted.items()
+        if host_counts.failed
+    ]
     if dead:  # whatever the tester found: this is the cause
-        why = "; ".join(dead)
-        return TrialResult(directions=(), failed="dut", failure=why)
+        reason = "; ".join(dead)
+        return TrialResult(directions=(), failed="dut", failure=reason)
     if result.failed:
         return result
     update: dict[str, Any] = {
-        "hops": result.hops + tuple(hop for one in counted.values() for hop in one.hops),
+        "hops": result.hops
+        + tuple(hop for host_counts in counted.values() for hop in host_counts.hops),
         "links_down": result.links_down
-        + tuple(f"{link} on {host}" for host, one in counted.items() for link in one.links_down),
+        + tuple(
+            f"{link} on {host}"
+            for host, host_counts in counted.items()
+            for link in host_counts.links_down
+        ),
         "uncollected": result.uncollected
         | {
-            f"{host}: {key}": why
-            for host, one in counted.items()
-            for key, why in one.uncollected.items()
+            f"{host}: {key}": reason
+            for host, host_counts in counted.items()
+            for key, reason in host_counts.uncollected.items()
         },
     }
     for field in ("threads", "events", "datapath", "vnf_work", "energy"):
         update[field] = getattr(result, field) + tuple(
-            one.model_copy(update=_names_at(host, one))
+            figure.model_copy(update=_name_host(host, figure))
             for host, counts in counted.items()
-            for one in getattr(counts, field)
+            for figure in getattr(counts, field)
         )
     update["machines"] = {
-        host: one.machine for host, one in counted.items() if one.machine is not None
+        host: host_counts.machine
+        for host, host_counts in counted.items()
+        if host_counts.machine is not None
     }
-    update["collected_at"] = {host: one.collected_s for host, one in counted.items()}
-    cost = [one.watched_cpu_s for one in (result, *counted.values())]
-    update["watched_cpu_s"] = sum(known for known in cost if known is not None) or None
+    update["collected_at"] = {
+        host: host_counts.collected_s for host, host_counts in counted.items()
+    }
+    cost = [host_counts.watched_cpu_s for host_counts in (result, *counted.values())]
+    update["watched_cpu_s"] = sum(seconds for seconds in cost if seconds is not None) or None
     return result.model_copy(update=update)
 
 
-def _names_at(
+def _name_host(
     host: str, counts: ThreadLoad | ThreadEvents | DatapathWork | EnergyUse
 ) -> dict[str, str]:
     if isinstance(counts, EnergyUse):

@@ -83,7 +83,7 @@ def connect(
 
 
 @contextlib.contextmanager
-def _at(host: str) -> Iterator[None]:
+def _locate_errors(host: str) -> Iterator[None]:
     """Name the host in what goes wrong there."""
     try:
         yield
@@ -143,7 +143,7 @@ class HostsClient:
             return {}
 
         def named(host: str, call: Callable[[], Answer]) -> Answer:
-            with _at(host):
+            with _locate_errors(host):
                 return call()
 
         pool = ThreadPoolExecutor(len(calls), thread_name_prefix="host")
@@ -156,21 +156,21 @@ class HostsClient:
                 pass
             failures = [future.exception() for future in futures.values()]
         except BaseException:
-            with self._given_up():
+            with self._refuse_starts():
                 self.abort()
                 wait(futures.values())
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-        found = [failure for failure in failures if failure is not None]
-        for failure in found[1:]:
-            found[0].add_note(f"  and {failure}")
-        if found:
-            raise found[0]
+        raised = [failure for failure in failures if failure is not None]
+        for failure in raised[1:]:
+            raised[0].add_note(f"  and {failure}")
+        if raised:
+            raise raised[0]
         return {host: future.result() for host, future in futures.items()}
 
     @contextlib.contextmanager
-    def _given_up(self) -> Iterator[None]:
+    def _refuse_starts(self) -> Iterator[None]:
         """Have no thread start an agent; those that were just starting one end it."""
         for client in self.clients.values():
             client.given_up = True
@@ -185,28 +185,34 @@ class HostsClient:
         """Look at all hosts: the facts of the one that has the DUT, with all hosts' beside them."""
         # All agents first: a host that is not there is one message before anything else is done.
         self._all({name: client.require_fit for name, client in self.clients.items()})
-        found = self._all({name: client.inventory for name, client in self.clients.items()})
-        self._boots = {name: facts.boot for name, facts in found.items()}
+        facts_by_host = self._all({name: client.inventory for name, client in self.clients.items()})
+        self._boots = {name: facts.boot for name, facts in facts_by_host.items()}
         if len({*self._boots.values()}) > 1:  # hosts of one kernel have one clock
             clocks = self._all({name: client.clock_sync for name, client in self.clients.items()})
-            found = {n: f.model_copy(update={"clock": clocks[n]}) for n, f in found.items()}
+            facts_by_host = {
+                n: f.model_copy(update={"clock": clocks[n]}) for n, f in facts_by_host.items()
+            }
         roles = {name: host.role for name, host in self.testbed.hosts.items()}
-        main = next((n for n in reversed(found) if roles[n] == "dut"), [*found][-1])
-        others = {name: facts.record for name, facts in found.items() if name != main}
-        record = {**found[main].record, "host": main, OTHER_HOSTS: others}
-        return found[main].model_copy(update={"hosts": found, "record": record})
+        main = next((n for n in reversed(facts_by_host) if roles[n] == "dut"), [*facts_by_host][-1])
+        others = {name: facts.record for name, facts in facts_by_host.items() if name != main}
+        record = {**facts_by_host[main].record, "host": main, OTHER_HOSTS: others}
+        return facts_by_host[main].model_copy(update={"hosts": facts_by_host, "record": record})
 
     def clocks(self) -> dict[str, ClockOffset]:
         """Clocks of hosts on other machines against this one's, as they are now."""
-        found = self._all({name: client.clocks for name, client in self.clients.items()})
-        return {host: clock for host, one in found.items() for clock in one.values()}
+        clocks_by_host = self._all({name: client.clocks for name, client in self.clients.items()})
+        return {
+            host: clock
+            for host, host_clocks in clocks_by_host.items()
+            for clock in host_clocks.values()
+        }
 
     def calibrate(
         self, plan: Plan, frame_sizes: Sequence[int], *, brief: bool = False
     ) -> Calibration:
         """Loop the generator to itself, on the tester's host, and measure it."""
         self.teardown()
-        with _at(plan.host):
+        with _locate_errors(plan.host):
             return self.clients[plan.host].calibrate(plan, frame_sizes, brief=brief)
 
     def deploy(self, plan: Plan) -> ScenarioFacts:
@@ -225,7 +231,7 @@ class HostsClient:
     def _deployed(self, plan: Plan) -> ScenarioFacts:
         spaces: dict[str, str] = {}
         for part in plan.hosts:
-            with _at(part.host):
+            with _locate_errors(part.host):
                 length_s = 60 + self.testbed.lock_timeout_s
                 sent = part.model_dump(mode="json")
                 self.clients[part.host].expect(plan.scenario)
@@ -234,8 +240,10 @@ class HostsClient:
                 )
         with_nics = [part.host for part in plan.hosts if part.nics]
         netdevs = self._lay_cables(plan, spaces) if not with_nics else {}
-        found = self._call_at(with_nics, "plug_nics", length_s=BRING_UP_S)
-        rings = {cable: ring for own in found.values() for cable, ring in own.items()}
+        answers = self._call_hosts(with_nics, "plug_nics", length_s=BRING_UP_S)
+        rings = {
+            cable: ring for host_rings in answers.values() for cable, ring in host_rings.items()
+        }
         self._all(
             {
                 part.host: partial(
@@ -254,12 +262,14 @@ class HostsClient:
         )
         # Between endpoints nothing but they themselves can send.
         path_check = {} if plan.scenario.apart else self._path_check(plan)
-        found = self._call_at((p.host for p in plan.hosts), "facts", path_check=path_check)
-        of_host = {host: ScenarioFacts.model_validate(one).facts for host, one in found.items()}
+        answers = self._call_hosts((p.host for p in plan.hosts), "facts", path_check=path_check)
+        of_host = {
+            host: ScenarioFacts.model_validate(answer).facts for host, answer in answers.items()
+        }
         return ScenarioFacts(
             scenario=plan.scenario.id,
             plan=plan.model_dump(mode="json"),
-            facts=_facts_of_all(plan, of_host, self._boots),
+            facts=_merge_facts(plan, of_host, self._boots),
             path_check=path_check,
         )
 
@@ -268,15 +278,17 @@ class HostsClient:
         netdevs: dict[int, str] = {}
         for part in plan.hosts:
             far = {use.cable: spaces[use.far.partition(":")[0]] for use in part.cables}
-            mine = {
+            cables_to_lay = {
                 use.cable: far[use.cable]
                 for use in part.cables
                 if use.far.partition(":")[0] < part.host
             }
-            if mine:
-                with _at(part.host):
-                    asked = {str(number): space for number, space in mine.items()}
-                    laid = self.clients[part.host].call("lay_cables", cables=asked)
+            if cables_to_lay:
+                with _locate_errors(part.host):
+                    spaces_by_cable = {
+                        str(number): space for number, space in cables_to_lay.items()
+                    }
+                    laid = self.clients[part.host].call("lay_cables", cables=spaces_by_cable)
                 netdevs |= {int(number): netdev for number, netdev in laid.items()}
         return netdevs
 
@@ -284,26 +296,27 @@ class HostsClient:
         tester = plan.of_tester().host
         apart = len(plan.testers) > 1
         others = [part.host for part in plan.hosts if apart or part.host != tester]
-        before = self._call_at(others, "counters")
+        before = self._call_hosts(others, "counters")
         try:
             if apart:
-                return self._path_of_parts(plan, PATH_TIMEOUT_S)
-            with _at(tester):
+                return self._check_parts_path(plan, PATH_TIMEOUT_S)
+            with _locate_errors(tester):
                 length_s = 60 + plan.scenario.boots_s
                 checked: dict[str, Any] = self.clients[tester].call("check_path", length_s=length_s)
                 return checked
         except DutError as error:
-            for host, ports in self._call_at(others, "counters").items():
-                then = before[host]
+            for host, ports in self._call_hosts(others, "counters").items():
+                earlier = before[host]
                 hops = ", ".join(
-                    f"{name} rx {now['rx'] - then[name]['rx']} tx {now['tx'] - then[name]['tx']}"
+                    f"{name} rx {now['rx'] - earlier[name]['rx']} "
+                    f"tx {now['tx'] - earlier[name]['tx']}"
                     for name, now in ports.items()
-                    if name in then
+                    if name in earlier
                 )
                 error.add_note(f"  counters of host {host} over all tries: {hops}")
             raise
 
-    def _call_at(self, hosts: Iterable[str], name: str, **args: Any) -> dict[str, Any]:
+    def _call_hosts(self, hosts: Iterable[str], name: str, **args: Any) -> dict[str, Any]:
         """Make the same call at hosts; host -> answer."""
         return self._all({h: partial(self.clients[h].call, name, **args) for h in hosts})
 
@@ -327,34 +340,34 @@ class HostsClient:
         """What threads and machines of a deployment do while nothing is sent."""
         hosts = [part.host for part in self._plan.hosts] if self._plan is not None else []
         with self._cleaned_up():
-            if why := self._begin_watch(hosts, 0.0):
-                return TrialResult(directions=(), failed="dut", failure=why)
+            if failure := self._begin_watch(hosts, 0.0):
+                return TrialResult(directions=(), failed="dut", failure=failure)
             time.sleep(seconds)
-            ended = self._call_at(hosts, "end_watch")
-        counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
+            ended = self._call_hosts(hosts, "end_watch")
+        counted = {host: TrialResult.model_validate(answer) for host, answer in ended.items()}
         return merge_counts(TrialResult(directions=()), counted)
 
     def _trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         if len(plan.testers) > 1:
-            return self._trial_of_parts(plan, spec)
-        event_at = _event_at(plan, spec)
+            return self._run_parts_trial(plan, spec)
+        event_at = _locate_event(plan, spec)
         tester = self.clients[plan.of_tester().host]
         watchers = [p.host for p in plan.hosts if p.has_dut and not p.has_tester]
-        with _at(plan.of_tester().host):
+        with _locate_errors(plan.of_tester().host):
             length_s = 30 + plan.scenario.set_up_s
             failed = tester.call("learn", length_s=length_s, spec=spec.model_dump(mode="json"))
         if failed:
             return TrialResult(directions=(), **failed)
         time.sleep(spec.learning_wait_s * LEARNED_SHARE)
         rest_s = spec.learning_wait_s * (1 - LEARNED_SHARE)
-        if why := self._begin_watch(watchers, rest_s):
-            return TrialResult(directions=(), failed="dut", failure=why)
+        if failure := self._begin_watch(watchers, rest_s):
+            return TrialResult(directions=(), failed="dut", failure=failure)
         rest_s = 0.0 if watchers else rest_s
         update = {"learning_frames": 0, "learning_wait_s": rest_s, "profile": False}
         result = self._sent(plan, spec.model_copy(update=update), event_at)
-        ended = self._call_at(watchers, "end_watch")
-        counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
-        merged = merge_counts(result, self._each_meter_once(counted, plan.of_tester().host))
+        ended = self._call_hosts(watchers, "end_watch")
+        counted = {host: TrialResult.model_validate(answer) for host, answer in ended.items()}
+        merged = merge_counts(result, self._drop_repeated_energy(counted, plan.of_tester().host))
         if merged.event is not None and not merged.failed:
             event = self._with_way_through(plan, merged.event)
             merged = merged.model_copy(update={"event": event})
@@ -362,24 +375,24 @@ class HostsClient:
             merged = self._unless_dead(plan, merged, silent)
         return merged if not spec.profile else _without_stacks(merged)
 
-    def _each_meter_once(
+    def _drop_repeated_energy(
         self, counted: Mapping[str, TrialResult], *others: str
     ) -> dict[str, TrialResult]:
         """What hosts counted, without energy that one before, or another, has of the machine."""
-        seen = {self._boots.get(host, "") for host in others} - {""}
-        found = {}
-        for host, one in counted.items():
+        boots = {self._boots.get(host, "") for host in others} - {""}
+        kept = {}
+        for host, counts in counted.items():
             boot = self._boots.get(host, "")
-            found[host] = one.model_copy(update={"energy": ()}) if boot in seen else one
-            seen |= {boot} - {""}
-        return found
+            kept[host] = counts.model_copy(update={"energy": ()}) if boot in boots else counts
+            boots |= {boot} - {""}
+        return kept
 
     def _begin_watch(self, hosts: Sequence[str], wait_s: float) -> str:
         """Have hosts read counters, and look at threads from `wait_s` on; what has died."""
-        begun = self._call_at(hosts, "begin_watch", length_s=wait_s, wait_s=wait_s)
-        return "; ".join(f"host {host}: {why}" for host, why in begun.items() if why)
+        begun = self._call_hosts(hosts, "begin_watch", length_s=wait_s, wait_s=wait_s)
+        return "; ".join(f"host {host}: {failure}" for host, failure in begun.items() if failure)
 
-    def _trial_of_parts(self, plan: Plan, spec: TrialSpec) -> TrialResult:
+    def _run_parts_trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         """A trial of a tester whose ports are on two hosts: sent and received as one."""
         scenario = plan.scenario
         generator = registry.load("traffic", scenario.generator)
@@ -388,7 +401,7 @@ class HostsClient:
         silent = silent_directions(result)
         if silent and not result.failed:  # as of a tester on one host: at a low load too?
             try:
-                self._path_of_parts(plan, SILENT_S, least=1)
+                self._check_parts_path(plan, SILENT_S, least=1)
             except DutError as error:
                 ways = " and ".join(silent)
                 failure = f"nothing came back in direction {ways}, nor at a low load: {error}"
@@ -413,21 +426,21 @@ class HostsClient:
 
     def _parts(self, plan: Plan, spec: TrialSpec) -> tuple[TrialResult, str]:
         """One try, and why it counts too little; "" when it does not."""
-        testers, every = [t.host for t in plan.testers], [part.host for part in plan.hosts]
+        testers, hosts = [t.host for t in plan.testers], [part.host for part in plan.hosts]
         # Frames are paced otherwise where the delays of successive ones are wanted.
         one_way = plan.clock_bound_s is not None
         sent = spec.model_copy(update={"profile": False, "ipdv": spec.ipdv and one_way})
-        asked = sent.model_dump(mode="json")
+        request = sent.model_dump(mode="json")
         most_s = 30 + plan.scenario.set_up_s
-        learned = self._call_at(testers, "learn", length_s=most_s, spec=asked)
-        if failed := [{**one} for one in learned.values() if one]:
+        learned = self._call_hosts(testers, "learn", length_s=most_s, spec=request)
+        if failed := [{**answer} for answer in learned.values() if answer]:
             return TrialResult(directions=(), **failed[0]), ""
         time.sleep(spec.learning_wait_s * LEARNED_SHARE)
-        if why := self._begin_watch(every, spec.learning_wait_s * (1 - LEARNED_SHARE)):
-            return TrialResult(directions=(), failed="dut", failure=why), ""
+        if failure := self._begin_watch(hosts, spec.learning_wait_s * (1 - LEARNED_SHARE)):
+            return TrialResult(directions=(), failed="dut", failure=failure), ""
         parts, late = self._sent_by_parts(testers, sent)
-        ended = self._call_at(every, "end_watch")
-        counted = {host: TrialResult.model_validate(one) for host, one in ended.items()}
+        ended = self._call_hosts(hosts, "end_watch")
+        counted = {host: TrialResult.model_validate(answer) for host, answer in ended.items()}
         merged = merge_parts(parts, plan.clock_bound_s)
         if not merged.failed:
             machines = [counted[host].machine for host in testers]
@@ -438,7 +451,7 @@ class HostsClient:
                 "collected_s": counted[testers[0]].collected_s,
             }
             merged = merged.model_copy(update=update)
-        merged = merge_counts(merged, self._each_meter_once(counted))
+        merged = merge_counts(merged, self._drop_repeated_energy(counted))
         return merged, "" if merged.failed else late
 
     def _sent_by_parts(
@@ -470,28 +483,29 @@ class HostsClient:
             called[host] = time.monotonic()
             return self.clients[host].run_part(spec, window, on_event)
 
-        found = self._all({host: partial(send, host) for host in testers})
-        if any(part.result.failed for part in found.values()):
-            return found, ""
-        for one, other in (testers, testers[::-1]):
-            if receives[one] > called[other] + window.lead_s:
-                late_s = receives[one] - called[other]
-                return found, f"host {one} began to receive {late_s:.2f} s after {other} was called"
-            last_s = receives[other] + found[other].sent_s + spec.drain_s
-            if (over_s := last_s - called[one] - found[one].open_s) > 0:
-                return found, f"host {one} ended {over_s:.2f} s before frames of {other} were due"
-        return found, ""
+        parts = self._all({host: partial(send, host) for host in testers})
+        if any(part.result.failed for part in parts.values()):
+            return parts, ""
+        for host, other in (testers, testers[::-1]):
+            if receives[host] > called[other] + window.lead_s:
+                late_s = receives[host] - called[other]
+                late = f"host {host} began to receive {late_s:.2f} s after {other} was called"
+                return parts, late
+            last_s = receives[other] + parts[other].sent_s + spec.drain_s
+            if (over_s := last_s - called[host] - parts[host].open_s) > 0:
+                return parts, f"host {host} ended {over_s:.2f} s before frames of {other} were due"
+        return parts, ""
 
-    def _path_of_parts(
+    def _check_parts_path(
         self, plan: Plan, timeout_s: float, least: int = PATH_FRAMES
     ) -> dict[str, Any]:
         """Check that frames come through between the tester's ports on two hosts."""
 
         def attempt(check: TrialSpec) -> TrialResult:
-            found = self._parts_in_time(plan, check.model_copy(update={"learning_frames": 8}))
-            if found.failed:
-                raise (DutError if found.failed == "dut" else GeneratorError)(found.failure)
-            return found
+            trial = self._parts_in_time(plan, check.model_copy(update={"learning_frames": 8}))
+            if trial.failed:
+                raise (DutError if trial.failed == "dut" else GeneratorError)(trial.failure)
+            return trial
 
         def lost(result: TrialResult) -> DutError:
             return DutError(
@@ -509,11 +523,11 @@ class HostsClient:
         tester = plan.of_tester().host
         event = spec.event
         if event is None or event_at is None:
-            with _at(tester):
+            with _locate_errors(tester):
                 return self.clients[tester].run_trial(spec)
         host, local = event_at
         if host == tester:
-            with _at(tester):
+            with _locate_errors(tester):
                 result = self.clients[tester].run_trial(spec.model_copy(update={"event": local}))
             times = result.event
         else:
@@ -532,8 +546,8 @@ class HostsClient:
         """
         began: queue.SimpleQueue[float | None] = queue.SimpleQueue()  # None: it has ended
 
-        def live(found: dict[str, Any]) -> None:
-            began.put(time.monotonic() - float(found["counts"]["elapsed_s"]))
+        def live(live_event: dict[str, Any]) -> None:
+            began.put(time.monotonic() - float(live_event["counts"]["elapsed_s"]))
 
         def send() -> TrialResult:
             try:
@@ -545,10 +559,10 @@ class HostsClient:
             if (first := began.get()) is None:
                 return None
             sent = time.monotonic()
-            left = event.model_copy(update={"at_s": max(0.0, event.at_s - (sent - first))})
+            delayed = event.model_copy(update={"at_s": max(0.0, event.at_s - (sent - first))})
             length_s = spec.duration_s + EVENT_S + boots_s
             answer = self.clients[host].call(
-                "happen", length_s=length_s, event=left.model_dump(mode="json")
+                "happen", length_s=length_s, event=delayed.model_dump(mode="json")
             )
             times = EventTimes.model_validate(answer)
             late = sent - first
@@ -559,8 +573,8 @@ class HostsClient:
                 }
             )
 
-        found = self._all({tester: send, host: reset})
-        return cast("TrialResult", found[tester]), cast("EventTimes | None", found[host])
+        answers = self._all({tester: send, host: reset})
+        return cast("TrialResult", answers[tester]), cast("EventTimes | None", answers[host])
 
     def _with_way_through(self, plan: Plan, event: EventTimes) -> EventTimes:
         """The event, with what is wrong where frames do not come through after the trial."""
@@ -578,12 +592,12 @@ class HostsClient:
         """A result with silent directions; failed where they are silent at a low load too."""
         host = plan.of_tester().host
         try:
-            with _at(host):
+            with _locate_errors(host):
                 length_s = 60 + plan.scenario.boots_s
                 self.clients[host].call("check_way_through", length_s=length_s, silent=silent)
         except DutError as error:
-            why = str(self._cause(plan, error))
-            return TrialResult(directions=(), failed="dut", failure=why)
+            failure = str(self._cause(plan, error))
+            return TrialResult(directions=(), failed="dut", failure=failure)
         except GeneratorError as error:
             return TrialResult(directions=(), failed="generator", failure=str(error))
         return result
@@ -617,9 +631,9 @@ class HostsClient:
             try:
                 with self._cleaned_up():
                     if plan.scenario.apart:
-                        found = self._transfer(plan, specs)
-                        return [one.model_dump(mode="json") for one in found]
-                    with _at(plan.of_tester().host):  # which has both ends
+                        transfers = self._transfer(plan, specs)
+                        return [transfer.model_dump(mode="json") for transfer in transfers]
+                    with _locate_errors(plan.of_tester().host):  # which has both ends
                         of_tester = self.clients[plan.of_tester().host]
                         return of_tester.call(name, length_s=length_s, **args)
             except (DutError, GeneratorError) as error:
@@ -641,42 +655,44 @@ class HostsClient:
             nonlocal looked
             if time.monotonic() > looked + agent.LOOK_S:
                 looked = time.monotonic()
-                with self._left_alone():
+                with self._abort_on_interrupt():
                     self._check_alive(plan)
 
         host_of = {number: part.host for part in plan.hosts for number in part.ends}
         try:
             with contextlib.ExitStack() as opened:
                 first, second = (
-                    opened.enter_context(self._end(host_of[number], number, at))
-                    for number, at in enumerate(addresses_apart(plan.scenario))
+                    opened.enter_context(self._end(host_of[number], number, addresses))
+                    for number, addresses in enumerate(addresses_apart(plan.scenario))
                 )
                 hosts = [self.testbed.hosts[host_of[number]] for number in (0, 1)]
-                here = all(host.transport in (NETNS, "local") for host in hosts)
-                machine = MachineWatch(cpus=None) if here else None
+                local = all(host.transport in (NETNS, "local") for host in hosts)
+                machine = MachineWatch(cpus=None) if local else None
                 return Exchange(EndpointPair(first, second), watch, machine).run(specs)
         finally:
             for client in self.clients.values():
                 client.given_up = False
 
     @contextlib.contextmanager
-    def _end(self, host: str, number: int, at: EndAddresses) -> Iterator[Endpoint]:
+    def _end(self, host: str, number: int, addresses: EndAddresses) -> Iterator[Endpoint]:
         call = partial(self._call_end, host)
-        found = call("open_end", number=number, at=list(at))
-        place = _PlaceAt(call, host, found["processors"])
+        opened = call("open_end", number=number, addresses=list(addresses))
+        place = _PlaceAt(call, host, opened["processors"])
         try:
-            yield Endpoint(f"{found['what']} on {host}", place, at.address, found["netdev"])
+            yield Endpoint(
+                f"{opened['what']} on {host}", place, addresses.address, opened["netdev"]
+            )
         except VnetperfError:
             call("close_end")
             raise
         call("close_end")  # after Ctrl-C it ends with its agent
 
     def _call_end(self, host: str, name: str, **args: Any) -> Any:
-        with self._left_alone(), _at(host):
+        with self._abort_on_interrupt(), _locate_errors(host):
             return self.clients[host].call(name, length_s=30, **args)
 
     @contextlib.contextmanager
-    def _left_alone(self) -> Iterator[None]:
+    def _abort_on_interrupt(self) -> Iterator[None]:
         """After a call that ended by Ctrl-C have none start an agent: programs end with theirs."""
         try:
             yield
@@ -690,7 +706,7 @@ class HostsClient:
 
     def _check_alive(self, plan: Plan) -> None:
         duts = [part.host for part in plan.hosts if part.has_dut]
-        self._call_at(duts, "check_alive")
+        self._call_hosts(duts, "check_alive")
 
     def _cause(self, plan: Plan, error: VnetperfError) -> VnetperfError:
         """The error of a part that has died on any host, rather than what was seen of it."""
@@ -707,7 +723,7 @@ class HostsClient:
         failure: VnetperfError | None = None
         for name, client in reversed(self.clients.items()):
             try:
-                with _at(name):
+                with _locate_errors(name):
                     troubles += [f"host {name}: {text}" for text in client.teardown()]
             except VnetperfError as error:  # the others are restored all the same
                 failure = failure or error
@@ -729,41 +745,41 @@ class HostsClient:
 
     def close(self) -> None:
         """Take everything away and end the agents. Idempotent."""
-        with contextlib.ExitStack() as every:
+        with contextlib.ExitStack() as stack:
             for client in self.clients.values():  # the last one first
-                every.callback(client.close)
+                stack.callback(client.close)
 
 
-def _event_at(plan: Plan, spec: TrialSpec) -> tuple[str, EventSpec] | None:
+def _locate_event(plan: Plan, spec: TrialSpec) -> tuple[str, EventSpec] | None:
     """The host of a trial's event, and the event as that host has it; refuses an impossible one."""
     if spec.event is None:
         return None
-    at, here = event_place(plan, spec.event.what)
-    if at is None:
+    part, local_event = event_place(plan, spec.event.what)
+    if part is None:
         raise CapabilityError(f"no host has {spec.event.what}", where=plan.scenario.id)
-    local = spec.event.model_copy(update={"what": here})
-    check_event(at, local, spec.duration_s)
-    return at.host, local
+    local = spec.event.model_copy(update={"what": local_event})
+    check_event(part, local, spec.duration_s)
+    return part.host, local
 
 
-def _facts_of_all(
+def _merge_facts(
     plan: Plan, of_host: Mapping[str, dict[str, Any]], boots: Mapping[str, str]
 ) -> dict[str, Any]:
     """Facts of a deployment over hosts, as those of one host, with each host's beside them."""
     duts = [part.host for part in plan.hosts if part.has_dut]
     main = plan.of_tester().host or duts[0]
-    found: dict[str, Any] = {**of_host[main]}
+    facts: dict[str, Any] = {**of_host[main]}
     first = main if main in duts else duts[0]
-    found["vswitch"] = of_host[first]["vswitch"]
+    facts["vswitch"] = of_host[first]["vswitch"]
     if plan.scenario.deployment.pods:
         pods = {n: p for host in duts for n, p in of_host[host]["vswitch"]["pods"].items()}
-        found["vswitch"] = {**found["vswitch"], "pods": dict(sorted(pods.items()))}
-    found["vnfs"] = [vnf for host in duts for vnf in of_host[host]["vnfs"]]
+        facts["vswitch"] = {**facts["vswitch"], "pods": dict(sorted(pods.items()))}
+    facts["vnfs"] = [vnf for host in duts for vnf in of_host[host]["vnfs"]]
     if len(plan.testers) > 1:
-        found["ports of the tester"] = plan.tester_text
+        facts["ports of the tester"] = plan.tester_text
     # Two entries of a testbed may lead to one machine: the first of them stands for it.
     first_of: dict[str, str] = {}
-    found["hosts"] = {
+    facts["hosts"] = {
         part.host: {
             "machine of": first_of.setdefault(boots.get(part.host) or part.host, part.host),
             "parts": " and ".join(part.parts),
@@ -772,17 +788,20 @@ def _facts_of_all(
         }
         for part in plan.hosts
     }
-    return found
+    return facts
 
 
 def _without_stacks(result: TrialResult) -> TrialResult:
-    why = "not measured: call stacks are not sampled over several hosts"
-    return result.model_copy(update={"uncollected": {**result.uncollected, "profile": why}})
+    reason = "not measured: call stacks are not sampled over several hosts"
+    return result.model_copy(update={"uncollected": {**result.uncollected, "profile": reason}})
 
 
 def _live_sum(counts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    summed = {key: sum(one[key] for one in counts.values()) for key in LiveCounts.model_fields}
-    return summed | {"elapsed_s": max(one["elapsed_s"] for one in counts.values())}
+    summed = {
+        key: sum(host_counts[key] for host_counts in counts.values())
+        for key in LiveCounts.model_fields
+    }
+    return summed | {"elapsed_s": max(host_counts["elapsed_s"] for host_counts in counts.values())}
 
 
 #: Oldest knowledge of what became of an endpoint's programs, and of what has arrived, seconds: each
@@ -801,8 +820,8 @@ class _PlaceAt:
     def processors(self) -> str:
         return f"{self._processors} of {self._host}"
 
-    def do(self, what: str, **args: Any) -> Any:
-        return self._call("at_end", do=what, **args)
+    def do(self, action: str, **args: Any) -> Any:
+        return self._call("use_end", do=action, **args)
 
     def run(self, argv: Sequence[str]) -> str:
         return str(self.do("run", argv=list(argv)))
@@ -846,8 +865,8 @@ class _ProgramAt(EndpointProgram):
 
     def cpu(self) -> CpuTime | None:
         """Processor time until now, or as last read before its end; None where it is unknown."""
-        found = self._place.do("cpu", program=self._number)
-        return None if found is None else CpuTime(*found)
+        times = self._place.do("cpu", program=self._number)
+        return None if times is None else CpuTime(*times)
 
     def read_stat(self) -> str:
         """What it reads is read there."""

@@ -74,7 +74,7 @@ class _Parts:
             self.unreadable[name] = unknown(reason_of(error))
             return None
 
-    def why_not(self, name: str, function: Callable[[], str]) -> str:
+    def find_problem(self, name: str, function: Callable[[], str]) -> str:
         """Why something cannot be used, which is so too where that cannot be found out."""
         return self.read(name, function) or self.unreadable.get(name, "")
 
@@ -88,22 +88,28 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
     parts = _Parts()
     declared = {program.name: program for program in COMMON_PROGRAMS} | registry.programs()
     modules = {module.name: module for module in kernel.COMMON_MODULES} | registry.kernel_modules()
-    found = find_programs(declared.values(), testbed.programs)
+    programs = find_programs(declared.values(), testbed.programs)
     # A missing optional one matters only to a scenario that requires it.
-    paths = {n: one.path for n, one in found.items() if one.path or not declared[n].optional}
-    seen: dict[str, object] = {}
+    paths = {
+        n: program.path
+        for n, program in programs.items()
+        if program.path or not declared[n].optional
+    }
+    observed: dict[str, object] = {}
     for name, backend in registry.backends().items():
         looked = parts.read(f"what {name} looks at", partial(backend.look, testbed))
         if looked is not None:
-            seen[backend.name] = looked
+            observed[backend.name] = looked
         if first := next(iter(getattr(backend, "programs", ())), None):
             paths[first.name] = backend.external_program(testbed, paths.get(first.name, ""))
-    versions = {name: program.version for name, program in found.items() if program.version}
+    versions = {name: program.version for name, program in programs.items() if program.version}
     topology = parts.read("processors", cpu.read_topology) or _flat_topology()
     pool_troubles: list[str] = []
     pools = parts.read("hugepages", lambda: hugepages.pools(troubles=pool_troubles)) or ()
-    parts.unreadable |= {f"processors, {n}": why for n, why in enumerate(topology.troubles, 1)}
-    parts.unreadable |= {f"hugepages, {n}": why for n, why in enumerate(pool_troubles, 1)}
+    parts.unreadable |= {
+        f"processors, {n}": reason for n, reason in enumerate(topology.troubles, 1)
+    }
+    parts.unreadable |= {f"hugepages, {n}": reason for n, reason in enumerate(pool_troubles, 1)}
     versions |= _builds(declared.values(), paths) | _python_packages()
     software = attempt(lambda: software_facts(declared.values(), paths))
     lacks = () if os.geteuid() else missing_capabilities()
@@ -129,26 +135,28 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         limits=parts.read("limits of control groups", limits.read_limits) or Limits(),
         is_root=is_root(),
         lacks=lacks,
-        slices=parts.why_not("slices", why_no_slices),
-        confinement=parts.why_not("confinement", why_mounts_stay_writable),
-        bpf=parts.why_not("BPF", why_no_bpf),
-        tcx=parts.why_not("tcx", why_no_tcx),
+        slices=parts.find_problem("slices", why_no_slices),
+        confinement=parts.find_problem("confinement", why_mounts_stay_writable),
+        bpf=parts.find_problem("BPF", why_no_bpf),
+        tcx=parts.find_problem("tcx", why_no_tcx),
         programs=paths,
         versions=versions,
-        program_troubles={name: one.problem for name, one in found.items() if one.problem},
+        program_troubles={
+            name: program.problem for name, program in programs.items() if program.problem
+        },
         libraries={
             name: linked_libraries(paths[name])
             for name, program in declared.items()
             if program.records_libraries and paths.get(name)
         },
         modules={
-            name: parts.why_not(f"module {name}", partial(kernel.module_problem, module))
+            name: parts.find_problem(f"module {name}", partial(kernel.module_problem, module))
             for name, module in modules.items()
         },
         nics=parts.read("NICs", lambda: nic.inventory(nic_troubles)) or (),
         noiommu=bool(parts.read("vfio without an IOMMU", kernel.has_noiommu)),
         lockdown=read_lockdown(),
-        seen=seen,
+        seen=observed,
         images=parts.read("guest images", images.problems) or {},
         record=collect()
         | {
@@ -215,40 +223,40 @@ def _as_root(paths: Mapping[str, str], versions: Mapping[str, str]) -> dict[str,
 
 def _builds(programs: Iterable[Program], paths: Mapping[str, str]) -> dict[str, str]:
     """What identifies a build of a program: a stored calibration is of one."""
-    found = {}
+    builds = {}
     for name in (program.name for program in programs if program.records_build):
         path = paths.get(name, "")
         with contextlib.suppress(OSError):
             if path.startswith(LOCATED_AT):
-                found[name] = path
+                builds[name] = path
             elif path:
                 file = Path(path).stat()
-                found[name] = (
+                builds[name] = (
                     f"{path}, {file.st_size} octets of {file.st_mtime_ns // 1_000_000_000}"
                 )
-    return found
+    return builds
 
 
 def _programs(paths: dict[str, str], versions: dict[str, str]) -> dict[str, object]:
     """Build of each program, and the version of those that print it."""
-    found: dict[str, object] = {}
+    builds: dict[str, object] = {}
     for name, path in paths.items():
         if not path.startswith("/"):  # missing, or a server of somebody else's
             continue
         build = attempt(partial(build_id, Path(path))) or NO_BUILD_ID
         printed = versions.get(name, "").splitlines()[:1]
         version_entry = {"version": printed[0]} if printed else {}
-        found[name] = {"path": path, "build id": build, **version_entry}
-    return found
+        builds[name] = {"path": path, "build id": build, **version_entry}
+    return builds
 
 
 def _python_packages() -> dict[str, str]:
     """Versions of Python packages that only some scenarios require."""
-    found = {}
+    versions = {}
     for package in EXTRAS:
         with contextlib.suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            versions[package] = version(package)
+    return versions
 
 
 def read_free_memory(*, sys: Path = cpu.SYS, proc: Path = PROC) -> dict[int, int]:
@@ -272,16 +280,16 @@ def read_free_memory(*, sys: Path = cpu.SYS, proc: Path = PROC) -> dict[int, int
 
 def _meminfo(file: Path) -> dict[str, int]:
     """Figures in KiB of the machine's memory or of a node's, whose lines begin with its name."""
-    found = re.findall(r"(\w+(?:\(\w+\))?):\s+([0-9]{1,18})\b", file_text(file))
-    return {name: int(number) for name, number in found}
+    matches = re.findall(r"(\w+(?:\(\w+\))?):\s+([0-9]{1,18})\b", file_text(file))
+    return {name: int(number) for name, number in matches}
 
 
 def read_distances(*, sys: Path = cpu.SYS) -> dict[int, dict[int, int]]:
     """Distances of NUMA nodes; rows that are no numbers, one for each node, are left out."""
-    nodes, found = numbered_entries(sys / "devices/system/node", "node"), {}
+    nodes, distances = numbered_entries(sys / "devices/system/node", "node"), {}
     for node, folder in nodes.items():
         row = [*map(parse_number, file_text(folder / "distance").split())]
-        known = [number for number in row if number is not None]
-        if len(known) == len(row) == len(nodes):
-            found[node] = dict(zip(nodes, known, strict=True))
-    return found
+        numbers = [number for number in row if number is not None]
+        if len(numbers) == len(row) == len(nodes):
+            distances[node] = dict(zip(nodes, numbers, strict=True))
+    return distances

@@ -49,11 +49,11 @@ def script(python: str) -> str:
     )
 
 
-def sudoers(launcher: Path, who: str) -> str:
+def sudoers(launcher: Path, user: str) -> str:
     """The line that lets a user, or the members of a %group, start it."""
     return (
         "# Made by `vnetperf launcher --install`; docs/security.md describes what it allows.\n"
-        f"{who} ALL=(root) NOPASSWD:NOSETENV: {launcher}\n"
+        f"{user} ALL=(root) NOPASSWD:NOSETENV: {launcher}\n"
     )
 
 
@@ -68,8 +68,8 @@ def installation_problem(launcher: Path) -> str:
     library = Path(sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("LDLIBRARY"))
     alone = (*python, library) if library.exists() else python
     path = [Path(p) for p in sys.path if p.startswith("/") and Path(p).exists()]
-    whole = why_untrusted_below(package, *path)
-    return whole or next(filter(None, (why_untrusted(p, only_root=True) for p in alone)), "")
+    untrusted = why_untrusted_below(package, *path)
+    return untrusted or next(filter(None, (why_untrusted(p, only_root=True) for p in alone)), "")
 
 
 def closed_to_users(python: Path) -> str:
@@ -123,13 +123,13 @@ def refuse_testbed(testbed: Testbed) -> None:
             where=f"testbed {testbed.name}: hosts",
             cure="a testbed of one host, or the agent's own Python by sudo (docs/machines.md)",
         )
-    asked = _powers(testbed)
-    if asked == _powers(Testbed()):
+    powers = _powers(testbed)
+    if powers == _powers(Testbed()):
         return
     file = SYSTEM / "testbeds" / f"{Path(testbed.name).name}.toml"
     if file.is_file() and not why_untrusted(file, only_root=True):
         allowed = read_testbed(str(file))
-        if asked == _powers(allowed) and (not testbed.isolated or testbed.nics == allowed.nics):
+        if powers == _powers(allowed) and (not testbed.isolated or testbed.nics == allowed.nics):
             return
     raise HostError(
         "the launcher starts no programs, and gives no permissions, that a testbed file of a "
@@ -142,9 +142,9 @@ def refuse_testbed(testbed: Testbed) -> None:
 
 def _powers(testbed: Testbed) -> tuple[Any, ...]:
     """What of a testbed decides on what root starts and takes."""
-    whole = registry.completed(testbed)
-    programs = {name: path for name, path in whole.programs.items() if path}
-    return programs, whole.sections, whole.isolated
+    full_testbed = registry.completed(testbed)
+    programs = {name: path for name, path in full_testbed.programs.items() if path}
+    return programs, full_testbed.sections, full_testbed.isolated
 
 
 def refuse_scenario(scenario: Scenario) -> None:
@@ -167,12 +167,12 @@ def refuse_scenario(scenario: Scenario) -> None:
 
 
 def _conflists() -> list[Any]:
-    found = []
+    conflists = []
     for file in (*SHIPPED.glob("cni/*.conflist"), *SYSTEM.glob("cni/*.conflist")):
         if not why_untrusted(file, only_root=True):
             with contextlib.suppress(OSError, ValueError):  # a broken file allows nothing
-                found.append(parse_json(read_file(file, errors="strict")))
-    return found
+                conflists.append(parse_json(read_file(file, errors="strict")))
+    return conflists
 
 
 def refuse_part(plan: Plan) -> None:
@@ -187,11 +187,11 @@ def refuse_part(plan: Plan) -> None:
         )
 
 
-def refuse_plan(plan: Plan, own: Plan) -> None:
+def refuse_plan(plan: Plan, replanned: Plan) -> None:
     """Refuse a plan that is not the one the agent makes of the same scenario and testbed."""
     # Scenario and testbed were checked; launch lines are for the reader of --plan.
     decided = set(Plan.model_fields) - {"scenario", "testbed", "commands"}
-    if differ := sorted(key for key in decided if getattr(plan, key) != getattr(own, key)):
+    if differ := sorted(key for key in decided if getattr(plan, key) != getattr(replanned, key)):
         raise HostError(
             "the plan is not what the launcher's agent plans itself on the machine as it is now",
             where=f"plan: {', '.join(differ)}",
@@ -201,15 +201,15 @@ def refuse_plan(plan: Plan, own: Plan) -> None:
 
 
 def _stacks() -> list[MobileCore]:
-    found = []
+    stacks = []
     for file in (*SHIPPED.glob("stacks/*.toml"), *SYSTEM.glob("stacks/*.toml")):
         if not why_untrusted(file, only_root=True):
             with contextlib.suppress(Exception):  # a broken file allows nothing
-                found.append(load_model(MobileCore, file))
-    return found
+                stacks.append(load_model(MobileCore, file))
+    return stacks
 
 
-def _files_of(guest: GuestOptions) -> set[Path]:
+def _list_files(guest: GuestOptions) -> set[Path]:
     return {file for file in (guest.disk, guest.kernel, guest.initrd) if file is not None}
 
 
@@ -218,8 +218,8 @@ def _refuse_guest(guest: GuestOptions) -> None:
     for path in SYSTEM.glob("guest/*.toml"):
         if not why_untrusted(path, only_root=True):
             with contextlib.suppress(Exception):  # a broken file allows nothing
-                named |= _files_of(load_model(GuestOptions, path))
-    for file in sorted(_files_of(guest)):
+                named |= _list_files(load_model(GuestOptions, path))
+    for file in sorted(_list_files(guest)):
         # What root alone may write to, root alone may be meant to read.
         if file not in named and not file.resolve().is_relative_to(store_dir().resolve()):
             raise HostError(
@@ -228,9 +228,9 @@ def _refuse_guest(guest: GuestOptions) -> None:
                 accepted=f"a built image, or files that a file in {SYSTEM / 'guest'} names",
                 cure=_CURE,
             )
-        if why := why_untrusted(file, only_root=True):
+        if reason := why_untrusted(file, only_root=True):
             raise HostError(
-                f"the launcher gives a guest no file that is not root's: {why}",
+                f"the launcher gives a guest no file that is not root's: {reason}",
                 where=str(file),
                 accepted="an image or files that only root may write to",
                 cure=_CURE,
