@@ -457,7 +457,7 @@ class AgentClient:
         try:
             return self._exchange(name, length_s, args)
         except _AgentDiedError as error:
-            raise self._died(name, error) from None
+            raise self._restore_after_death(name, error) from None
 
     def _exchange(self, name: str, length_s: float, args: dict[str, Any]) -> Any:
         """Send a call and wait for its answer, without any care for a dead agent."""
@@ -510,7 +510,7 @@ class AgentClient:
         watchable = self._is_local and bool(self.process)
         return watchable and ProcessId(*self.process).alive() and is_stopped(self.process[0])
 
-    def _died(self, name: str, error: Exception) -> errors.HostError:
+    def _restore_after_death(self, name: str, error: Exception) -> errors.HostError:
         """The agent is gone: see that its guardian has restored the machine, or do it."""
         log.warning("the agent ended during %s (%s); the machine is restored now", name, error)
         self.abort()
@@ -552,7 +552,7 @@ class AgentClient:
         try:
             return {"": self._measure_clock()}
         except _AgentDiedError as error:
-            raise self._died("clock", error) from None
+            raise self._restore_after_death("clock", error) from None
 
     def expect(self, scenario: Scenario) -> None:
         """Note how long its sessions and its guests may take, for what is called from now on."""

@@ -296,11 +296,11 @@ def _sent_rate(result: TrialResult) -> float:
 
 def compute_pacing_error(result: TrialResult, load_fps: float) -> float:
     """Relative difference of the rate frames left at to the intended rate."""
-    rates = [_offered(d) / d.tx_seconds for d in result.directions if d.tx_seconds]
+    rates = [_count_offered(d) / d.tx_seconds for d in result.directions if d.tx_seconds]
     return round(max((abs(rate - load_fps) / load_fps for rate in rates), default=1.0), 6)
 
 
-def _offered(counts: DirectionCounts) -> int:
+def _count_offered(counts: DirectionCounts) -> int:
     """What `tx_seconds` is the time of: frames that a ring refused left at their time too."""
     return counts.sent + counts.refused
 
@@ -327,7 +327,7 @@ def measure_burst_gap(
     sent = [directions for directions in results if any(d.sent for d in directions)]
     complete = [directions for directions in sent if not any(d.refused for d in directions)]
     gaps = [
-        max(d.tx_seconds / _offered(d) for d in directions if d.sent)
+        max(d.tx_seconds / _count_offered(d) for d in directions if d.sent)
         for directions in complete or sent
     ]
     return round(median(gaps) * 1e9, 1) if gaps else None

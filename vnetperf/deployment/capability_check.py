@@ -444,7 +444,7 @@ def check_variant_effect(scenario: Scenario, variant: Variant, facts: MachineFac
         values = value if isinstance(value, tuple) else (str(value),)
         settings[key] = settings.get(key, ()) + values
     settings = {key: values for key, values in settings.items() if values}
-    for key, reason in _without_effect(scenario, settings, facts):
+    for key, reason in _find_idle_settings(scenario, settings, facts):
         raise CapabilityError(
             f"{key} = {', '.join(settings[key])} changes nothing: {reason}",
             where=scenario.id,
@@ -452,7 +452,7 @@ def check_variant_effect(scenario: Scenario, variant: Variant, facts: MachineFac
         )
 
 
-def _without_effect(
+def _find_idle_settings(
     scenario: Scenario, settings: dict[str, tuple[str, ...]], facts: MachineFacts
 ) -> Iterator[tuple[str, str]]:
     graph = scenario.deployment

@@ -124,7 +124,7 @@ def read_part_facts(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {"unreadable": facts}
 
 
-def _required(end: WireEnd | None, port: Port) -> WireEnd:
+def _require_end(end: WireEnd | None, port: Port) -> WireEnd:
     """The tester's end of a wire, which its own host must have."""
     if end is None:
         raise HostError("the tester's end is at another host", where=str(port))
@@ -138,7 +138,7 @@ def _describe_place(end: WireEnd | Attachment) -> str:
 
 def run_all(calls: Iterable[Callable[[], object]]) -> None:
     """Make calls at the same time, and return when all have."""
-    with _started(calls) as futures:
+    with _start_calls(calls) as futures:
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         for future in futures:
             if future in done:
@@ -147,14 +147,14 @@ def run_all(calls: Iterable[Callable[[], object]]) -> None:
 
 def run_all_to_end(calls: Iterable[Callable[[], object]]) -> list[Exception]:
     """Make calls at the same time, each to its end."""
-    with _started(calls) as futures:
+    with _start_calls(calls) as futures:
         wait(futures)
         errors = (future.exception() for future in futures)
         return [error for error in errors if isinstance(error, Exception)]
 
 
 @contextlib.contextmanager
-def _started(calls: Iterable[Callable[[], object]]) -> Iterator[list[Future[object]]]:
+def _start_calls(calls: Iterable[Callable[[], object]]) -> Iterator[list[Future[object]]]:
     """Start each call in a thread of its own; a single one needs none."""
     jobs = list(calls)
     if len(jobs) == 1:
@@ -329,9 +329,9 @@ class LiveDeployment:
             self._launch_ends(places, listening=False)
         if self.plan.has_tester:
             self.tester_ends = tuple(
-                self._beyond(end, places[end]).as_tester_end(number)
+                self._choose_tester_attachment(end, places[end]).as_tester_end(number)
                 if isinstance(end, VnfPort)
-                else _required(ends[end][0], end)
+                else _require_end(ends[end][0], end)
                 for number, end in of_tester.items()
             )
             self.connect_tester()
@@ -340,7 +340,7 @@ class LiveDeployment:
             wire_end = (
                 places[end].as_tester_end(number) if isinstance(end, VnfPort) else ends[end][0]
             )
-            self.ends[number] = _required(wire_end, end)
+            self.ends[number] = _require_end(wire_end, end)
         for vepc in self._mobile_cores():
             vepc.tester_ends = self.tester_ends
         if self.plan.has_dut:
@@ -456,7 +456,7 @@ class LiveDeployment:
             else:
                 guest.launch_alone(attachment)
 
-    def _beyond(self, end: VnfPort, attachment: Attachment) -> Attachment:
+    def _choose_tester_attachment(self, end: VnfPort, attachment: Attachment) -> Attachment:
         """Where the tester plugs in: at an end, or behind the guest that forwards there.
 
         There it has the guest's tap from the host's side, as a kernel interface, and the address
@@ -548,11 +548,11 @@ class LiveDeployment:
             "wire": self.plan.wire,
             "MTU": self.plan.scenario.mtu,
             "scheduler slices": self.slices or "the kernel's own",
-            **self._moved_facts(),
+            **self._collect_moved_facts(),
             **read_part_facts(partial(dedicated_facts, self.plan)),
         }
 
-    def _moved_facts(self) -> dict[str, Any]:
+    def _collect_moved_facts(self) -> dict[str, Any]:
         placement = self.plan.placement
         if not (placement.shared and placement.dut_alone):
             return {}

@@ -96,9 +96,11 @@ def plug_in_endpoints(
         def end(number: int) -> AbstractContextManager[Endpoint]:
             addresses, guest = _make_addresses(plan.scenario, number), guests.get(number)
             if guest is not None:
-                return _in_guest(guest, addresses)
+                return _enter_guest(guest, addresses)
             kind = plan.scenario.pod
-            return _namespace(machine, ends[number], number, addresses, cpus[number], kind=kind)
+            return _enter_namespace(
+                machine, ends[number], number, addresses, cpus[number], kind=kind
+            )
 
         first = undo.enter_context(end(0))
         if inside is not None:
@@ -151,7 +153,7 @@ def _mtu_outside(scenario: Scenario) -> int:
     return scenario.mtu - overhead(scenario.encapsulation)
 
 
-class EndHere:
+class LocalEnd:
     """An endpoint of this host whose counterpart is on another, driven from afar."""
 
     def __init__(self, deployment: LiveDeployment, number: int, addresses: EndAddresses) -> None:
@@ -160,12 +162,12 @@ class EndHere:
         machine, guest = deployment.machine, deployment.end_guests.get(number)
         with ExitStack() as undo:
             if guest is not None:
-                place = _in_guest(guest, addresses)
+                place = _enter_guest(guest, addresses)
             else:
                 cpus = processors_apart(deployment.plan, machine.facts, number)
                 end = deployment.ends[number]
                 kind = deployment.plan.scenario.pod
-                place = _namespace(machine, end, number, addresses, cpus, kind=kind)
+                place = _enter_namespace(machine, end, number, addresses, cpus, kind=kind)
             self.endpoint = undo.enter_context(place)
             _add_neighbour(self.endpoint, addresses.peer, addresses.peer_mac)
             self._undo = undo.pop_all()
@@ -216,7 +218,7 @@ def _make_addresses(scenario: Scenario, number: int) -> EndAddresses:
 
 
 @contextmanager
-def _in_guest(guest: EndpointHost, addresses: EndAddresses) -> Iterator[Endpoint]:
+def _enter_guest(guest: EndpointHost, addresses: EndAddresses) -> Iterator[Endpoint]:
     """A guest at an end, with the address and the network of it."""
     with guest.inside(addresses.address) as endpoint:
         _set_address(endpoint.place, addresses, endpoint.netdev)
@@ -224,7 +226,7 @@ def _in_guest(guest: EndpointHost, addresses: EndAddresses) -> Iterator[Endpoint
 
 
 @contextmanager
-def _namespace(
+def _enter_namespace(
     machine: Machine,
     end: WireEnd,
     number: int,

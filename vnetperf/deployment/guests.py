@@ -132,9 +132,9 @@ def _measure(
     if spec.warmup_s:
         before = spec.model_copy(update={"duration_s": spec.warmup_s})
         for seats in (inside, outside):
-            _together(tool, before, seats, watch, machine)
-    work = _together(tool, spec, inside, watch, machine)
-    host = _together(tool, spec, outside, watch, machine)
+            _run_programs(tool, before, seats, watch, machine)
+    work = _run_programs(tool, spec, inside, watch, machine)
+    host = _run_programs(tool, spec, outside, watch, machine)
     versions = dict.fromkeys((work.version, host.version))
     notes = [*work.figures.notes, *(f"on the host {text}" for text in host.figures.notes)]
     if len(versions) > 1:
@@ -168,7 +168,7 @@ def _most(inside: Mapping[str, float], outside: Mapping[str, float]) -> dict[str
     }
 
 
-def _together(
+def _run_programs(
     tool: EndpointTool,
     spec: TransferSpec,
     seats: Sequence[_Seat],

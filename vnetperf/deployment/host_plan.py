@@ -133,7 +133,7 @@ def _driver(kind: str, nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
     if nic.kernel_driver in BIFURCATED:
         return "", f"programs use it on top of {nic.kernel_driver}"
     if nic.iommu_group is None:
-        return _without_iommu(nic, facts)
+        return _choose_driver_without_iommu(nic, facts)
     trouble = ""
     for module in ("vfio_pci", "vfio_iommu_type1"):
         if reason := facts.modules.get(module, ""):
@@ -146,7 +146,7 @@ def _driver(kind: str, nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
     return ("", trouble) if trouble else ("vfio-pci", "")
 
 
-def _without_iommu(nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
+def _choose_driver_without_iommu(nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
     """uio_pci_generic for a NIC with an interrupt line, else vfio's mode without an IOMMU."""
     cause = "the machine has no IOMMU, or it is off (intel_iommu=on, amd_iommu=on)"
     if not nic.intx:
@@ -366,7 +366,7 @@ def choose_wire(
                 problem = str(error)
         reasons.append(f"{kind}: {problem}")
     raise CapabilityError(
-        f"no wire joins {_joined(scenario)}: {'; '.join(reasons)}",
+        f"no wire joins {_describe_ends(scenario)}: {'; '.join(reasons)}",
         where=scenario.id,
         accepted=", ".join(
             kind
@@ -379,7 +379,7 @@ def choose_wire(
     )
 
 
-def _joined(scenario: Scenario) -> str:
+def _describe_ends(scenario: Scenario) -> str:
     """What a wire is between: there is no tester where programs talk by sockets."""
     far = "the pods" if scenario.deployment.pods else "the vSwitch"
     if not scenario.sockets:

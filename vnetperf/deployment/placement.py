@@ -31,14 +31,14 @@ def place_roles(
     Nodes in `short` cannot have the memory that is wanted there, and are taken last.
     """
     cpus = allowed_cpus(config, facts)
-    short = {*short, *_without_memory(facts)}
+    short = {*short, *_list_nodes_without_memory(facts)}
     eligible = [cpu for cpu in cpus if only in {None, cpu.node}]
     threads = _count_threads(demands)
     if config.policy != "shared":
         nodes = sorted({cpu.node for cpu in eligible})
-        dedicated = _dedicated(demands, config, cpus, facts, near, nodes=nodes, short=short)
+        dedicated = _place_dedicated(demands, config, cpus, facts, near, nodes=nodes, short=short)
         if dedicated is not None:
-            return _with_shortage(dedicated, short, eligible)
+            return _note_shortage(dedicated, short, eligible)
         if config.policy == "dedicated":
             raise CapabilityError(
                 f"{threads} dedicated cores and one for the system are needed on one NUMA node, or "
@@ -47,12 +47,12 @@ def place_roles(
                 accepted='"auto" shares cores when there are too few',
                 cure='set cores.policy = "auto" in the testbed file, or allow more cores',
             )
-    return _with_shortage(
-        _shared(demands, config, eligible, facts, near, short=short), short, eligible
+    return _note_shortage(
+        _place_shared(demands, config, eligible, facts, near, short=short), short, eligible
     )
 
 
-def _with_shortage(
+def _note_shortage(
     placement: Placement, short: Collection[int], cpus: Sequence[CpuFacts]
 ) -> Placement:
     """The placement with a note where nodes were avoided for their memory."""
@@ -60,10 +60,10 @@ def _with_shortage(
     if not avoided or placement.node in avoided:
         return placement
     nodes = f"node {avoided[0]}" if len(avoided) == 1 else f"nodes {', '.join(map(str, avoided))}"
-    return _with_reason(placement, f"too little memory can be had on {nodes}")
+    return _add_reason(placement, f"too little memory can be had on {nodes}")
 
 
-def _without_memory(facts: MachineFacts) -> set[int]:
+def _list_nodes_without_memory(facts: MachineFacts) -> set[int]:
     """Nodes that have processors and no memory, neither free nor as hugepages."""
     pages = {pool.node for pool in facts.hugepages if pool.free}
     free = facts.memory_free_kb
@@ -99,7 +99,7 @@ def _physical(cpus: list[CpuFacts]) -> list[CpuFacts]:
     return list(first.values())
 
 
-def _dedicated(
+def _place_dedicated(
     demands: tuple[RoleDemand, ...],
     config: CoresConfig,
     cpus: list[CpuFacts],
@@ -129,7 +129,9 @@ def _dedicated(
             fitting.append((rank, housekeeping, pool))
     best = max(fitting, key=lambda offer: offer[0], default=None)
     if best is None or not best[0][0]:
-        spread = _over_near_nodes(demands, config, cpus, facts, near, nodes=nodes, short=short)
+        spread = _place_over_near_nodes(
+            demands, config, cpus, facts, near, nodes=nodes, short=short
+        )
         if spread is not None:
             return spread
     if best is None:
@@ -141,7 +143,7 @@ def _dedicated(
         mode="dedicated",
         reason=f"{threads} pollers fit on the {room} free physical cores of node "
         f"{node}, with processor {housekeeping[0]} left to the system"
-        + _mixed(pool[:threads])
+        + _describe_kinds(pool[:threads])
         + _far(near, {node}),
         cores=cores,
         housekeeping=housekeeping,
@@ -153,7 +155,7 @@ def _dedicated(
     )
 
 
-def _over_near_nodes(
+def _place_over_near_nodes(
     demands: tuple[RoleDemand, ...],
     config: CoresConfig,
     cpus: list[CpuFacts],
@@ -178,7 +180,7 @@ def _over_near_nodes(
             housekeeping, free = _split_processors(group, config, cpus, facts, threads)
             farthest = max(distance[n] for n in group[1:])
             for kind, pool in _pools(free, threads) if housekeeping else ():
-                cores = _dealt_by_node(demands, group, pool)
+                cores = _deal_by_node(demands, group, pool)
                 if cores is not None:
                     rank = (kind, count, home != near, farthest, home)
                     fitting.append((rank, group, housekeeping, cores))
@@ -193,7 +195,7 @@ def _over_near_nodes(
         reason=f"{threads} pollers fit on free physical cores of nodes "
         f"{', '.join(map(str, sorted(group)))}, which are near each other (distance {farthest}), "
         f"with processor {housekeeping[0]} left to the system; memory is on node {home}"
-        + _mixed(pollers)
+        + _describe_kinds(pollers)
         + _far(near, used),
         cores=cores,
         housekeeping=housekeeping,
@@ -217,7 +219,7 @@ def _pools(free: Sequence[CpuFacts], threads: int) -> list[tuple[int, list[CpuFa
     return [(kind, pool) for kind, pool in pools if len(pool) >= threads]
 
 
-def _dealt_by_node(
+def _deal_by_node(
     demands: tuple[RoleDemand, ...], nodes: Sequence[int], pool: list[CpuFacts]
 ) -> dict[str, tuple[int, ...]] | None:
     """Cores of each role on one node if one has room for it; the vSwitch's are on the first.
@@ -267,7 +269,7 @@ def _list_cores(numbers: Collection[int], facts: MachineFacts) -> set[int]:
     return {cpu.core for cpu in facts.cpus if cpu.cpu in numbers}
 
 
-def _shared(
+def _place_shared(
     demands: tuple[RoleDemand, ...],
     config: CoresConfig,
     cpus: list[CpuFacts],
@@ -281,7 +283,7 @@ def _shared(
     kept = set(config.housekeeping)
     order = sorted(order, key=lambda cpu: cpu.cpu in kept)  # the system's come last
     numbers = [cpu.cpu for cpu in order]
-    cores, siblings = _dealt_out(demands, order)
+    cores, siblings = _deal_out(demands, order)
     reason = (
         'the testbed file requires it (cores.policy = "shared")'
         if config.policy == "shared"
@@ -322,7 +324,7 @@ def _choose_system_processor(
     return next((cpu for cpu in numbers if cpu not in polled), [*numbers, *tester][-1])
 
 
-def _dealt_out(
+def _deal_out(
     demands: tuple[RoleDemand, ...], order: Sequence[CpuFacts]
 ) -> tuple[dict[str, tuple[int, ...]], bool]:
     """Processors of each role, where they are too few for all: the first are the DUT's.
@@ -389,14 +391,14 @@ def _compromises(used: list[CpuFacts]) -> str:
     text = ""
     if len(_physical(used)) < len(used):
         text += "; pollers sit on SMT siblings"
-    text += _mixed(used)
+    text += _describe_kinds(used)
     nodes = sorted({cpu.node for cpu in used})
     if len(nodes) > 1:
         text += f"; pollers sit on several nodes ({', '.join(map(str, nodes))})"
     return text
 
 
-def _mixed(used: Sequence[CpuFacts]) -> str:
+def _describe_kinds(used: Sequence[CpuFacts]) -> str:
     """A note when pollers are on cores of several kinds, which are not equally fast."""
     by_kind: dict[int, list[str]] = {}
     for cpu in sorted(used, key=lambda processor: (processor.kind, processor.cpu)):
@@ -463,7 +465,7 @@ def place_scenario(
         "far_nodes": tuple(sorted({*placed.far_nodes, *nodes})),
     }
     on = "both hardware threads of cores" if where == "siblings" else "NUMA nodes in turn"
-    return _with_reason(
+    return _add_reason(
         placed.model_copy(update=update),
         f"beside them the vSwitch's threads on {on}, as requested" + _far(near, {placed.node}),
     )
@@ -490,21 +492,21 @@ def _list_switch_processors(
     free = [cpu for cpu in allowed_cpus(config, facts) if cpu.core not in cores]
     if where == "siblings":
         return _pairs([cpu for cpu in free if cpu.node == placed.node])
-    return _in_turn(_isolated_first(_physical(free)), placed.node)
+    return _alternate_nodes(_sort_isolated_first(_physical(free)), placed.node)
 
 
-def _isolated_first(cpus: list[CpuFacts]) -> list[CpuFacts]:
+def _sort_isolated_first(cpus: list[CpuFacts]) -> list[CpuFacts]:
     return sorted(cpus, key=lambda cpu: (not cpu.isolated, cpu.kind, cpu.core, cpu.cpu))
 
 
 def _pairs(free: list[CpuFacts]) -> list[CpuFacts]:
     """Those that have a sibling, siblings beside each other, isolated ones first."""
-    by_core = groupby(_isolated_first(free), key=lambda cpu: (cpu.isolated, cpu.core))
+    by_core = groupby(_sort_isolated_first(free), key=lambda cpu: (cpu.isolated, cpu.core))
     several = [list(members) for _, members in by_core]
     return [cpu for members in several if len(members) > 1 for cpu in members]
 
 
-def _in_turn(free: list[CpuFacts], first: int) -> list[CpuFacts]:
+def _alternate_nodes(free: list[CpuFacts], first: int) -> list[CpuFacts]:
     """Processors of NUMA nodes in turn, from a certain one on; none where one node has them all."""
     by_node: dict[int, list[CpuFacts]] = {first: []}
     for cpu in free:
@@ -530,7 +532,7 @@ def place_with_vnfs(
     others = tuple(demand for demand in demands if demand.group != "vnf")
     if vnfs == "unpinned":
         placed = place_roles(others, config, facts, near, short=short)
-        return _unpinned(placed, vnf_demands, config, facts, short)
+        return _unpin_vnfs(placed, vnf_demands, config, facts, short)
     nodes = {cpu.node for cpu in allowed_cpus(config, facts)}
     if len(nodes) < 2:
         raise CapabilityError(
@@ -541,17 +543,17 @@ def place_with_vnfs(
     if vnfs == "local":
         home = place_roles(demands, config, facts, near, short=short).node
         placed = place_roles(demands, config, facts, near, home, short=short)
-        return _with_reason(placed, f"VNFs on node {home}, as requested")
+        return _add_reason(placed, f"VNFs on node {home}, as requested")
     home = place_roles(others, config, facts, near, short=short).node
     kept = place_roles(others, config, facts, near, home, short=short)
-    return _remote(kept, vnf_demands, config, facts, short)
+    return _place_vnfs_remotely(kept, vnf_demands, config, facts, short)
 
 
-def _with_reason(placement: Placement, reason: str) -> Placement:
+def _add_reason(placement: Placement, reason: str) -> Placement:
     return placement.model_copy(update={"reason": f"{placement.reason}; {reason}"})
 
 
-def _unpinned(
+def _unpin_vnfs(
     placement: Placement,
     vnfs: tuple[RoleDemand, ...],
     config: CoresConfig,
@@ -562,12 +564,15 @@ def _unpinned(
     loose = {demand.role: everywhere for demand in vnfs}
     reason = "VNFs are not pinned, as requested: the kernel moves them, onto pollers' cores too"
     # Wherever a thread comes to be, its little memory is, if there can be any.
-    nodes = {cpu.node for cpu in allowed_cpus(config, facts)} - {*short, *_without_memory(facts)}
+    nodes = {cpu.node for cpu in allowed_cpus(config, facts)} - {
+        *short,
+        *_list_nodes_without_memory(facts),
+    }
     far = tuple(sorted({*placement.far_nodes, *nodes} - {placement.node}))
-    return _with_reason(placement.model_copy(update={"unpinned": loose, "far_nodes": far}), reason)
+    return _add_reason(placement.model_copy(update={"unpinned": loose, "far_nodes": far}), reason)
 
 
-def _remote(
+def _place_vnfs_remotely(
     placement: Placement,
     vnfs: tuple[RoleDemand, ...],
     config: CoresConfig,
@@ -576,12 +581,12 @@ def _remote(
 ) -> Placement:
     away = [cpu for cpu in allowed_cpus(config, facts) if cpu.node != placement.node]
     by_node = {node: [cpu for cpu in away if cpu.node == node] for node in {c.node for c in away}}
-    short = {*short, *_without_memory(facts)}
+    short = {*short, *_list_nodes_without_memory(facts)}
     node, members = max(
         by_node.items(), key=lambda item: (item[0] not in short, len(_physical(item[1])), -item[0])
     )
     kept_cores = _list_cores(placement.housekeeping, facts)
-    cores = _isolated_first([cpu for cpu in _physical(members) if cpu.core not in kept_cores])
+    cores = _sort_isolated_first([cpu for cpu in _physical(members) if cpu.core not in kept_cores])
     threads = _count_threads(vnfs)
     enough = len(cores) >= threads and config.policy != "shared"
     if config.policy == "dedicated" and not enough:
@@ -608,5 +613,5 @@ def _remote(
     }
     reason = f"VNFs on node {node}, away from the pollers on node {placement.node}, as requested"
     used = {cpu for cpus in picked_cores.values() for cpu in cpus}
-    reason += _mixed([cpu for cpu in facts.cpus if cpu.cpu in {*used, *placement.pollers}])
-    return _with_reason(placement.model_copy(update=update), reason)
+    reason += _describe_kinds([cpu for cpu in facts.cpus if cpu.cpu in {*used, *placement.pollers}])
+    return _add_reason(placement.model_copy(update=update), reason)

@@ -223,7 +223,7 @@ class _Hosts:
         placements: dict[str, Placement] = {}
         roles_of: dict[str, dict[str, dict[str, tuple[int, ...]]]] = {}
         dut_of: dict[str, tuple[str, ...]] = {}
-        for group in _placed_together(testbed, list(demands_by_host)):
+        for group in _group_hosts(testbed, list(demands_by_host)):
             demands = tuple(
                 demand.model_copy(update={"role": f"{host}:{demand.role}"})
                 for host in group
@@ -615,7 +615,7 @@ def _merge_memory(plans: list[Plan]) -> tuple[MemoryPlan, ...]:
 def _add_memory_before(
     memory_plans: tuple[MemoryPlan, ...], before: list[Plan]
 ) -> tuple[MemoryPlan, ...]:
-    """What must be free when a host is the next one of its machine to take memory.
+    """Memory that must be free when a host is deployed after others on the same machine.
 
     Those before it have made theirs free, and take it only when all have.
     """
@@ -685,7 +685,7 @@ def _merge_placements(first: str, placements: Mapping[str, Placement]) -> Placem
     return placement
 
 
-def _placed_together(testbed: Testbed, hosts: list[str]) -> list[list[str]]:
+def _group_hosts(testbed: Testbed, hosts: list[str]) -> list[list[str]]:
     """Hosts of one machine by groups that share processors: all, or each has some of its own.
 
     What their processors are set to is the machine's, and the same for all.

@@ -85,16 +85,16 @@ def switch_class(graph: Deployment, name: str) -> type[VSwitch]:
     """The class of what joins a deployment's ports: a vSwitch, or a network of pods."""
     in_vms = bool(graph.guests)
     switch: type[VSwitch] = (
-        _in_place(name, in_vms=in_vms) if graph.pods else registry.load("vswitches", name)
+        _adapt_network(name, in_vms=in_vms) if graph.pods else registry.load("vswitches", name)
     )
     return switch
 
 
-def no_frames(scenario: Scenario) -> str:
+def find_frames_problem(scenario: Scenario) -> str:
     """Why no tester can send frames between a scenario's pods; "" where it can."""
     if not scenario.deployment.pods or scenario.sockets:
         return ""
-    if scenario.deployment.guests and (problem := _no_frames_by_guests(scenario)):
+    if scenario.deployment.guests and (problem := _find_guest_frames_problem(scenario)):
         return problem
     if scenario.pod != "netns":
         return "frames of a tester are sent from no container; leave --pod out"
@@ -114,7 +114,7 @@ def no_frames(scenario: Scenario) -> str:
     )
 
 
-def _no_frames_by_guests(scenario: Scenario) -> str:
+def _find_guest_frames_problem(scenario: Scenario) -> str:
     """Why frames do not pass pods that are in VMs; "" where they do."""
     if scenario.vnf_addresses or scenario.vnf_swaps:
         return (
@@ -136,12 +136,12 @@ def find_network(scenario: Scenario) -> type[Network] | None:
 
 def require_frames(scenario: Scenario) -> None:
     """Refuse pods between which no frames can be sent."""
-    if problem := no_frames(scenario):
+    if problem := find_frames_problem(scenario):
         raise NoResultError(problem, where=scenario.id)
 
 
 @cache
-def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
+def _adapt_network(name: str, *, in_vms: bool) -> type[VSwitch]:
     network: type[Network] = registry.load("networks", name)
     can = network.capabilities
     kind = "veth" if can.port == "host" or can.elsewhere else can.port
@@ -332,7 +332,7 @@ class PodNetwork(VSwitch):
         lines["network"] = f"{cls.name}, {way} between pods on {hosts}"
         if scenario.pod_hosts == "other":
             lines["network"] += f": {cls.network.path}"
-        if problem := no_frames(scenario):
+        if problem := find_frames_problem(scenario):
             lines["frames"] = f"none: {problem}"
         return lines | cls.network.launch_lines(plan, facts)
 

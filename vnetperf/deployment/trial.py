@@ -244,12 +244,12 @@ def run_trial(
             check_way_through(deployment, silent_directions(counts))
         return counts.model_copy(update={"links_down": (*links.down, *counts.links_down)})
 
-    result = _with_failures(deployment, send)
+    result = _catch_failures(deployment, send)
     log.info("trial ends: %s", result.failure or counts_text(result))
     return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
 
 
-def _with_failures(deployment: LiveDeployment, send: Callable[[], TrialResult]) -> TrialResult:
+def _catch_failures(deployment: LiveDeployment, send: Callable[[], TrialResult]) -> TrialResult:
     """A trial's result, without numbers where a part of it has failed."""
     try:
         return send()
@@ -298,7 +298,7 @@ def run_part(
         }
         return part.result.model_copy(update=update)
 
-    result = _with_failures(deployment, send)
+    result = _catch_failures(deployment, send)
     log.info("trial ends here: %s", result.failure or counts_text(result))
     clock = wider(sync, read_sync()) if sync is not None else None
     return part.model_copy(update={"result": result, "clock": clock})

@@ -560,11 +560,12 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
         terminalreporter.line(line)
     if exitstatus == pytest.ExitCode.INTERRUPTED:  # last: the tables may be many screens
         terminalreporter.write_line(
-            f"vnetperf: the run was interrupted; to continue: {_to_continue(config)}", yellow=True
+            f"vnetperf: the run was interrupted; to continue: {_make_resume_command(config)}",
+            yellow=True,
         )
 
 
-def _to_continue(config: pytest.Config) -> str:
+def _make_resume_command(config: pytest.Config) -> str:
     """The command that continues an interrupted run."""
     session = config.stash[_SESSION]
     # In one word: of two, pytest takes the folder for a path when it looks for its own files.

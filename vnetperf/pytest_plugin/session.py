@@ -647,9 +647,9 @@ class BenchSession:
 
         if self.refused:
             raise ConfigError(self.refused)
-        return Bench(*self._carried(selected), selected.variant)
+        return Bench(*self._choose_testbed(selected), selected.variant)
 
-    def _carried(self, selected: Selected) -> tuple[Run, Scenario]:
+    def _choose_testbed(self, selected: Selected) -> tuple[Run, Scenario]:
         """A scenario on this process's testbed, or on the next one that can carry it."""
         names = self.configuration.settings.testbeds
         lost: HostError | None = None
@@ -693,7 +693,7 @@ class BenchSession:
         """After a `HostError`: take a scenario to another testbed, where this one is lost."""
         if len(self.configuration.settings.testbeds) == 1 or bench.run.still_answers():
             return False
-        bench.move(*self._carried(selected))
+        bench.move(*self._choose_testbed(selected))
         return True
 
     def note_testbed(self, item: pytest.Item) -> None:

@@ -352,7 +352,7 @@ class Conductor:
         """Run a test at a frame size; the throughput is searched first where it needs one."""
         case = (self.scenario.id, test, frame_size)
         try:
-            _, result = self._measured(case)
+            _, result = self._measure_or_replay(case)
         except VnetperfError as error:
             self.run.failed[case] = str(error)
             if isinstance(error, HostError):  # the agent died, and what it had deployed with it
@@ -362,11 +362,15 @@ class Conductor:
         self.run.failed.pop(case, None)
         return result
 
-    def _measured(self, case: Case) -> tuple[BeginRecord, Result]:
-        """What a test was given and came to; its trials are in the log, and nothing in memory."""
+    def _measure_or_replay(self, case: Case) -> tuple[BeginRecord, Result]:
+        """Run a test, or take it from the log. Trials stay in the log only."""
         run = self.run
         if case not in run.done:
-            logged = self._searched(case) if case[1] == THROUGHPUT else [self._done(case)]
+            logged = (
+                self._search_or_replay(case)
+                if case[1] == THROUGHPUT
+                else [self._run_or_replay(case)]
+            )
             result = self._result(logged)
             run.done[case] = self._kept(logged)
             return logged[-1].begin, result
@@ -392,8 +396,8 @@ class Conductor:
             imix=mix.name if mix is not None else "",
         )
 
-    def _searched(self, case: Case) -> Sequence[LoggedTest]:
-        """The searches of a throughput: as an earlier run left them, or made now, in rounds.
+    def _search_or_replay(self, case: Case) -> Sequence[LoggedTest]:
+        """Search a throughput in rounds, or take its searches from an earlier run.
 
         They are in turn with those of the scenario's other frame sizes: the longer there is between
         rounds, the less do they see the same weather. Rounds that an earlier run did not finish
@@ -471,7 +475,7 @@ class Conductor:
         series.deployment = run.deployment
         await_calm(run)
         try:
-            logged = self._until_offered(series.case, None, after=series.results)
+            logged = self._run_with_restarts(series.case, None, after=series.results)
         except VnetperfError as error:
             self._supersede(series, str(error))
             raise
@@ -480,11 +484,10 @@ class Conductor:
         series.ended = time.monotonic()
         run.progress.round_ends(series.results)
 
-    def _done(self, case: Case) -> LoggedTest:
-        """A test with its end: as an earlier run left it, or driven there.
+    def _run_or_replay(self, case: Case) -> LoggedTest:
+        """Run a test to its end, or take it from an earlier run.
 
-        A test that was interrupted begins anew: what is
-        deployed now is not what its trials were of.
+        A test that was interrupted begins again, because its trials were of another deployment.
         """
         _, test, frame_size = case
         logged = self.run.resumed.test(self.scenario, case)
@@ -500,7 +503,7 @@ class Conductor:
         if throughput is not None:
             throughput = self._note_deployment(throughput, frame_size)
         self._from = self.run.log.octets
-        return self._until_offered(case, throughput)
+        return self._run_with_restarts(case, throughput)
 
     def _end_interrupted(self, logged: LoggedTest) -> None:
         """Note the end of a test that the log has no end of: superseded, unless only that lacks."""
@@ -521,7 +524,7 @@ class Conductor:
             )
         if case not in self.run.done:
             self.measure(THROUGHPUT, frame_size)
-        begin, result = self._measured(case)
+        begin, result = self._measure_or_replay(case)
         return derive_throughput(result, begin)
 
     def _note_deployment(self, throughput: KnownThroughput, frame_size: int) -> KnownThroughput:
@@ -543,7 +546,7 @@ class Conductor:
             round_result = result_of(logged[-1], media)
         return merge_rounds({1: [round_result]})[0]
 
-    def _until_offered(
+    def _run_with_restarts(
         self, case: Case, throughput: KnownThroughput | None, after: Sequence[Result] = ()
     ) -> LoggedTest:
         """Run a test; when the generator cannot offer a load, again below what it can."""
@@ -597,7 +600,7 @@ class Conductor:
                 load_fps=load_fps,
             )
             try:
-                profile = self._profiled(profile)
+                profile = self._sample_stacks(profile)
             except (VnetperfError, OSError) as error:
                 profile = profile.model_copy(update={"why": f"not measured: {error}"})
                 self.run.forget_deployment()
@@ -607,7 +610,7 @@ class Conductor:
                 self.run.not_profiled.add(self.scenario.vswitch)
                 return
 
-    def _profiled(self, profile: Profile) -> Profile:
+    def _sample_stacks(self, profile: Profile) -> Profile:
         """Run one trial with `perf`, and write its flame graph."""
         run, times = self.run, self.run.configuration.preset.trial
         spec = TrialSpec(
@@ -664,7 +667,7 @@ class Conductor:
         procedure = procedure_of(logged.begin)
         request = replay(procedure, ()).next_request
         while request is not None:
-            outcome = self._counted(logged, request)
+            outcome = self._repeat_until_valid(logged, request)
             try:
                 request = procedure.send(outcome)
             except StopIteration:
@@ -679,7 +682,7 @@ class Conductor:
                 cure=LOWER_THE_LEAST,
             )
 
-    def _counted(self, logged: LoggedTest, request: TrialRequest) -> TrialOutcome:
+    def _repeat_until_valid(self, logged: LoggedTest, request: TrialRequest) -> TrialOutcome:
         """Run a trial until it is a measurement, or give up with the reason."""
         times = self.run.configuration.preset.trial
         tried: list[TrialRecord] = []
@@ -696,14 +699,14 @@ class Conductor:
                 of_dut = trial.verdict is Verdict.DUT_FAILED
                 raise (DutError if of_dut else GeneratorError)(trial.reason, where=where)
             if trial.verdict is Verdict.INCONSISTENT:
-                raise _inconsistent(trial, where)
+                raise _make_inconsistency_error(trial, where)
             log.warning("%s is no measurement: %s", where, trial.reason)
         if request.when_limited == "lower":
-            raise self._limited(logged, tried)
+            raise self._make_limited_error(logged, tried)
         raise GeneratorError(f"{trial.verdict}: {trial.reason}", where=where, cure=FREE_THE_TESTER)
 
-    def _limited(self, logged: LoggedTest, tried: Sequence[TrialRecord]) -> LimitedError:
-        """What becomes of a test at a load that was tried in vain.
+    def _make_limited_error(self, logged: LoggedTest, tried: Sequence[TrialRecord]) -> LimitedError:
+        """Decide how a test goes on at a lower load after the tester missed its load.
 
         Most of the tries tell why. What the generator could not offer lowers the maximum to what
         it offered, but not below a load that it has offered whole in this deployment, unless that
@@ -786,7 +789,7 @@ class Conductor:
         return trial
 
 
-def _inconsistent(trial: TrialRecord, where: str) -> VnetperfError:
+def _make_inconsistency_error(trial: TrialRecord, where: str) -> VnetperfError:
     """What ends a test whose counts contradict each other.
 
     Another try that passes would only hide it: frames that a DUT sends to a wrong port, changes or

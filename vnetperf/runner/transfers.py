@@ -122,7 +122,7 @@ def users_specs(run: Planning) -> list[TransferSpec]:
 
 def measure_users_traffic(run: Run, planning: Planning, scenario: Scenario) -> Transfers:
     """Measure the transfers of users."""
-    transfers = _measured(run, scenario, "users_transfer", users_specs(planning))
+    transfers = _measure_or_replay(run, scenario, "users_transfer", users_specs(planning))
     vnf = registry.load_vnf(scenario.vnf)
     if issubclass(vnf, UserPlane) and vnf.ends_with_users:
         run.forget_deployment()
@@ -165,7 +165,7 @@ def find_endpoint_traffic_problem(
 
     def reasons() -> Iterator[str]:
         yield find_endpoint_problem(deployed)
-        yield _no_inside(run, deployed)
+        yield _find_inside_problem(run, deployed)
         # First what keeps it from being deployed: without a cluster no tool is of use.
         plan = run.plan(deployed)
         endpoint_spec(run, deployed, kind, message_size, clients=clients)
@@ -183,7 +183,7 @@ def find_endpoint_traffic_problem(
     return _find_problem(run, variant_id(scenario.id, ENDPOINTS_VARIANT), kind, reasons())
 
 
-def _no_inside(run: Planning, scenario: Scenario) -> str:
+def _find_inside_problem(run: Planning, scenario: Scenario) -> str:
     if run.configuration.settings.endpoint_server != "vnf":
         return ""
     if not scenario.deployment.vnf_count:
@@ -211,7 +211,7 @@ def measure_endpoints(
     deployed = endpoint_scenario(planning.configuration, scenario)
     spec = endpoint_spec(planning, deployed, kind, message_size, way, clients=clients)
     server = planning.configuration.settings.endpoint_server
-    return _measured(run, deployed, "transfer", [spec], server=server)
+    return _measure_or_replay(run, deployed, "transfer", [spec], server=server)
 
 
 def endpoint_spec(
@@ -338,7 +338,7 @@ def measure_guests(run: Run, planning: Planner, scenario: Scenario, kind: GuestK
     """What VNFs' processors or memory do, as long as the preset's longest trial, and the host's."""
     deployed = guest_scenario(planning.configuration, scenario)
     spec = guest_spec(planning, deployed, kind)
-    return _measured(run, deployed, "transfer", [spec], more_s=OVER_S, server="vnf")
+    return _measure_or_replay(run, deployed, "transfer", [spec], more_s=OVER_S, server="vnf")
 
 
 def guest_spec(run: Planning, deployed: Scenario, kind: GuestKind) -> TransferSpec:
@@ -398,7 +398,9 @@ def measure_mpi(
     """One run of a program of MPI, as long as the preset's longest trial."""
     spec = mpi_spec(planning, scenario, kind, message_size)
     more_s = longest_s(spec) - spec.length_s
-    return _measured(run, mpi_scenario(scenario), "transfer", [spec], more_s=more_s, server="far")
+    return _measure_or_replay(
+        run, mpi_scenario(scenario), "transfer", [spec], more_s=more_s, server="far"
+    )
 
 
 def longest_s(spec: TransferSpec) -> float:
@@ -442,7 +444,7 @@ def _duration_s(run: Planning) -> int:
     return ceil(max(goal.final_trial_s for goal in run.configuration.preset.goals))
 
 
-def _measured(
+def _measure_or_replay(
     run: Run,
     scenario: Scenario,
     call: str,
