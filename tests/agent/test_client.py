@@ -289,7 +289,9 @@ def test_an_oserror_of_who_handles_an_event_is_not_the_agents_end(
     client.channel = loop
     aborted: list[bool] = []
     monkeypatch.setattr(client, "abort", lambda: aborted.append(True))
-    monkeypatch.setattr(client, "_died", lambda *_: pytest.fail("taken for the agent's end"))
+    monkeypatch.setattr(
+        client, "_restore_after_death", lambda *_: pytest.fail("taken for the agent's end")
+    )
     loop.answers.append(json.dumps({"event": "wait", "holder": "another run", "seconds": 1}))
     with pytest.raises(OSError, match=r"events\.txt"):
         client.inventory()

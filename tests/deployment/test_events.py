@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("fakes")
 
 
 def why_not(what: str, made: Plan | None = None, **changes: Any) -> str:
-    return events.why_no_event(made or plan(scenario(**changes)), what)
+    return events.find_event_problem(made or plan(scenario(**changes)), what)
 
 
 def test_switches_and_vnfs_are_restarted_on_any_wire() -> None:

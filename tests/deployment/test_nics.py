@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, with_nics
-from vnetperf.deployment.host_plan import choose_nics, preferred_node, wires_of
+from vnetperf.deployment.host_plan import choose_nics, list_wires, preferred_node
 from vnetperf.deployment.placement import place_roles
 from vnetperf.host.nic import vfs
 from vnetperf.model.deployment import make_deployment
@@ -186,10 +186,10 @@ def test_virtual_functions_in_use_are_not_planned_to_end() -> None:
 
 
 def test_wires_are_those_of_physical_ports_or_the_first() -> None:
-    assert wires_of(scenario()) == (0, 1)
-    assert wires_of(scenario("p2v")) == (0,)
-    assert wires_of(scenario("v2v")) == (0,)
-    assert wires_of(scenario(vswitch="")) == (0,)
+    assert list_wires(scenario()) == (0, 1)
+    assert list_wires(scenario("p2v")) == (0,)
+    assert list_wires(scenario("v2v")) == (0,)
+    assert list_wires(scenario(vswitch="")) == (0,)
 
 
 def test_pollers_prefer_the_node_of_the_duts_nics() -> None:

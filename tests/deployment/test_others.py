@@ -12,7 +12,12 @@ import pytest
 
 from vnetperf.collectors import MachineSampler
 from vnetperf.deployment import others
-from vnetperf.deployment.others import MachineWatch, compute_shares, own_seconds, processors_of
+from vnetperf.deployment.others import (
+    MachineWatch,
+    compute_shares,
+    list_processors,
+    measure_processor_time,
+)
 from vnetperf.host.wait import wait_for
 from vnetperf.model.machine_load import MachineLoad, ProcessorLoad
 from vnetperf.model.transfer import Transfer, TransferSpec
@@ -36,27 +41,27 @@ def burnt(done: Path, *before: str) -> subprocess.Popen[bytes]:
 
 
 def test_what_this_process_has_started_is_its_own(tmp_path: Path) -> None:
-    before = own_seconds(())
+    before = measure_processor_time(())
     child = burnt(tmp_path / "done")
     try:
-        running = own_seconds(()) - before
+        running = measure_processor_time(()) - before
     finally:
         child.kill()
         child.wait()
     assert running >= 0.35
     # What has ended is not forgotten, nor counted twice.
-    assert own_seconds(()) - before == pytest.approx(running, abs=0.2)
+    assert measure_processor_time(()) - before == pytest.approx(running, abs=0.2)
     subprocess.run([sys.executable, "-c", BURN], check=True)
-    assert own_seconds(()) - before >= running + 0.3
+    assert measure_processor_time(()) - before >= running + 0.3
 
 
 def test_a_process_that_somebody_else_has_started_is_not(tmp_path: Path) -> None:
-    before, pid = own_seconds(()), tmp_path / "pid"
+    before, pid = measure_processor_time(()), tmp_path / "pid"
     line = f'{sys.executable} -c "$0" "$1" & echo $! >{pid}'
     subprocess.run(["setsid", "sh", "-c", line, BURN, str(tmp_path / "done")], check=True)
     try:
         wait_for((tmp_path / "done").exists, 20.0, "the end of some work")
-        assert own_seconds(()) - before < 0.2
+        assert measure_processor_time(()) - before < 0.2
     finally:
         os.kill(int(pid.read_text()), 9)
 
@@ -94,7 +99,7 @@ def test_over_hosts_nobody_knows_who_the_others_are() -> None:
 
 
 def test_a_watch_takes_processes_for_what_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(others, "own_seconds", lambda _: 1e9)
+    monkeypatch.setattr(others, "measure_processor_time", lambda _: 1e9)
     watch = MachineWatch()
     watch.start()
     found = watch.stop()
@@ -110,9 +115,9 @@ def test_places_that_are_not_pinned_may_be_anywhere() -> None:
         def __init__(self, *cpus: int) -> None:
             self.cpus = cpus
 
-    assert processors_of([Pinned(0, 1), Pinned(3)]) == {0, 1, 3}
-    assert processors_of([Pinned(0, 1), Pinned()]) == frozenset()
-    assert processors_of([Pinned(0), cast("Place", object())]) == frozenset()
+    assert list_processors([Pinned(0, 1), Pinned(3)]) == {0, 1, 3}
+    assert list_processors([Pinned(0, 1), Pinned()]) == frozenset()
+    assert list_processors([Pinned(0), cast("Place", object())]) == frozenset()
 
 
 def test_a_transfer_says_what_disturbed_it() -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.fakes.backends import FakeSwitch
 from tests.fakes.machine import PROGRAMS, facts
 from vnetperf import registry
-from vnetperf.deployment.deploy import dedicated_facts, facts_or_why
-from vnetperf.deployment.limits import needs_of, require_limits
+from vnetperf.deployment.deploy import dedicated_facts, read_part_facts
+from vnetperf.deployment.limits import estimate_needs, require_limits
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import (
@@ -304,7 +304,8 @@ def test_ranks_of_pods_are_processes() -> None:
     )
     few = many.model_copy(update={"ranks": 1})
     one, all_ = (
-        needs_of(made.model_copy(update={"scenario": of}), facts()).tasks for of in (few, many)
+        estimate_needs(made.model_copy(update={"scenario": of}), facts()).tasks
+        for of in (few, many)
     )
     assert all_ - one == 4 * (64 - 8)
 
@@ -607,8 +608,8 @@ def test_facts_that_cannot_be_read_end_nothing() -> None:
     def odd() -> dict[str, object]:
         return {"version": "".splitlines()[0]}
 
-    assert facts_or_why(lambda: {"version": "3"}) == {"version": "3"}
-    assert facts_or_why(odd)["unreadable"].startswith("unknown: IndexError")
+    assert read_part_facts(lambda: {"version": "3"}) == {"version": "3"}
+    assert read_part_facts(odd)["unreadable"].startswith("unknown: IndexError")
 
 
 @pytest.mark.parametrize("printed", ["", "unknown: it printed nothing", "(null)", "9" * 300, "\n"])

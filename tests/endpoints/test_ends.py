@@ -14,8 +14,8 @@ from vnetperf.deployment import transfers
 from vnetperf.deployment.endpoints import (
     addresses_apart,
     endpoint_processors,
+    find_endpoint_problem,
     processors_apart,
-    why_no_endpoints,
 )
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.model.deployment import ACROSS, make_deployment
@@ -49,7 +49,7 @@ def scenario(name: str, **settings: Any) -> Scenario:
     ],
 )
 def test_where_endpoints_cannot_be_is_told(name: str, settings: dict[str, str], why: str) -> None:
-    said = why_no_endpoints(scenario(name, **settings))
+    said = find_endpoint_problem(scenario(name, **settings))
     assert (why in said) if why else said == ""
 
 
@@ -181,11 +181,9 @@ def test_endpoints_at_a_way_over_two_hosts_have_the_addresses_of_the_whole(
     east, _ = make_plan(make_scenario("v2p2v_bridge", loaded), loaded.testbed, both).hosts
     plans: list[Plan] = []
     monkeypatch.setattr(
-        transfers, "in_place_of_tester", lambda _machine, plan, *_: plans.append(plan)
+        transfers, "plug_in_endpoints", lambda _machine, plan, *_: plans.append(plan)
     )
-    monkeypatch.setattr(
-        transfers, "run_in_place_of_tester", lambda _deployed, plug_in, *_: plug_in(())
-    )
+    monkeypatch.setattr(transfers, "run_without_tester", lambda _deployed, plug_in, *_: plug_in(()))
     here = SimpleNamespace(endpoints=lambda: None)
     deployed = SimpleNamespace(plan=east, machine=None, vswitch=here, vnfs=[], end_guests={})
     transfers.transfer_endpoints(cast("LiveDeployment", deployed), [])

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.texts import Texts, lines_with
 from vnetperf.analysis.results_from_log import merge_transfers
-from vnetperf.deployment.guests import compute_misses, share_at_once
+from vnetperf.deployment.guests import compute_misses, compute_overlap
 from vnetperf.model.machine_load import ThreadEvents
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
 from vnetperf.model.transfer import Figures, Flow, GuestKind, Transfer, Transfers, TransferSpec
@@ -142,9 +142,9 @@ def test_vnfs_that_did_not_run_at_once_reach_less_than_their_sum(texts: Texts) -
 
 
 def test_the_share_in_which_all_ran_is_that_of_the_longest_run() -> None:
-    assert share_at_once([(0.0, 5.0)]) is None
-    assert share_at_once([(0.0, 10.0), (1.0, 11.0), (0.5, 10.5)]) == 0.9
-    assert share_at_once([(0.0, 1.0), (2.0, 3.0)]) == 0.0
+    assert compute_overlap([(0.0, 5.0)]) is None
+    assert compute_overlap([(0.0, 10.0), (1.0, 11.0), (0.5, 10.5)]) == 0.9
+    assert compute_overlap([(0.0, 1.0), (2.0, 3.0)]) == 0.0
 
 
 def test_misses_of_some_virtual_processors_are_not_those_of_a_vnf() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.machine import facts
 from vnetperf import config, registry
 from vnetperf.config import Configuration
-from vnetperf.deployment.events import why_no_event
+from vnetperf.deployment.events import find_event_problem
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
@@ -93,7 +93,7 @@ def test_nothing_of_it_is_reset(tmp_path: Any) -> None:
     loaded = configured(tmp_path)
     plan = make_plan(make_scenario("phy2phy_external", loaded), loaded.testbed, facts())
     for what in ("vswitch", "link phy0"):
-        assert "somebody else runs the external DUT" in why_no_event(plan, what)
+        assert "somebody else runs the external DUT" in find_event_problem(plan, what)
 
 
 def test_its_facts_are_those_of_the_testbed_file(tmp_path: Any) -> None:

@@ -38,7 +38,7 @@ from vnetperf.agent.launcher import (
 from vnetperf.backend import Backend
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.deployment.endpoints import EndAddresses, EndHere
+from vnetperf.deployment.endpoints import EndAddresses, LocalEnd
 from vnetperf.deployment.guests import measure_guests
 from vnetperf.deployment.mpi import transfer_mpi
 from vnetperf.deployment.one_host import deploy_plan
@@ -248,7 +248,7 @@ class Agent:
         self.facts: MachineFacts | None = None
         self.deployment: LiveDeployment | None = None
         self._watching: DutWatch | None = None
-        self._end: EndHere | None = None
+        self._end: LocalEnd | None = None
         self._moves = 0
         #: Why directories of the controller's import path were left out.
         self._left_out: list[str] = []
@@ -427,7 +427,7 @@ class Agent:
 
     def _begin(self, plan: dict[str, Any], begin: Callable[..., LiveDeployment]) -> LiveDeployment:
         self.call_teardown()
-        checked = self._checked(plan, make_plan)
+        checked = self._check_plan(plan, make_plan)
         facts = self._facts(checked.testbed)
         self.deployment = begin(
             checked, facts, roots=self.roots, **self.make_callbacks(checked.scenario.id)
@@ -450,7 +450,7 @@ class Agent:
                 where="lay_cables",
                 cure="run as root, or on a testbed of one host",
             )
-        deployment = self._deployed("lay_cables")
+        deployment = self._require_deployment("lay_cables")
         machine, backends = deployment.machine, deployment.backends
         scenario = deployment.plan.scenario
         offloads = scenario.deployment.pods and scenario.options.offloads is not False
@@ -468,37 +468,37 @@ class Agent:
 
     def call_plug_nics(self) -> dict[str, int | None]:
         """Give NICs that are ends of cables their drivers: cable -> ring of a DUT's end here."""
-        rings = self._deployed("plug_nics").plug_nics()
+        rings = self._require_deployment("plug_nics").plug_nics()
         return {str(number): ring for number, ring in rings.items()}
 
     def call_bring_up(self, cables: dict[str, str], rings: dict[str, int | None]) -> None:
         """Start this host's parts, with the interface of each cable, and rings at its far end."""
         named = {int(number): netdev for number, netdev in cables.items()}
         rings_by_cable = {int(number): ring for number, ring in rings.items()}
-        self._deployed("bring_up").bring_up(named, rings_by_cable)
+        self._require_deployment("bring_up").bring_up(named, rings_by_cable)
 
     def call_check_path(self) -> dict[str, Any]:
         """Check, from the tester's host, that frames come through."""
-        return check_path(self._deployed("check_path"))
+        return check_path(self._require_deployment("check_path"))
 
     def call_check_way_through(self, silent: list[str]) -> None:
         """Check it, from the tester's host, after a trial with directions that were silent."""
-        check_way_through(self._deployed("check_way_through"), silent)
+        check_way_through(self._require_deployment("check_way_through"), silent)
 
     def call_facts(self, path_check: dict[str, Any]) -> Any:
         """What is known of this host's parts."""
-        deployment = self._deployed("facts")
+        deployment = self._require_deployment("facts")
         deployment.note_facts(path_check)
         return deployment.facts.model_dump(mode="json")
 
     def call_counters(self) -> Any:
         """Counters of the DUT's ports here."""
-        hops = self._deployed("counters").counters()
+        hops = self._require_deployment("counters").counters()
         return {name: hop.model_dump(mode="json") for name, hop in hops.items()}
 
     def call_learn(self, spec: dict[str, Any]) -> dict[str, str]:
         """Send a trial's learning frames; how the trial failed by that, or nothing."""
-        deployment = self._deployed("learn")
+        deployment = self._require_deployment("learn")
         try:
             learn(deployment, TrialSpec.model_validate(spec))
         except errors.GeneratorError as error:
@@ -513,7 +513,7 @@ class Agent:
         Their threads from `wait_s` later on, which is waited for.
         The answer is what of them has died; "" for nothing.
         """
-        deployment = self._deployed("begin_watch")
+        deployment = self._require_deployment("begin_watch")
         try:
             self._watching = begin_watch(deployment, wait_s)
         except (errors.DutError, errors.HostError) as error:
@@ -524,7 +524,9 @@ class Agent:
         """Let an event of the trial that is watched happen here; its times from this call on."""
         if self._watching is None:
             raise errors.HostError("nothing is watched", where="happen")
-        times = happen(self._deployed("happen"), self._watching, EventSpec.model_validate(event))
+        times = happen(
+            self._require_deployment("happen"), self._watching, EventSpec.model_validate(event)
+        )
         return times.model_dump(mode="json")
 
     def call_end_watch(self) -> Any:
@@ -532,7 +534,7 @@ class Agent:
         watching, self._watching = self._watching, None
         if watching is None:
             raise errors.HostError("nothing is watched", where="end_watch")
-        return end_watch(self._deployed("end_watch"), watching).model_dump(mode="json")
+        return end_watch(self._require_deployment("end_watch"), watching).model_dump(mode="json")
 
     def _on_live(self, counts: LiveCounts) -> None:
         self._send({"event": "live", "counts": counts.model_dump(mode="json")})
@@ -544,7 +546,7 @@ class Agent:
 
         `elsewhere`: the trial's event happens at another host.
         """
-        deployment = self._deployed("run_trial")
+        deployment = self._require_deployment("run_trial")
         on_live = self._on_live if follow else None
         trial = TrialSpec.model_validate(spec)
         result = run_trial(deployment, trial, self._watch, on_live, elsewhere=elsewhere)
@@ -555,7 +557,7 @@ class Agent:
     ) -> Any:
         """Send and count at the port here of a tester that has the other on another host."""
         part = run_part(
-            self._deployed("run_part"),
+            self._require_deployment("run_part"),
             TrialSpec.model_validate(spec),
             TrialWindow.model_validate(window),
             self._watch,
@@ -566,19 +568,21 @@ class Agent:
 
     def call_captured(self) -> dict[str, str]:
         """Hand over the frames that the last trial kept."""
-        files = self._deployed("captured").generator.captured()
+        files = self._require_deployment("captured").generator.captured()
         return {name: b64encode(octets).decode() for name, octets in files.items()}
 
     def call_users_transfer(self, specs: list[dict[str, Any]]) -> Any:
         """Let users of the deployed scenario's VNF talk to a server."""
         requests = [TransferSpec.model_validate(spec) for spec in specs]
-        transfers = transfer_users(self._deployed("users_transfer"), requests, self._watch)
+        transfers = transfer_users(
+            self._require_deployment("users_transfer"), requests, self._watch
+        )
         return [transfer.model_dump(mode="json") for transfer in transfers]
 
     def call_transfer(self, specs: list[dict[str, Any]], server: ServerPlace) -> Any:
         """Let endpoints talk through the deployed scenario, or programs run in its VNFs."""
         requests = [TransferSpec.model_validate(spec) for spec in specs]
-        deployment = self._deployed("transfer")
+        deployment = self._require_deployment("transfer")
         if any(request.is_mpi for request in requests):
             transfers = transfer_mpi(deployment, requests, self._watch)
         elif any(request.is_guest for request in requests):
@@ -596,7 +600,7 @@ class Agent:
                 cure="run as root, or on a testbed of one host",
             )
         self.call_close_end()
-        local_end = EndHere(self._deployed("open_end"), number, EndAddresses(*addresses))
+        local_end = LocalEnd(self._require_deployment("open_end"), number, EndAddresses(*addresses))
         self._end = local_end
         end = local_end.endpoint
         return {"what": end.what, "netdev": end.netdev, "processors": end.place.processors}
@@ -631,9 +635,9 @@ class Agent:
 
     def call_check_alive(self) -> None:
         """Fail with what of the DUT here has died."""
-        self._deployed("check_alive").check_alive()
+        self._require_deployment("check_alive").check_alive()
 
-    def _deployed(self, call: str) -> LiveDeployment:
+    def _require_deployment(self, call: str) -> LiveDeployment:
         if self.deployment is None:
             raise errors.HostError("no scenario is deployed", where=call)
         return self.deployment
@@ -643,7 +647,7 @@ class Agent:
     ) -> Any:
         """Loop the generator to itself and measure it."""
         self.call_teardown()
-        checked = self._checked(plan, make_loop_plan)
+        checked = self._check_plan(plan, make_loop_plan)
         result = calibrate(
             checked,
             self._facts(checked.testbed),
@@ -655,7 +659,7 @@ class Agent:
         )
         return result.model_dump(mode="json")
 
-    def _checked(self, plan: dict[str, Any], planner: MakePlan) -> Plan:
+    def _check_plan(self, plan: dict[str, Any], planner: MakePlan) -> Plan:
         checked = Plan.model_validate(plan)
         if not self.restricted:
             return checked

@@ -18,7 +18,7 @@ from typing import Any
 
 from vnetperf import __version__, registry
 from vnetperf.backend import IS_STOPPED
-from vnetperf.deployment.pods import network_of
+from vnetperf.deployment.pods import find_network
 from vnetperf.host.linux import (
     ProcessId,
     is_stopped,
@@ -457,7 +457,7 @@ class AgentClient:
         try:
             return self._exchange(name, length_s, args)
         except _AgentDiedError as error:
-            raise self._died(name, error) from None
+            raise self._restore_after_death(name, error) from None
 
     def _exchange(self, name: str, length_s: float, args: dict[str, Any]) -> Any:
         """Send a call and wait for its answer, without any care for a dead agent."""
@@ -510,7 +510,7 @@ class AgentClient:
         has_local_agent = self._is_local and bool(self.process)
         return has_local_agent and ProcessId(*self.process).alive() and is_stopped(self.process[0])
 
-    def _died(self, name: str, error: Exception) -> errors.HostError:
+    def _restore_after_death(self, name: str, error: Exception) -> errors.HostError:
         """The agent is gone: see that its guardian has restored the machine, or do it."""
         log.warning("the agent ended during %s (%s); the machine is restored now", name, error)
         self.abort()
@@ -552,7 +552,7 @@ class AgentClient:
         try:
             return {"": self._measure_clock()}
         except _AgentDiedError as error:
-            raise self._died("clock", error) from None
+            raise self._restore_after_death("clock", error) from None
 
     def expect(self, scenario: Scenario) -> None:
         """Note how long its sessions and its guests may take, for what is called from now on."""
@@ -561,7 +561,7 @@ class AgentClient:
     def deploy(self, plan: Plan) -> ScenarioFacts:
         """Deploy a plan."""
         self.expect(plan.scenario)
-        network = network_of(plan.scenario)
+        network = find_network(plan.scenario)
         length_s = 60 + self.testbed.lock_timeout_s + self._boots_s
         length_s += 0.0 if network is None else network.starts_s
         answer = self.call("deploy", length_s=length_s, plan=plan.model_dump(mode="json"))

@@ -29,7 +29,7 @@ from vnetperf.deployment.path_check import (
     PATH_TIMEOUT_S,
     SILENT_S,
     counts_text,
-    send_until_whole,
+    send_until_complete,
     silent_directions,
 )
 from vnetperf.deployment.transfers import Exchange
@@ -133,7 +133,7 @@ class HostsClient:
             for text in client.troubles
         )
 
-    def _all(self, calls: Mapping[str, Callable[[], Answer]]) -> dict[str, Answer]:
+    def _call_all(self, calls: Mapping[str, Callable[[], Answer]]) -> dict[str, Answer]:
         """Make a call to each of some hosts at the same time; the first failure once all ended.
 
         What ends the waiting, such as Ctrl-C, ends the calls first: no thread outlives it, which
@@ -184,11 +184,15 @@ class HostsClient:
     def inventory(self) -> MachineFacts:
         """Look at all hosts: the facts of the one that has the DUT, with all hosts' beside them."""
         # All agents first: a host that is not there is one message before anything else is done.
-        self._all({name: client.require_fit for name, client in self.clients.items()})
-        facts_by_host = self._all({name: client.inventory for name, client in self.clients.items()})
+        self._call_all({name: client.require_fit for name, client in self.clients.items()})
+        facts_by_host = self._call_all(
+            {name: client.inventory for name, client in self.clients.items()}
+        )
         self._boots = {name: facts.boot for name, facts in facts_by_host.items()}
         if len({*self._boots.values()}) > 1:  # hosts of one kernel have one clock
-            clocks = self._all({name: client.clock_sync for name, client in self.clients.items()})
+            clocks = self._call_all(
+                {name: client.clock_sync for name, client in self.clients.items()}
+            )
             facts_by_host = {
                 n: f.model_copy(update={"clock": clocks[n]}) for n, f in facts_by_host.items()
             }
@@ -200,7 +204,9 @@ class HostsClient:
 
     def clocks(self) -> dict[str, ClockOffset]:
         """Clocks of hosts on other machines against this one's, as they are now."""
-        clocks_by_host = self._all({name: client.clocks for name, client in self.clients.items()})
+        clocks_by_host = self._call_all(
+            {name: client.clocks for name, client in self.clients.items()}
+        )
         return {
             host: clock
             for host, host_clocks in clocks_by_host.items()
@@ -222,13 +228,13 @@ class HostsClient:
         self._plan = plan
         try:
             with self._cleaned_up():
-                facts = self._deployed(plan)
+                facts = self._deploy_parts(plan)
         except VnetperfError:
             self._take_away()
             raise
         return facts.model_copy(update={"deploy_s": round(time.monotonic() - began, 3)})
 
-    def _deployed(self, plan: Plan) -> ScenarioFacts:
+    def _deploy_parts(self, plan: Plan) -> ScenarioFacts:
         spaces: dict[str, str] = {}
         for part in plan.hosts:
             with _name_host(part.host):
@@ -244,7 +250,7 @@ class HostsClient:
         rings = {
             cable: ring for host_rings in answers.values() for cable, ring in host_rings.items()
         }
-        self._all(
+        self._call_all(
             {
                 part.host: partial(
                     self.clients[part.host].call,
@@ -285,7 +291,9 @@ class HostsClient:
             }
             if spaces_by_cable:
                 with _name_host(part.host):
-                    cables = {str(number): space for number, space in spaces_by_cable.items()}
+                    cables = {
+                        str(number): space for number, space in spaces_by_cable.items()
+                    }
                     laid = self.clients[part.host].call("lay_cables", cables=cables)
                 netdevs |= {int(number): netdev for number, netdev in laid.items()}
         return netdevs
@@ -306,7 +314,8 @@ class HostsClient:
             for host, ports in self._call_hosts(others, "counters").items():
                 earlier = before[host]
                 hops = ", ".join(
-                    f"{name} rx {now['rx'] - old['rx']} tx {now['tx'] - old['tx']}"
+                    f"{name} rx {now['rx'] - old['rx']} "
+                    f"tx {now['tx'] - old['tx']}"
                     for name, now in ports.items()
                     if (old := earlier.get(name)) is not None
                 )
@@ -315,7 +324,7 @@ class HostsClient:
 
     def _call_hosts(self, hosts: Iterable[str], name: str, **args: Any) -> dict[str, Any]:
         """Make the same call to several hosts; return host -> answer."""
-        return self._all({h: partial(self.clients[h].call, name, **args) for h in hosts})
+        return self._call_all({h: partial(self.clients[h].call, name, **args) for h in hosts})
 
     def run_trial(self, spec: TrialSpec) -> TrialResult:
         """Run a trial of the deployed scenario: counters and collectors of all hosts around it."""
@@ -361,16 +370,16 @@ class HostsClient:
             return TrialResult(directions=(), failed="dut", failure=failure)
         rest_s = 0.0 if watchers else rest_s
         update = {"learning_frames": 0, "learning_wait_s": rest_s, "profile": False}
-        result = self._sent(plan, spec.model_copy(update=update), event_at)
+        result = self._send_by_tester(plan, spec.model_copy(update=update), event_at)
         ended = self._call_hosts(watchers, "end_watch")
         counted = {host: TrialResult.model_validate(answer) for host, answer in ended.items()}
         merged = merge_counts(result, self._drop_repeated_energy(counted, plan.of_tester().host))
         if merged.event is not None and not merged.failed:
-            event = self._with_way_through(plan, merged.event)
+            event = self._check_event_path(plan, merged.event)
             merged = merged.model_copy(update={"event": event})
         if spec.event is None and (silent := silent_directions(merged)):
             merged = self._unless_dead(plan, merged, silent)
-        return merged if not spec.profile else _without_stacks(merged)
+        return merged if not spec.profile else _note_missing_stacks(merged)
 
     def _drop_repeated_energy(
         self, counted: Mapping[str, TrialResult], *others: str
@@ -394,7 +403,7 @@ class HostsClient:
         scenario = plan.scenario
         generator = registry.load("traffic", scenario.generator)
         require_trial(scenario.generator, generator, spec, scenario.id, apart=True)
-        result = self._parts_in_time(plan, spec)
+        result = self._repeat_until_in_time(plan, spec)
         silent = silent_directions(result)
         if silent and not result.failed:  # as of a tester on one host: at a low load too?
             try:
@@ -405,15 +414,15 @@ class HostsClient:
                 return TrialResult(directions=(), failed="dut", failure=failure)
             except GeneratorError as error:
                 return TrialResult(directions=(), failed="generator", failure=str(error))
-        return result if not spec.profile else _without_stacks(result)
+        return result if not spec.profile else _note_missing_stacks(result)
 
-    def _parts_in_time(self, plan: Plan, spec: TrialSpec) -> TrialResult:
+    def _repeat_until_in_time(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         """Run a trial of parts until each host received all the while that the other sent."""
         bound_s = plan.clock_bound_s
         update = {"lead_s": LEAD_S, "two_clocks": bound_s != 0, "kept": bool(bound_s)}
         self._window = self._window.model_copy(update=update)
         for _ in range(WINDOW_TRIES):
-            result, late = self._parts(plan, spec)
+            result, late = self._run_parts(plan, spec)
             if not late:
                 return result
             log.warning("the trial is repeated: %s", late)
@@ -421,8 +430,8 @@ class HostsClient:
             self._window = self._window.model_copy(update={"lead_s": lead_s})
         return TrialResult(directions=(), failed="generator", failure=f"{late}, repeatedly")
 
-    def _parts(self, plan: Plan, spec: TrialSpec) -> tuple[TrialResult, str]:
-        """One try, and why it counts too little; "" when it does not."""
+    def _run_parts(self, plan: Plan, spec: TrialSpec) -> tuple[TrialResult, str]:
+        """Run one attempt. Return the result and why it is incomplete ("" if complete)."""
         testers, hosts = [t.host for t in plan.testers], [part.host for part in plan.hosts]
         # Frames are paced otherwise where the delays of successive ones are wanted.
         one_way = plan.clock_bound_s is not None
@@ -435,7 +444,7 @@ class HostsClient:
         time.sleep(spec.learning_wait_s * LEARNED_SHARE)
         if failure := self._begin_watch(hosts, spec.learning_wait_s * (1 - LEARNED_SHARE)):
             return TrialResult(directions=(), failed="dut", failure=failure), ""
-        parts, late = self._sent_by_parts(testers, sent)
+        parts, late = self._send_by_parts(testers, sent)
         ended = self._call_hosts(hosts, "end_watch")
         counted = {host: TrialResult.model_validate(answer) for host, answer in ended.items()}
         merged = merge_parts(parts, plan.clock_bound_s)
@@ -451,7 +460,7 @@ class HostsClient:
         merged = merge_counts(merged, self._drop_repeated_energy(counted))
         return merged, "" if merged.failed else late
 
-    def _sent_by_parts(
+    def _send_by_parts(
         self, testers: Sequence[str], spec: TrialSpec
     ) -> tuple[dict[str, PartResult], str]:
         """Have both hosts of the tester send and receive; and which of them was late, if one was.
@@ -480,7 +489,7 @@ class HostsClient:
             called[host] = time.monotonic()
             return self.clients[host].run_part(spec, window, on_event)
 
-        parts = self._all({host: partial(send, host) for host in testers})
+        parts = self._call_all({host: partial(send, host) for host in testers})
         if any(part.result.failed for part in parts.values()):
             return parts, ""
         for receiver, sender in (testers, testers[::-1]):
@@ -500,7 +509,9 @@ class HostsClient:
         """Check that frames come through between the tester's ports on two hosts."""
 
         def attempt(check: TrialSpec) -> TrialResult:
-            trial = self._parts_in_time(plan, check.model_copy(update={"learning_frames": 8}))
+            trial = self._repeat_until_in_time(
+                plan, check.model_copy(update={"learning_frames": 8})
+            )
             if trial.failed:
                 raise (DutError if trial.failed == "dut" else GeneratorError)(trial.failure)
             return trial
@@ -512,9 +523,9 @@ class HostsClient:
                 cure="the hop where frames stop shows which part does not forward; see its log",
             )
 
-        return send_until_whole(plan.scenario, attempt, timeout_s, lost, least)
+        return send_until_complete(plan.scenario, attempt, timeout_s, lost, least)
 
-    def _sent(
+    def _send_by_tester(
         self, plan: Plan, spec: TrialSpec, event_at: tuple[str, EventSpec] | None
     ) -> TrialResult:
         """Let the tester send, with the trial's event at the host that has what is reset."""
@@ -530,12 +541,12 @@ class HostsClient:
             times = result.event
         else:
             boots_s = plan.scenario.boots_s
-            result, times = self._with_event(tester, spec, host, local, boots_s)
+            result, times = self._run_with_event(tester, spec, host, local, boots_s)
         if times is None:
             return result
         return result.model_copy(update={"event": times.model_copy(update={"what": event.what})})
 
-    def _with_event(
+    def _run_with_event(
         self, tester: str, spec: TrialSpec, host: str, event: EventSpec, boots_s: float
     ) -> tuple[TrialResult, EventTimes | None]:
         """A trial with an event at another host than the tester's; None where it did not happen.
@@ -573,10 +584,10 @@ class HostsClient:
                 }
             )
 
-        answers = self._all({tester: send, host: reset})
+        answers = self._call_all({tester: send, host: reset})
         return cast("TrialResult", answers[tester]), cast("EventTimes | None", answers[host])
 
-    def _with_way_through(self, plan: Plan, event: EventTimes) -> EventTimes:
+    def _check_event_path(self, plan: Plan, event: EventTimes) -> EventTimes:
         """The event, with what is wrong where frames do not come through after the trial."""
         if event.failure:
             return event
@@ -677,7 +688,7 @@ class HostsClient:
     def _end(self, host: str, number: int, addresses: EndAddresses) -> Iterator[Endpoint]:
         call = partial(self._call_end, host)
         end_facts = call("open_end", number=number, addresses=list(addresses))
-        place = _PlaceAt(call, host, end_facts["processors"])
+        place = _RemotePlace(call, host, end_facts["processors"])
         try:
             yield Endpoint(
                 f"{end_facts['what']} on {host}", place, addresses.address, end_facts["netdev"]
@@ -791,7 +802,7 @@ def _merge_facts(
     return facts
 
 
-def _without_stacks(result: TrialResult) -> TrialResult:
+def _note_missing_stacks(result: TrialResult) -> TrialResult:
     reason = "not measured: call stacks are not sampled over several hosts"
     return result.model_copy(update={"uncollected": {**result.uncollected, "profile": reason}})
 
@@ -809,7 +820,7 @@ def _live_sum(counts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 LOOK_AGAIN_S = 0.15
 
 
-class _PlaceAt:
+class _RemotePlace:
     """An endpoint on another host, as a place."""
 
     def __init__(self, call: Callable[..., Any], host: str, processors: str) -> None:
@@ -829,7 +840,7 @@ class _PlaceAt:
     def start(self, name: str, argv: Sequence[str]) -> EndpointProgram:
         number = int(self.do("start", argv=list(argv)))
         self._looked = float("-inf")
-        return _ProgramAt(self, number)
+        return _RemoteProgram(self, number)
 
     def ended(self, number: int) -> int | None:
         """Exit code of a program; None while it runs, or ran a moment ago."""
@@ -854,10 +865,10 @@ class _PlaceAt:
         raise HostError("statistics are not read there", where=f"host {self._host}")
 
 
-class _ProgramAt(EndpointProgram):
+class _RemoteProgram(EndpointProgram):
     """A program of an endpoint on another host."""
 
-    def __init__(self, place: _PlaceAt, number: int) -> None:
+    def __init__(self, place: _RemotePlace, number: int) -> None:
         self._place, self._number = place, number
 
     def ended(self) -> int | None:

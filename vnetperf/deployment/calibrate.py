@@ -116,8 +116,8 @@ def _point(
     wait_for_links(generator)
     generator.learn(64)
     run(1000.0, 0.05)  # the first frames also wake the wire's two ends
-    found = find_clean_maximum(run, frame_size, brief=brief)
-    maximum = found.middle
+    clean_maximum = find_clean_maximum(run, frame_size, brief=brief)
+    maximum = clean_maximum.middle
     slow = run(max(1000.0, maximum * 0.01))
     latencies = [d.latency for d in slow.directions if d.latency is not None]
     if not latencies:
@@ -127,10 +127,10 @@ def _point(
     return CalibrationPoint(
         frame_size=frame_size,
         max_clean_fps=round(2 * maximum, 1),
-        max_clean_values=tuple(round(2 * rate, 1) for rate in found.rates),
-        ended_by=found.ended_by,
+        max_clean_values=tuple(round(2 * rate, 1) for rate in clean_maximum.rates),
+        ended_by=clean_maximum.ended_by,
         brief=brief,
-        latency_ns=max(one.percentiles.get("50", one.mean_ns) for one in latencies),
+        latency_ns=max(latency.percentiles.get("50", latency.mean_ns) for latency in latencies),
         latency_min_ns=min(latency.min_ns for latency in latencies),
         pacing_error=max(map(compute_pacing_error, paced, loads)),
         max_burst=paced[1].max_burst,
@@ -193,16 +193,18 @@ def find_clean_maximum(
     while not (rates if brief else _is_settled(rates)):
         # The first time it may be far from what short trials showed, afterwards not.
         halvings = STEPS if not rates else 1
-        found, why = find_edge(long_run, rates[-1] if rates else rate, halvings, floor=LEAST * rate)
-        if not found:
+        edge_fps, cause = find_edge(
+            long_run, rates[-1] if rates else rate, halvings, floor=LEAST * rate
+        )
+        if not edge_fps:
             raise GeneratorError(
                 f"frames of {frame_size} octets do not come back whole in trials of {trial_s:g} s "
-                f"at any rate tried, though they did in trials of {TRIAL_S:g} s: {why}",
+                f"at any rate tried, though they did in trials of {TRIAL_S:g} s: {cause}",
                 where=f"calibration, value {len(rates) + 1}",
                 cure="see the generator's log; another program may be using its core",
             )
-        rates.append(found)
-        ended = why or ended
+        rates.append(edge_fps)
+        ended = cause or ended
     return CleanMaximum(tuple(rates), ended)
 
 
@@ -242,8 +244,8 @@ def find_edge(
     ended: EndedBy = ""
     rate, step = start, FIRST_STEP
     while not (low and high) and floor <= rate <= max(FLOOD_FPS, 2 * start):
-        if why := _why_unclean(run, rate):
-            high, ended = rate, why
+        if cause := _test_rate(run, rate):
+            high, ended = rate, cause
             rate *= 1 - step
         else:
             low = rate
@@ -251,21 +253,21 @@ def find_edge(
         step = min(0.5, 2 * step)
     for _ in range(halvings if low and high else 0):
         middle = (low + high) / 2
-        if why := _why_unclean(run, middle):
-            high, ended = middle, why
+        if cause := _test_rate(run, middle):
+            high, ended = middle, cause
         else:
             low = middle
     return low, ended
 
 
-def _why_unclean(run: Callable[..., TrialResult], rate: float) -> EndedBy:
+def _test_rate(run: Callable[..., TrialResult], rate: float) -> EndedBy:
     """What keeps a rate from being clean; a stall of the tester is tried again first."""
-    why: EndedBy = ""
+    cause: EndedBy = ""
     for _ in range(STALL_TRIES):
-        why = unclean(run(rate))
-        if why != "own stall":
+        cause = unclean(run(rate))
+        if cause != "own stall":
             break
-    return why
+    return cause
 
 
 def unclean(result: TrialResult) -> EndedBy:
@@ -294,11 +296,11 @@ def _sent_rate(result: TrialResult) -> float:
 
 def compute_pacing_error(result: TrialResult, load_fps: float) -> float:
     """Relative difference of the rate frames left at to the intended rate."""
-    rates = [_offered(d) / d.tx_seconds for d in result.directions if d.tx_seconds]
+    rates = [_count_offered(d) / d.tx_seconds for d in result.directions if d.tx_seconds]
     return round(max((abs(rate - load_fps) / load_fps for rate in rates), default=1.0), 6)
 
 
-def _offered(counts: DirectionCounts) -> int:
+def _count_offered(counts: DirectionCounts) -> int:
     """What `tx_seconds` is the time of: frames that a ring refused left at their time too."""
     return counts.sent + counts.refused
 
@@ -322,7 +324,10 @@ def measure_burst_gap(
     if generator.lacks(burst):
         return None
     results = [generator.run(burst, watch).directions for _ in range(bursts)]
-    sent = [found for found in results if any(d.sent for d in found)]
-    whole = [found for found in sent if not any(d.refused for d in found)]
-    gaps = [max(d.tx_seconds / _offered(d) for d in found if d.sent) for found in whole or sent]
+    sent = [directions for directions in results if any(d.sent for d in directions)]
+    complete = [directions for directions in sent if not any(d.refused for d in directions)]
+    gaps = [
+        max(d.tx_seconds / _count_offered(d) for d in directions if d.sent)
+        for directions in complete or sent
+    ]
     return round(median(gaps) * 1e9, 1) if gaps else None

@@ -38,7 +38,7 @@ NAT_HEADERS: tuple[tuple[HeaderKind, ...], ...] = (PLAIN, ("ethernet", "ipv4", "
 MACS_OF_A_PORT = 1 << 16
 
 
-def why_not_size(scenario: Scenario, frame_size: int, largest: int) -> str:
+def find_size_problem(scenario: Scenario, frame_size: int, largest: int) -> str:
     """Why a scenario has no frames of a size, of those up to the largest; "" where it has."""
     mix = scenario.traffic.mix
     if (frame_size if mix is None else mix.largest) > largest:
@@ -51,7 +51,7 @@ def require_size(scenario: Scenario, frame_size: int, largest: int) -> None:
     """Refuse a frame size that a scenario cannot carry or its headers do not fit."""
     profile = scenario.traffic
     mix = profile.mix
-    if not (why := why_not_size(scenario, frame_size, largest)):
+    if not (problem := find_size_problem(scenario, frame_size, largest)):
         return
     longest = frame_size if mix is None else mix.largest
     if longest > largest:
@@ -64,7 +64,7 @@ def require_size(scenario: Scenario, frame_size: int, largest: int) -> None:
             else "choose another profile with --traffic",
         )
     raise FrameSizeError(
-        f"frames of {frame_size} octets are too small: {why}",
+        f"frames of {frame_size} octets are too small: {problem}",
         where=scenario.id,
         accepted=f"{profile.least_frame_size} octets or more",
         cure="choose sizes with --frame-sizes, or another profile with --traffic",
@@ -85,11 +85,13 @@ def require_trial(
             where=where,
             cure="measure it with both ports on one host",
         )
-    if why := generator.lacks(trial):
+    if action := generator.lacks(trial):
         names = registry.names("traffic")
-        able = [one for one in names if not registry.load("traffic", one).lacks(trial)]
+        able = [
+            candidate for candidate in names if not registry.load("traffic", candidate).lacks(trial)
+        ]
         cure = f"--generator {' or '.join(able)} can" if able else ""
-        raise CapabilityError(f"{name} cannot {why}", where=where, cure=cure)
+        raise CapabilityError(f"{name} cannot {action}", where=where, cure=cure)
 
 
 def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
@@ -98,11 +100,11 @@ def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
     where = f"{scenario.id}, traffic profile {profile.name}"
 
     def error(
-        what: str,
+        problem: str,
         accepted: str = "",
         cure: str = "choose another profile with --traffic, or another deployment",
     ) -> CapabilityError:
-        return CapabilityError(what, where=where, accepted=accepted, cure=cure)
+        return CapabilityError(problem, where=where, accepted=accepted, cure=cure)
 
     tunnelled = {stream.tunnel for stream in scenario.streams} - {""}
     if profile.carrier and tunnelled:
@@ -149,7 +151,7 @@ def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
             f"sets or varies {', '.join(kept)}",
             cure="set or vary another field of the profile, or choose another deployment",
         )
-    if scenario.rules == "learning" and (shared := _on_both_sides(scenario)):
+    if scenario.rules == "learning" and (shared := _find_shared_mac(scenario)):
         yield error(
             f"a switch that learns would find {shared} on both sides",
             accepted=f"up to {MACS_OF_A_PORT} flows by MAC address, from the usual ones",
@@ -159,9 +161,9 @@ def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
         yield error(f"{graph.name} sends one way, and loads are of two directions")
     stacks = {header_stack(stream, profile) for stream in scenario.streams}
     for names in (profile.vary, tuple(profile.values)):
-        for both in sorted({same_octets(names, stack) for stack in stacks} - {""}):
+        for synonyms in sorted({same_octets(names, stack) for stack in stacks} - {""}):
             yield error(
-                f"{both} are one in the frames of {graph.name}",
+                f"{synonyms} are one in the frames of {graph.name}",
                 cure="leave one of them out of the profile",
             )
     named = {*profile.vary, *profile.values}
@@ -178,7 +180,7 @@ def _nat_reasons(scenario: Scenario) -> Iterator[str]:
     profile, balanced = scenario.traffic, scenario.services
     if scenario.translated is None:
         return
-    what, setting = ("a load balancer", "--lb") if balanced else ("a NAT", "--nat")
+    middlebox, setting = ("a load balancer", "--lb") if balanced else ("a NAT", "--nat")
     if balanced is not None and balanced.backends > 1 and 1 in profile.directions:
         yield (
             f"which of {balanced.backends} backends a flow has is the load balancer's choice, so "
@@ -186,16 +188,16 @@ def _nat_reasons(scenario: Scenario) -> Iterator[str]:
         )
     if profile.headers not in NAT_HEADERS:
         stacks = " or ".join(", ".join(stack) for stack in NAT_HEADERS)
-        own = ", ".join(profile.headers)
-        yield f"sessions of {what} are of {stacks}, and these frames of {own}"
+        headers = ", ".join(profile.headers)
+        yield f"sessions of {middlebox} are of {stacks}, and these frames of {headers}"
     if profile.flows > 1 or profile.values:
-        own = f"the flows through {what} are the sessions of {setting}"
+        rule = f"the flows through {middlebox} are the sessions of {setting}"
         cure = "" if profile.values else "; --flows 1 leaves them out"
-        yield f"{own}, and the profile has others{cure}"
+        yield f"{rule}, and the profile has others{cure}"
     if not profile.learning_frames:
-        yield f"sessions of {what} are set up by learning frames, and the profile has none"
+        yield f"sessions of {middlebox} are set up by learning frames, and the profile has none"
     if profile.broadcast:
-        yield f"{what} forwards no broadcast frames"
+        yield f"{middlebox} forwards no broadcast frames"
 
 
 def _is_examined(name: VaryField, scenario: Scenario) -> bool:
@@ -207,7 +209,7 @@ def _is_examined(name: VaryField, scenario: Scenario) -> bool:
     )
 
 
-def _on_both_sides(scenario: Scenario) -> str:
+def _find_shared_mac(scenario: Scenario) -> str:
     """The first MAC address that frames come from at both of the tester's ports; "" for none."""
     profile, ranges = scenario.traffic, dict[int, range]()
     for stream in scenario.streams:
@@ -215,13 +217,13 @@ def _on_both_sides(scenario: Scenario) -> str:
         names = [n for n in ("eth_src", "outer_eth_src") if index_of(n, stack) == 0]
         many = profile.flows if {*names} & {*profile.vary} else 1
         values = [profile.value(name, stream.direction) for name in names]
-        given = next((value for value in values if value is not None), None)
-        first = number_of("eth_src", stream.eth_src if given is None else given)
+        configured = next((value for value in values if value is not None), None)
+        first = number_of("eth_src", stream.eth_src if configured is None else configured)
         other = ranges.get(1 - stream.direction, range(0))
-        mine = range(first, first + many)
-        if both := range(max(mine.start, other.start), min(mine.stop, other.stop)):
-            return both.start.to_bytes(6, "big").hex(":")
-        ranges[stream.direction] = mine
+        macs = range(first, first + many)
+        if shared := range(max(macs.start, other.start), min(macs.stop, other.stop)):
+            return shared.start.to_bytes(6, "big").hex(":")
+        ranges[stream.direction] = macs
     return ""
 
 
@@ -231,9 +233,9 @@ def generator_errors(scenario: Scenario, can: GeneratorCapabilities) -> Iterator
     where = f"{scenario.id}, traffic profile {profile.name}"
     cure = "choose another generator with --generator (loadgen can), or another profile"
 
-    def cannot(what: str, accepted: str = "") -> CapabilityError:
+    def cannot(action: str, accepted: str = "") -> CapabilityError:
         return CapabilityError(
-            f"{scenario.generator} cannot {what}", where=where, accepted=accepted, cure=cure
+            f"{scenario.generator} cannot {action}", where=where, accepted=accepted, cure=cure
         )
 
     if lacking := [kind for kind in profile.headers if kind not in can.headers]:
@@ -249,9 +251,9 @@ def generator_errors(scenario: Scenario, can: GeneratorCapabilities) -> Iterator
     if varied and profile.vary_mode == "random" and not can.random_fields:
         yield cannot("vary fields at random", 'vary_mode = "inc"')
     if can.max_flows is not None and (flows := profile.flow_count) > can.max_flows:
-        how = "at random" if profile.vary_mode == "random" else "out of step"
-        more = f", as fields {how} make of {profile.flows}" if flows > profile.flows else ""
-        yield cannot(f"send {flows} flows{more}", f"up to {can.max_flows}")
+        mode = "at random" if profile.vary_mode == "random" else "out of step"
+        remark = f", as fields {mode} make of {profile.flows}" if flows > profile.flows else ""
+        yield cannot(f"send {flows} flows{remark}", f"up to {can.max_flows}")
     if profile.mix is not None and not can.imix:
         yield cannot("send a mix of frame sizes", "one size")
     if profile.loads != (1.0, 1.0) and not can.asymmetric:
@@ -261,8 +263,8 @@ def generator_errors(scenario: Scenario, can: GeneratorCapabilities) -> Iterator
     if profile.burst > 1 and not can.paced_bursts:
         yield cannot(f"meet a load with bursts of {profile.burst} frames", "burst = 1")
     if scenario.translated is not None and not can.sessions:
-        what = "a NAT" if scenario.nat else "a load balancer"
-        yield cannot(f"send through {what}, and look at what comes back")
+        middlebox = "a NAT" if scenario.nat else "a load balancer"
+        yield cannot(f"send through {middlebox}, and look at what comes back")
     if (profile.answers == "any" or profile.announce) and not can.answers:
         setting = 'answers = "any"' if profile.answers == "any" else "announce"
         yield cannot(
@@ -314,7 +316,7 @@ def mode_error(scenario: Scenario, can: Any) -> CapabilityError | None:
 
 
 def _vswitch_errors(scenario: Scenario, vswitch: Any) -> Iterator[CapabilityError]:
-    can, known = (
+    can, option_names = (
         vswitch.capabilities,
         (*vswitch.capabilities.options, *vswitch.Options.model_fields),
     )
@@ -322,11 +324,11 @@ def _vswitch_errors(scenario: Scenario, vswitch: Any) -> Iterator[CapabilityErro
     if error := mode_error(scenario, can):
         yield error
     for option, value in scenario.options.given().items():
-        if option not in known:
+        if option not in option_names:
             yield CapabilityError(
                 f"{name} has no option {option} (it is set to {value})",
                 where=f"{where}, conf/switch/{scenario.options.name or 'default'}.toml or --set",
-                accepted=accepted_names(option, known) or "no options",
+                accepted=accepted_names(option, option_names) or "no options",
                 cure="leave the option out, or measure another vSwitch with it",
             )
         elif (mode := scenario.options.mode or next(iter(can.modes), "")) not in (
@@ -338,17 +340,17 @@ def _vswitch_errors(scenario: Scenario, vswitch: Any) -> Iterator[CapabilityErro
                 accepted=f"{option} in mode {', '.join(modes)}",
                 cure="leave the option out, or choose another mode",
             )
-    for what, value, offered in (
+    for setting, value, offered in (
         ("rules", scenario.rules, can.rules),
         ("forwarding", scenario.forwarding, can.forwarding),
         ("tunnel", scenario.tunnel if scenario.deployment.tunnelled else None, can.tunnels),
     ):
         if value is not None and value not in offered:
             yield CapabilityError(
-                f"{name} cannot do {what} = {value}",
+                f"{name} cannot do {setting} = {value}",
                 where=where,
                 accepted=", ".join(offered) or "none of them",
-                cure=f"choose another with --{what}, or another vSwitch",
+                cure=f"choose another with --{setting}, or another vSwitch",
             )
     if scenario.routed and scenario.rules == "learning":
         yield CapabilityError(
@@ -368,12 +370,14 @@ def _vswitch_errors(scenario: Scenario, vswitch: Any) -> Iterator[CapabilityErro
 def _other_vnfs(scenario: Scenario, offered: Iterable[str]) -> str:
     """How to have a VNF of the same kind that plugs into what the vSwitch offers."""
     loaders = registry.names("vnfs")
-    every = [
-        n for one in loaders for n in (one, *(f"{one}:{p}" for p in registry.load_vnf(one).places))
+    vnf_names = [
+        n
+        for loader in loaders
+        for n in (loader, *(f"{loader}:{p}" for p in registry.load_vnf(loader).places))
     ]
     fitting = [
         f"--vnf {name}"
-        for name in every
+        for name in vnf_names
         if issubclass(other := registry.load_vnf(name), UserPlane) == bool(scenario.deployment.gtp)
         and {*offered} & {*other.accepts(scenario)}
     ]
@@ -435,58 +439,60 @@ def check_variant_effect(scenario: Scenario, variant: Variant, facts: MachineFac
     """
     if not variant.settings:
         return
-    given: dict[str, tuple[str, ...]] = {}
+    settings: dict[str, tuple[str, ...]] = {}
     for key, value in variant.settings:
         values = value if isinstance(value, tuple) else (str(value),)
-        given[key] = given.get(key, ()) + values
-    given = {key: values for key, values in given.items() if values}
-    for key, why in _without_effect(scenario, given, facts):
+        settings[key] = settings.get(key, ()) + values
+    settings = {key: values for key, values in settings.items() if values}
+    for key, reason in _find_idle_settings(scenario, settings, facts):
         raise CapabilityError(
-            f"{key} = {', '.join(given[key])} changes nothing: {why}",
+            f"{key} = {', '.join(settings[key])} changes nothing: {reason}",
             where=scenario.id,
             cure="leave this scenario out of the comparison",
         )
 
 
-def _without_effect(
-    scenario: Scenario, given: dict[str, tuple[str, ...]], facts: MachineFacts
+def _find_idle_settings(
+    scenario: Scenario, settings: dict[str, tuple[str, ...]], facts: MachineFacts
 ) -> Iterator[tuple[str, str]]:
     graph = scenario.deployment
     numbers = (*graph.vnf_numbers, *scenario.through_guests)
     if not numbers:
-        yield from ((key, f"{graph.name} has no VNF") for key in _VNF_SETTINGS if key in given)
-    if "vnf" in given and scenario.vnf != given["vnf"][-1]:
+        yield from ((key, f"{graph.name} has no VNF") for key in _VNF_SETTINGS if key in settings)
+    if "vnf" in settings and scenario.vnf != settings["vnf"][-1]:
         yield "vnf", f"{graph.name} is for a mobile core, and runs {scenario.vnf}"
     if (
-        "vnfs" in given
+        "vnfs" in settings
         and make_deployment(graph.name, graph.vnf_count + 1).vnf_count == graph.vnf_count
     ):
         yield "vnfs", f"{graph.name} always has as many"
-    if "core" in given and not graph.gtp:
+    if "core" in settings and not graph.gtp:
         yield "core", f"{graph.name} has no mobile core"
-    own = {
+    services = {
         "nat": (scenario.nat, "is no NAT"),
         "lb": (scenario.services, "does not balance the load of services"),
     }
     yield from (
-        (k, f"{scenario.vswitch} {v[1]}") for k, v in own.items() if k in given and not v[0]
+        (k, f"{scenario.vswitch} {v[1]}") for k, v in services.items() if k in settings and not v[0]
     )
-    if "tunnel" in given and not graph.tunnelled:
+    if "tunnel" in settings and not graph.tunnelled:
         yield "tunnel", f"{graph.name} has no tunnel"
     if not graph.pods:
         keys = ("hosts", "pod", "pods", "ranks")
-        yield from ((key, f"{graph.name} has no pods") for key in keys if key in given)
-    if "wire" in given and not graph.phy_ports:
+        yield from ((key, f"{graph.name} has no pods") for key in keys if key in settings)
+    if "wire" in settings and not graph.phy_ports:
         yield "wire", f"{graph.name} has no wires"
     if not numbers:
         return
-    if "guest" in given and not scenario.has_guests:
+    if "guest" in settings and not scenario.has_guests:
         yield "guest", f"{scenario.vnf} is no guest"
     backends = Backends(scenario)
-    if "vnf_placement" in given and not any(backends.vnf.roles(scenario, n) for n in numbers):
+    if "vnf_placement" in settings and not any(backends.vnf.roles(scenario, n) for n in numbers):
         yield "vnf_placement", f"no thread of {scenario.vnf} is placed, the host's kernel forwards"
-    if "guest" in given:
-        yield from (("guest", why) for why in _guest_nic_reasons(backends, given["guest"], facts))
+    if "guest" in settings:
+        yield from (
+            ("guest", reason) for reason in _guest_nic_reasons(backends, settings["guest"], facts)
+        )
 
 
 def _guest_nic_reasons(

@@ -68,8 +68,8 @@ def set_slices_and_nice(pollers: tuple[Pollers, ...], slice_us: int) -> dict[str
 
     Nothing is lasting: it ends with the processes.
     """
-    taken = {}
-    for poller in (one for one in pollers if not one.sleeps):
+    slices = {}
+    for poller in (poller for poller in pollers if not poller.sleeps):
         # Apart from each other: who may not be preferred can still have short turns.
         preferred = threads.set_nice(poller.pid, POLLER_NICE)
         described = (
@@ -78,8 +78,8 @@ def set_slices_and_nice(pollers: tuple[Pollers, ...], slice_us: int) -> dict[str
             else "the kernel's own slices"
         )
         group = threads.set_autogroup_nice(poller.pid, POLLER_NICE)
-        taken[poller.role] = f"{described}, {preferred} (session: {group})"
-    return taken
+        slices[poller.role] = f"{described}, {preferred} (session: {group})"
+    return slices
 
 
 def dedicate_cores(machine: Machine, plan: Plan) -> None:
@@ -104,40 +104,41 @@ def dedicated_facts(plan: Plan) -> dict[str, Any]:
         return {}
     if plan.placement.shared:
         return {"processors": "cores are shared: governor and interrupts are left as they are"}
-    there = cpu.interrupts_on(cpus)
+    interrupts = cpu.interrupts_on(cpus)
     return {
         "processors": {
             "pollers": cpu.format_cpus(cpus),
             "governors": {str(n): cpu.read_governor(n) or "none to choose" for n in cpus},
-            "interrupts on pollers": [f"{n} ({users})" for n, users in there.items()] or "none",
+            "interrupts on pollers": [f"{n} ({users})" for n, users in interrupts.items()]
+            or "none",
         }
     }
 
 
-def facts_or_why(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def read_part_facts(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Facts of a part of the deployment, or why they cannot be read: nothing measured needs them.
 
     What has died is found by `check_alive`.
     """
-    found = attempt(read)
-    return found if isinstance(found, dict) else {"unreadable": found}
+    facts = attempt(read)
+    return facts if isinstance(facts, dict) else {"unreadable": facts}
 
 
-def _required(end: WireEnd | None, port: Port) -> WireEnd:
+def _require_end(end: WireEnd | None, port: Port) -> WireEnd:
     """The tester's end of a wire, which its own host must have."""
     if end is None:
         raise HostError("the tester's end is at another host", where=str(port))
     return end
 
 
-def _place_of(end: WireEnd | Attachment) -> str:
+def _describe_place(end: WireEnd | Attachment) -> str:
     """Where something plugs in, for the log."""
     return f"{end.kind} {end.netdev or end.socket or end.pci}"
 
 
 def run_all(calls: Iterable[Callable[[], object]]) -> None:
     """Make calls at the same time, and return when all have."""
-    with _started(calls) as futures:
+    with _start_calls(calls) as futures:
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         for future in futures:
             if future in done:
@@ -146,22 +147,22 @@ def run_all(calls: Iterable[Callable[[], object]]) -> None:
 
 def run_all_to_end(calls: Iterable[Callable[[], object]]) -> list[Exception]:
     """Make calls at the same time, each to its end."""
-    with _started(calls) as futures:
+    with _start_calls(calls) as futures:
         wait(futures)
         errors = (future.exception() for future in futures)
         return [error for error in errors if isinstance(error, Exception)]
 
 
 @contextlib.contextmanager
-def _started(calls: Iterable[Callable[[], object]]) -> Iterator[list[Future[object]]]:
+def _start_calls(calls: Iterable[Callable[[], object]]) -> Iterator[list[Future[object]]]:
     """Start each call in a thread of its own; a single one needs none."""
-    every = list(calls)
-    if len(every) == 1:
-        yield [_done_future(every[0])]
+    jobs = list(calls)
+    if len(jobs) == 1:
+        yield [_done_future(jobs[0])]
         return
-    pool = ThreadPoolExecutor(max(1, len(every)), thread_name_prefix="vnf")
+    pool = ThreadPoolExecutor(max(1, len(jobs)), thread_name_prefix="vnf")
     try:
-        yield [pool.submit(call) for call in every]
+        yield [pool.submit(call) for call in jobs]
     finally:
         pool.shutdown(wait=False)
 
@@ -295,13 +296,13 @@ class LiveDeployment:
         """
         scenario = self.plan.scenario
         graph = scenario.deployment
-        every = self.plan.for_tester.scenario.deployment.ends
-        of_tester = {n: every[n] for n in self.plan.own_ends} if self.plan.has_tester else {}
+        all_ends = self.plan.for_tester.scenario.deployment.ends
+        of_tester = {n: all_ends[n] for n in self.plan.own_ends} if self.plan.has_tester else {}
         ports = list(graph.phy_ports) if self.plan.has_dut else []
         ports += [
             end for end in of_tester.values() if isinstance(end, PhyPort) and end not in ports
         ]
-        ends = {port: self._ends_at(port, cables or {}, rings or {}) for port in ports}
+        ends = {port: self._lay_ends(port, cables or {}, rings or {}) for port in ports}
         self.dut_ends = [dut_end for _, dut_end in ends.values() if dut_end is not None]
         places: dict[VnfPort, Attachment] = {}
         listening: list[bool] = []
@@ -312,10 +313,10 @@ class LiveDeployment:
             if self.plan.ends and not self.plan.has_tester:  # namespaces or guests take their place
                 accepts = MOVABLE_WIRES
             in_guests = [*self.plan.guest_ends.values()]
-            taken = dict.fromkeys(graph.tester_vnf_ports, accepts)
+            kinds_by_port = dict.fromkeys(graph.tester_vnf_ports, accepts)
             if in_guests:
-                taken |= dict.fromkeys(in_guests, self.backends.vnf.accepts(scenario))
-            places = {port: self._offer(port, kinds) for port, kinds in taken.items()}
+                kinds_by_port |= dict.fromkeys(in_guests, self.backends.vnf.accepts(scenario))
+            places = {port: self._offer(port, kinds) for port, kinds in kinds_by_port.items()}
             for port in in_guests:  # as of other guests
                 places[port] = _for_a_guest(places[port])
             self._launch_ends(places, listening=True)
@@ -328,16 +329,18 @@ class LiveDeployment:
             self._launch_ends(places, listening=False)
         if self.plan.has_tester:
             self.tester_ends = tuple(
-                self._beyond(end, places[end]).as_tester_end(number)
+                self._choose_tester_attachment(end, places[end]).as_tester_end(number)
                 if isinstance(end, VnfPort)
-                else _required(ends[end][0], end)
+                else _require_end(ends[end][0], end)
                 for number, end in of_tester.items()
             )
             self.connect_tester()
         for number in self.plan.ends if not self.plan.has_tester else ():
             end = graph.ends[number]
-            at = places[end].as_tester_end(number) if isinstance(end, VnfPort) else ends[end][0]
-            self.ends[number] = _required(at, end)
+            wire_end = (
+                places[end].as_tester_end(number) if isinstance(end, VnfPort) else ends[end][0]
+            )
+            self.ends[number] = _require_end(wire_end, end)
         for vepc in self._mobile_cores():
             vepc.tester_ends = self.tester_ends
         if self.plan.has_dut:
@@ -367,7 +370,7 @@ class LiveDeployment:
         wire = registry.load("wires", kind or self.plan.wire)
         return wire(self.machine, self.plan, number)
 
-    def _ends_at(
+    def _lay_ends(
         self, port: PhyPort, cables: Mapping[int, str], rings: Mapping[int, int | None]
     ) -> tuple[WireEnd | None, WireEnd | None]:
         """The tester's end and the DUT's of the wire at a port; None for one at another host."""
@@ -375,7 +378,7 @@ class LiveDeployment:
         if use is None:
             kind = WIRE_WITHIN if self.plan.cables else self.plan.wire
             tester_end, dut_end = self._wire(port.index, kind).lay()
-            places = f"tester {_place_of(tester_end)}, DUT {_place_of(dut_end)}"
+            places = f"tester {_describe_place(tester_end)}, DUT {_describe_place(dut_end)}"
             log.info("wire of %s: %s", port, places)
             return tester_end, dut_end
         if (end := self._nic_ends.get(use.cable)) is None:
@@ -385,20 +388,20 @@ class LiveDeployment:
             end = end.model_copy(update={"peer_ring": rings.get(use.cable)})
         if use.in_kernel:
             self._wire(port.index).wait_for_carrier(f"{use.nic} - {use.far}", end)
-        log.info("cable of %s to %s: %s", port, use.far, _place_of(end))
+        log.info("cable of %s to %s: %s", port, use.far, _describe_place(end))
         return (end, None) if use.side == "tester" else (None, end)
 
     def _start_vswitch(self, attachments: Iterable[Attachment]) -> None:
         log.info("starting %s", self.plan.scenario.vswitch)
         self.vswitch.start()
         for end in self.dut_ends:
-            log.info("adding port phy%d: %s", end.wire, _place_of(end))
+            log.info("adding port phy%d: %s", end.wire, _describe_place(end))
             self.vswitch.add_phy_port(end)
         self._add_vnf_ports(attachments)
 
     def _add_vnf_ports(self, attachments: Iterable[Attachment]) -> None:
         for attachment in attachments:
-            log.info("adding port %s: %s", attachment.port, _place_of(attachment))
+            log.info("adding port %s: %s", attachment.port, _describe_place(attachment))
             self.vswitch.add_vnf_port(attachment)
 
     def _connect(self) -> None:
@@ -453,16 +456,16 @@ class LiveDeployment:
             else:
                 guest.launch_alone(attachment)
 
-    def _beyond(self, end: VnfPort, at: Attachment) -> Attachment:
+    def _choose_tester_attachment(self, end: VnfPort, attachment: Attachment) -> Attachment:
         """Where the tester plugs in: at an end, or behind the guest that forwards there.
 
         There it has the guest's tap from the host's side, as a kernel interface, and the address
         of the pod, whose frames it sends.
         """
         if end.vnf not in self.plan.scenario.through_guests:
-            return at
-        tap = self._offer(far_side(end), (at.kind,))
-        return tap.model_copy(update={"kind": "veth", "mac": at.mac})
+            return attachment
+        tap = self._offer(far_side(end), (attachment.kind,))
+        return tap.model_copy(update={"kind": "veth", "mac": attachment.mac})
 
     def _wait_vnfs(self) -> None:
         """Wait for all VNFs; the first that fails ends the waiting for the others."""
@@ -518,7 +521,7 @@ class LiveDeployment:
         """Keep all but the DUT's pollers off their processors, other threads of the DUT too."""
         placement = self.plan.placement
         cpus = {number for role in placement.dut for number in placement.cores.get(role, ())}
-        pollers = (one for one in self.pollers() if one.role in placement.dut)
+        pollers = (poller for poller in self.pollers() if poller.role in placement.dut)
         keep = {thread.tid for _, thread in busy_threads(tuple(pollers))}
         moved = free_processors(self.machine.journal, cpus, keep)
         self.moved += moved
@@ -526,30 +529,30 @@ class LiveDeployment:
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Busy threads of everything deployed here."""
-        found: list[Pollers] = []
+        pollers: list[Pollers] = []
         if self.plan.has_dut:
-            found += self.vswitch.pollers()
-            found += (poller for vnf in self.guests for poller in vnf.pollers())
+            pollers += self.vswitch.pollers()
+            pollers += (poller for vnf in self.guests for poller in vnf.pollers())
         if self.plan.has_tester:
-            found += self.generator.pollers()
-        return tuple(found)
+            pollers += self.generator.pollers()
+        return tuple(pollers)
 
     def _collect_facts(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         if self.plan.has_dut:
-            found["vswitch"] = facts_or_why(self.vswitch.facts)
-            found["vnfs"] = [facts_or_why(vnf.facts) for vnf in self.guests]
+            facts["vswitch"] = read_part_facts(self.vswitch.facts)
+            facts["vnfs"] = [read_part_facts(vnf.facts) for vnf in self.guests]
         if self.plan.sends_frames:
-            found["generator"] = facts_or_why(self.generator.facts)
-        return found | {
+            facts["generator"] = read_part_facts(self.generator.facts)
+        return facts | {
             "wire": self.plan.wire,
             "MTU": self.plan.scenario.mtu,
             "scheduler slices": self.slices or "the kernel's own",
-            **self._moved_facts(),
-            **facts_or_why(partial(dedicated_facts, self.plan)),
+            **self._collect_moved_facts(),
+            **read_part_facts(partial(dedicated_facts, self.plan)),
         }
 
-    def _moved_facts(self) -> dict[str, Any]:
+    def _collect_moved_facts(self) -> dict[str, Any]:
         placement = self.plan.placement
         if not (placement.shared and placement.dut_alone):
             return {}
@@ -580,7 +583,7 @@ class LiveDeployment:
         if not self.plan.has_dut:
             return {}
         ports = {end.netdev: f"phy{end.wire}" for end in self.dut_ends}
-        ports |= {one.netdev: str(one.port) for one in self._attachments}
+        ports |= {attachment.netdev: str(attachment.port) for attachment in self._attachments}
         of_tester = {end.netdev for end in self.tester_ends}  # which counts by itself
         return {
             ports.get(name, name): link.carrier_changes or 0
@@ -632,12 +635,12 @@ class LiveDeployment:
         def death() -> VnetperfError | None:
             try:
                 check_alive()
-            except VnetperfError as found:
-                return found
+            except VnetperfError as failure:
+                return failure
             return None
 
-        what = "the end of what has failed"
-        return wait_at_most(death, DYING_S, what, poll_s=0.05) or error
+        awaited = "the end of what has failed"
+        return wait_at_most(death, DYING_S, awaited, poll_s=0.05) or error
 
     def _stop_backends(self) -> list[str]:
         """Stop everything in the opposite order; what fails is left to the journal."""

@@ -40,7 +40,7 @@ _WHAT = {"runc": "container of runc", "podman": "container of podman", "cri": "c
 _NUMBERS = count()
 
 
-def why_no_endpoints(scenario: Scenario) -> str:
+def find_endpoint_problem(scenario: Scenario) -> str:
     """What keeps endpoints from talking in a scenario, whatever the machine is."""
     graph = scenario.deployment
     if graph.gtp:
@@ -62,26 +62,26 @@ def why_no_endpoints(scenario: Scenario) -> str:
 def endpoint_processors(plan: Plan, facts: MachineFacts) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Processors of both ends: the tester's, and those that nobody has."""
     placement, config = plan.placement, plan.testbed.cores
-    mine = placement.cores.get("tester", ())
+    tester_cpus = placement.cores.get("tester", ())
     # Not of what is not pinned: the kernel may move it to any, and there would be none left.
     others = [*placement.cores.values(), placement.housekeeping]
     used = {cpu for cpus in others for cpu in cpus}
     allowed = set(config.allowed) or {cpu.cpu for cpu in facts.cpus}
-    pool = (*mine, *sorted(allowed - used))
+    pool = (*tester_cpus, *sorted(allowed - used))
     return (pool[0::2], pool[1::2]) if len(pool) > 1 else (pool, pool)
 
 
 def _streams(scenario: Scenario) -> tuple[Stream, Stream]:
     """The first chain's stream of each direction."""
-    both = scenario.model_copy(update={"traffic": TrafficProfile()})
+    plain = scenario.model_copy(update={"traffic": TrafficProfile()})
     forth, back = (
-        next(s for s in both.streams if (s.direction, s.chain) == (way, 0)) for way in (0, 1)
+        next(s for s in plain.streams if (s.direction, s.chain) == (way, 0)) for way in (0, 1)
     )
     return forth, back
 
 
 @contextmanager
-def in_place_of_tester(
+def plug_in_endpoints(
     machine: Machine,
     plan: Plan,
     ends: tuple[WireEnd, ...],
@@ -94,11 +94,13 @@ def in_place_of_tester(
     with ExitStack() as undo:
 
         def end(number: int) -> AbstractContextManager[Endpoint]:
-            at, guest = _addresses_at(plan.scenario, number), guests.get(number)
+            addresses, guest = _make_addresses(plan.scenario, number), guests.get(number)
             if guest is not None:
-                return _in_guest(guest, at)
+                return _enter_guest(guest, addresses)
             kind = plan.scenario.pod
-            return _namespace(machine, ends[number], number, at, cpus[number], kind=kind)
+            return _enter_namespace(
+                machine, ends[number], number, addresses, cpus[number], kind=kind
+            )
 
         first = undo.enter_context(end(0))
         if inside is not None:
@@ -151,23 +153,23 @@ def _mtu_outside(scenario: Scenario) -> int:
     return scenario.mtu - overhead(scenario.encapsulation)
 
 
-class EndHere:
+class LocalEnd:
     """An endpoint of this host whose counterpart is on another, driven from afar."""
 
-    def __init__(self, deployment: LiveDeployment, number: int, at: EndAddresses) -> None:
+    def __init__(self, deployment: LiveDeployment, number: int, addresses: EndAddresses) -> None:
         self._undo = ExitStack()
         self._programs: list[EndpointProgram] = []
         machine, guest = deployment.machine, deployment.end_guests.get(number)
         with ExitStack() as undo:
             if guest is not None:
-                place = _in_guest(guest, at)
+                place = _enter_guest(guest, addresses)
             else:
                 cpus = processors_apart(deployment.plan, machine.facts, number)
                 end = deployment.ends[number]
                 kind = deployment.plan.scenario.pod
-                place = _namespace(machine, end, number, at, cpus, kind=kind)
+                place = _enter_namespace(machine, end, number, addresses, cpus, kind=kind)
             self.endpoint = undo.enter_context(place)
-            _add_neighbour(self.endpoint, at.peer, at.peer_mac)
+            _add_neighbour(self.endpoint, addresses.peer, addresses.peer_mac)
             self._undo = undo.pop_all()
 
     def start(self, name: str, argv: Sequence[str]) -> int:
@@ -204,7 +206,7 @@ def processors_apart(plan: Plan, facts: MachineFacts, number: int) -> tuple[int,
     return tuple(pool[number::2] or pool)
 
 
-def _addresses_at(scenario: Scenario, number: int) -> EndAddresses:
+def _make_addresses(scenario: Scenario, number: int) -> EndAddresses:
     """Addresses of an endpoint in the place of a tester's port."""
     streams = _streams(scenario)
     sent, received = streams[number], streams[1 - number]
@@ -216,19 +218,19 @@ def _addresses_at(scenario: Scenario, number: int) -> EndAddresses:
 
 
 @contextmanager
-def _in_guest(guest: EndpointHost, at: EndAddresses) -> Iterator[Endpoint]:
+def _enter_guest(guest: EndpointHost, addresses: EndAddresses) -> Iterator[Endpoint]:
     """A guest at an end, with the address and the network of it."""
-    with guest.inside(at.address) as endpoint:
-        _set_address(endpoint.place, at, endpoint.netdev)
+    with guest.inside(addresses.address) as endpoint:
+        _set_address(endpoint.place, addresses, endpoint.netdev)
         yield endpoint
 
 
 @contextmanager
-def _namespace(
+def _enter_namespace(
     machine: Machine,
     end: WireEnd,
     number: int,
-    at: EndAddresses,
+    addresses: EndAddresses,
     cpus: tuple[int, ...],
     *,
     kind: PodKind = "netns",
@@ -248,20 +250,20 @@ def _namespace(
         container.create(cpuset=False)
     try:
         if end.netns is None:
-            container.take(end.netdev, mac=at.mac)
-        _set_address(container, at, end.netdev)
-        what = _WHAT.get(kind, "namespace" if end.netns is None else "host's namespace")
-        yield Endpoint(f"{what} at port {number}", container, at.address, end.netdev)
+            container.take(end.netdev, mac=addresses.mac)
+        _set_address(container, addresses, end.netdev)
+        label = _WHAT.get(kind, "namespace" if end.netns is None else "host's namespace")
+        yield Endpoint(f"{label} at port {number}", container, addresses.address, end.netdev)
     finally:
         container.give_back()
         if end.netns is None:
             machine.set_link(end.netdev, mac=before)
 
 
-def _set_address(place: Place, at: EndAddresses, netdev: str) -> None:
-    if at.mtu:
-        place.run(f"ip link set {netdev} mtu {at.mtu}".split())
-    place.run(f"ip address replace {at.address}/{PREFIX_LENGTH} dev {netdev}".split())
+def _set_address(place: Place, addresses: EndAddresses, netdev: str) -> None:
+    if addresses.mtu:
+        place.run(f"ip link set {netdev} mtu {addresses.mtu}".split())
+    place.run(f"ip address replace {addresses.address}/{PREFIX_LENGTH} dev {netdev}".split())
 
 
 def _add_neighbour(end: Endpoint, peer: str, mac: str) -> None:
@@ -307,7 +309,7 @@ class TrafficWatchdog:
     def _has_gone_on(self, counts: Sequence[int]) -> bool:
         """Whether a client that waits for an answer was answered before."""
         return self._waits and all(
-            now > then for now, then in zip(counts, self._first, strict=True)
+            now > first for now, first in zip(counts, self._first, strict=True)
         )
 
     def expect_any(self, where: str) -> None:
@@ -321,13 +323,13 @@ class TrafficWatchdog:
         if stalled:
             raise self._nothing(where, f"for {quiet_s:.1f} s")
 
-    def _nothing(self, where: str, how: str) -> DutError:
+    def _nothing(self, where: str, extent: str) -> DutError:
         came = ", ".join(
             f"{now - first} packets at the {end.what}"
             for end, first, now in zip(self._ends, self._first, self._last, strict=True)
         )
         return DutError(
-            f"nothing has arrived {how} (since its begin {came}): the path is down",
+            f"nothing has arrived {extent} (since its begin {came}): the path is down",
             where=where,
             cure="the path check of the deployment had passed; see whether the vSwitch, a VNF or a "
             "link has failed since",

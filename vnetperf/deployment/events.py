@@ -30,22 +30,22 @@ EVENT_LEAST_AFTER_S = 0.5
 LINKS_S = 5.0
 
 
-def why_no_event(plan: Plan, what: str) -> str:
+def find_event_problem(plan: Plan, event: str) -> str:
     """What keeps an event from happening in the middle of a trial, before anything is deployed."""
-    kind, _, port = what.partition(" ")
+    kind, _, port = event.partition(" ")
     if switch_class(plan.scenario.deployment, plan.scenario.vswitch).elsewhere:
-        return f"somebody else runs the external DUT: nothing here can reset its {what}"
+        return f"somebody else runs the external DUT: nothing here can reset its {event}"
     if plan.hosts:
-        at, here = event_place(plan, what)
-        return f"no host has {what}" if at is None else why_no_event(at, here)
-    if what == "vswitch":
-        return _why_no_restart(plan.scenario)
+        part, local_event = event_place(plan, event)
+        return f"no host has {event}" if part is None else find_event_problem(part, local_event)
+    if event == "vswitch":
+        return _find_restart_problem(plan.scenario)
     if kind == "link":
-        return _why_no_link(plan, port)
-    return _why_no_vnf(plan, what)
+        return _find_link_problem(plan, port)
+    return _find_vnf_problem(plan, event)
 
 
-def _why_no_restart(scenario: Scenario) -> str:
+def _find_restart_problem(scenario: Scenario) -> str:
     if scenario.deployment.pods:
         return f"network {scenario.vswitch} of pods is not restarted in a trial by this version"
     if scenario.nat is not None and scenario.nat.mapping == "learnt":
@@ -56,9 +56,9 @@ def _why_no_restart(scenario: Scenario) -> str:
     return ""
 
 
-def event_place(plan: Plan, what: str) -> tuple[Plan | None, str]:
+def event_place(plan: Plan, event: str) -> tuple[Plan | None, str]:
     """The plan of the host where an event happens, and its name there; None where none has it."""
-    name, _, host = what.partition(" on ")
+    name, _, host = event.partition(" on ")
     ports = plan.host_of
     if name.startswith("link "):
         host = ports.get(name.removeprefix("link "), "")
@@ -70,10 +70,10 @@ def event_place(plan: Plan, what: str) -> tuple[Plan | None, str]:
     return next((part for part in duts if part.host == host), None), name
 
 
-def _why_no_vnf(plan: Plan, what: str) -> str:
+def _find_vnf_problem(plan: Plan, vnf: str) -> str:
     graph = plan.scenario.deployment
-    if what not in [f"vnf{number}" for number in graph.vnf_numbers]:
-        return f"{graph.name} has no {what}; it has {_parts(graph)}"
+    if vnf not in [f"vnf{number}" for number in graph.vnf_numbers]:
+        return f"{graph.name} has no {vnf}; it has {_parts(graph)}"
     if graph.chains > 1:
         return (
             f"{graph.name} has {graph.chains} VNFs side by side: while one is restarted, frames "
@@ -84,7 +84,7 @@ def _why_no_vnf(plan: Plan, what: str) -> str:
     return ""
 
 
-def _why_no_link(plan: Plan, port: str) -> str:
+def _find_link_problem(plan: Plan, port: str) -> str:
     graph = plan.scenario.deployment
     if port not in map(str, graph.phy_ports):
         return f"{graph.name} has no physical port {port}; it has {_parts(graph)}"
@@ -112,8 +112,8 @@ def _parts(graph: Graph) -> str:
 def check_event(plan: Plan, event: EventSpec, duration_s: float) -> None:
     """Refuse an event that cannot happen."""
     where = f"{plan.scenario.id}, in the middle of a trial: {event.what}"
-    if why := why_no_event(plan, event.what):
-        raise CapabilityError(why, where=where)
+    if problem := find_event_problem(plan, event.what):
+        raise CapabilityError(problem, where=where)
     if event.at_s > duration_s - EVENT_LEAST_AFTER_S:
         raise CapabilityError(
             f"an event after {event.at_s:g} s of a trial of {duration_s:g} s",

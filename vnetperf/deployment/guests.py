@@ -15,13 +15,13 @@ from typing import Any
 
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import INSIDE_ADDRESS
-from vnetperf.deployment.others import MachineWatch, processors_of
+from vnetperf.deployment.others import MachineWatch, list_processors
 from vnetperf.deployment.transfers import (
     POLL_S,
+    quote_tail,
     spent_s,
     sum_cpu_times,
     sum_figures,
-    tail_of,
     tool_for,
     tool_version,
 )
@@ -50,13 +50,13 @@ class _Seat:
     """Where one program runs.
 
     Attributes:
-        what: For messages and the report: "vnf0 (VM)".
+        label: For messages and the report: "vnf0 (VM)".
         number: Of the VNF.
         place: Where it is started.
         cpus: Processors of the machine that its work runs on.
     """
 
-    what: str
+    label: str
     number: int
     place: Container | GuestPlace
     cpus: tuple[int, ...]
@@ -85,8 +85,8 @@ class _Work:
     @property
     def figures(self) -> Figures:
         """All together."""
-        whole = sum_figures([flow.figures for flow in self.flows])
-        return whole.model_copy(update={"at_once": self.at_once})
+        total = sum_figures([flow.figures for flow in self.flows])
+        return total.model_copy(update={"at_once": self.at_once})
 
 
 def measure_guests(
@@ -101,7 +101,7 @@ def measure_guests(
         raise CapabilityError("it has no VNFs that programs can run in", where=where)
 
     machine = deployment.machine
-    allowed = deployment.plan.testbed.cores.allowed or [one.cpu for one in machine.facts.cpus]
+    allowed = deployment.plan.testbed.cores.allowed or [cpu.cpu for cpu in machine.facts.cpus]
     with deployment.without_tester(), ExitStack() as undo:
         inside, outside = [], []
         for vnf in vnfs:
@@ -111,11 +111,11 @@ def measure_guests(
                 raise CapabilityError("it runs no programs that can be measured", where=end.what)
             cpus = place.cpus or tuple(allowed)
             inside.append(_Seat(end.what, vnf.number, place, cpus))
-            own = Container(machine, f"beside-vnf{vnf.number}", cpus)
-            own.enter(machine.netns)
-            outside.append(_Seat(f"host beside {end.what}", vnf.number, own, cpus))
+            host_place = Container(machine, f"beside-vnf{vnf.number}", cpus)
+            host_place.enter(machine.netns)
+            outside.append(_Seat(f"host beside {end.what}", vnf.number, host_place, cpus))
         machine_watch = MachineWatch(
-            deployment.pollers(), processors_of(seat.place for seat in inside)
+            deployment.pollers(), list_processors(seat.place for seat in inside)
         )
         watching = deployment.watching(watch)
         return tuple(_measure(spec, inside, outside, watching, machine_watch) for spec in specs)
@@ -132,30 +132,30 @@ def _measure(
     if spec.warmup_s:
         before = spec.model_copy(update={"duration_s": spec.warmup_s})
         for seats in (inside, outside):
-            _together(tool, before, seats, watch, machine)
-    found = _together(tool, spec, inside, watch, machine)
-    host = _together(tool, spec, outside, watch, machine)
-    versions = dict.fromkeys((found.version, host.version))
-    notes = [*found.figures.notes, *(f"on the host {text}" for text in host.figures.notes)]
+            _run_programs(tool, before, seats, watch, machine)
+    work = _run_programs(tool, spec, inside, watch, machine)
+    host = _run_programs(tool, spec, outside, watch, machine)
+    versions = dict.fromkeys((work.version, host.version))
+    notes = [*work.figures.notes, *(f"on the host {text}" for text in host.figures.notes)]
     if len(versions) > 1:
         notes.append(
-            f"{tool.name} is of two versions, whose figures are not comparable: {found.version} in "
+            f"{tool.name} is of two versions, whose figures are not comparable: {work.version} in "
             f"VNFs, {host.version} on the host"
         )
     return Transfer(
         spec=spec,
-        **found.figures.model_dump() | {"notes": tuple(notes)},
-        flows=found.flows,
+        **work.figures.model_dump() | {"notes": tuple(notes)},
+        flows=work.flows,
         version=" in VNFs, on the host ".join(versions),
-        elapsed_s=round(found.elapsed_s, 3),
+        elapsed_s=round(work.elapsed_s, 3),
         client=EndFacts(
-            place=", ".join(seat.what for seat in inside),
+            place=", ".join(seat.label for seat in inside),
             cpus="; ".join(seat.place.processors for seat in inside),
-            **spent_s(found.spent),
+            **spent_s(work.spent),
         ),
         on_host=host.figures,
-        events_why=found.events_why or host.events_why,
-        **found.machine | _most(found.machine, host.machine),
+        events_why=work.events_why or host.events_why,
+        **work.machine | _most(work.machine, host.machine),
     )
 
 
@@ -168,7 +168,7 @@ def _most(inside: Mapping[str, float], outside: Mapping[str, float]) -> dict[str
     }
 
 
-def _together(
+def _run_programs(
     tool: EndpointTool,
     spec: TransferSpec,
     seats: Sequence[_Seat],
@@ -177,7 +177,7 @@ def _together(
 ) -> _Work:
     """Run a program at each seat at once."""
     where = f"{tool.name} {spec.kind}"
-    versions = [tool_version(tool, seat.place, seat.what) for seat in seats]
+    versions = [tool_version(tool, seat.place, seat.label) for seat in seats]
     stolen = [_processor_times(seat.place) for seat in seats]
     programs: list[EndpointProgram] = []
     began = time.monotonic()
@@ -188,7 +188,7 @@ def _together(
             ran.append([time.monotonic()])
         _wait_for_threads(programs, spec.instances)
         pairs = tuple(zip(seats, programs, strict=True))
-        collectors = CollectorSession(tuple(seat.pollers(one) for seat, one in pairs))
+        collectors = CollectorSession(tuple(seat.pollers(program) for seat, program in pairs))
         collectors.start()
         watched = time.monotonic()
         machine.start()
@@ -199,8 +199,8 @@ def _together(
             watch()
             for seat, program, times in tuple(running):
                 if code := program.ended():
-                    text = f"it has ended with status {code} in {seat.what}"
-                    raise GeneratorError(text, where=where, cure=tail_of(program))
+                    text = f"it has ended with status {code} in {seat.label}"
+                    raise GeneratorError(text, where=where, cure=quote_tail(program))
                 if code is not None:
                     times.append(time.monotonic())
                     running.remove((seat, program, times))
@@ -212,7 +212,7 @@ def _together(
             f"the end of {tool.name}",
             poll_s=POLL_S,
             error=lambda: GeneratorError(
-                f"it does not end within {limit_s:g} s in {running[0][0].what}", where=where
+                f"it does not end within {limit_s:g} s in {running[0][0].label}", where=where
             ),
         )
         elapsed_s = time.monotonic() - began
@@ -232,7 +232,7 @@ def _together(
         try:
             figures = tool.read(ToolOutput(program.output(), "", version), spec)
         except UnreadableError as error:
-            raise GeneratorError(f"{seat.what}: {error}", where=where) from error
+            raise GeneratorError(f"{seat.label}: {error}", where=where) from error
         counted = {
             "steal": _share_stolen(before, _processor_times(seat.place)),
             "tlb_misses_per_second": misses.get(f"vnf{seat.number}"),
@@ -243,14 +243,14 @@ def _together(
         flows=tuple(flows),
         version=" and ".join(dict.fromkeys(tool.version(ToolOutput("", "", v)) for v in versions)),
         elapsed_s=elapsed_s,
-        at_once=share_at_once([(first, last) for first, last in ran]),
+        at_once=compute_overlap([(first, last) for first, last in ran]),
         spent=sum_cpu_times([program.cpu() for program in programs]),
-        events_why=_why_no_misses(seats, misses, sampled),
+        events_why=_explain_misses(seats, misses, sampled),
         machine=spent,
     )
 
 
-def share_at_once(ran: Sequence[tuple[float, float]]) -> float | None:
+def compute_overlap(ran: Sequence[tuple[float, float]]) -> float | None:
     """The share of the longest run in which all of them ran; None of a single one."""
     if len(ran) < 2:
         return None
@@ -261,14 +261,15 @@ def share_at_once(ran: Sequence[tuple[float, float]]) -> float | None:
 
 def _wait_for_threads(programs: Sequence[EndpointProgram], count: int) -> None:
     """Until the host's programs have their threads: collectors look for them once."""
-    own = [program for program in programs if isinstance(program, ContainerProgram)]
+    on_host = [program for program in programs if isinstance(program, ContainerProgram)]
 
-    def all_there() -> bool:
+    def have_threads() -> bool:
         return all(
-            one.ended() is not None or len(list(list_threads(one.pid))) > count for one in own
+            program.ended() is not None or len(list(list_threads(program.pid))) > count
+            for program in on_host
         )
 
-    wait_at_most(all_there, THREADS_S, "threads of a tool", poll_s=0.005)
+    wait_at_most(have_threads, THREADS_S, "threads of a tool", poll_s=0.005)
 
 
 def compute_misses(sampled: dict[str, Any], worked_s: Mapping[str, float]) -> dict[str, float]:
@@ -276,26 +277,26 @@ def compute_misses(sampled: dict[str, Any], worked_s: Mapping[str, float]) -> di
 
     Not of a role one of whose threads has no count.
     """
-    each: dict[str, list[int | None]] = {}
-    for one in sampled["events"]:
-        each.setdefault(one.role, []).append(one.counts.get(_TLB_MISSES))
+    counts_by_role: dict[str, list[int | None]] = {}
+    for sample in sampled["events"]:
+        counts_by_role.setdefault(sample.role, []).append(sample.counts.get(_TLB_MISSES))
     return {
-        role: sum(known) / worked_s[role]
-        for role, counts in each.items()
+        role: sum(measured) / worked_s[role]
+        for role, counts in counts_by_role.items()
         if worked_s.get(role, 0.0) > 0
-        and len(known := [count for count in counts if count is not None]) == len(counts)
+        and len(measured := [count for count in counts if count is not None]) == len(counts)
     }
 
 
-def _why_no_misses(
+def _explain_misses(
     seats: Sequence[_Seat], misses: Mapping[str, float], sampled: dict[str, Any]
 ) -> str:
     """Why there are no misses of all VNFs together; "" where there are."""
     if all(f"vnf{seat.number}" in misses for seat in seats):
         return ""
     no_turn = "not measured: a counter of some thread had no turn"
-    why: str = sampled["uncollected"].get("events", no_turn)
-    return why
+    reason: str = sampled["uncollected"].get("events", no_turn)
+    return reason
 
 
 def _processor_times(place: Container | GuestPlace) -> tuple[int, ...]:
@@ -306,5 +307,5 @@ def _processor_times(place: Container | GuestPlace) -> tuple[int, ...]:
 
 def _share_stolen(before: Sequence[int], after: Sequence[int]) -> float | None:
     """The share of all processors' time that something under them took."""
-    spent = [now - then for then, now in zip(before, after, strict=False)]
+    spent = [now - earlier for earlier, now in zip(before, after, strict=False)]
     return round(spent[7] / sum(spent), 4) if len(spent) > 7 and sum(spent) > 0 else None

@@ -10,7 +10,7 @@ from vnetperf import registry
 from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import tester_roles
 from vnetperf.deployment.limits import require_limits
-from vnetperf.deployment.memory import memory_of
+from vnetperf.deployment.memory import plan_memory
 from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import NicUse, Placement, Plan, RoleDemand, Scenario
@@ -25,9 +25,9 @@ def choose_nics(
     scenario: Scenario, testbed: Testbed, facts: MachineFacts, tester: Any, dut: Any
 ) -> tuple[NicUse, ...]:
     """Choose drivers for the NICs of a scenario; the wire has checked that they are there."""
-    asked = []
+    requests = []
     far = dut if scenario.deployment.pods else tester  # pods have both ends of a cable
-    for wire in wires_of(scenario):
+    for wire in list_wires(scenario):
         config = testbed.nics[wire]
         ends: tuple[tuple[Literal["tester", "dut"], str, Any], ...] = (
             ("tester", config.tester, far),
@@ -37,14 +37,14 @@ def choose_nics(
             nic = facts.nic(name)
             if nic is None:
                 raise CapabilityError(f"there is no NIC {name}", where=f"nics[{wire}].{side}")
-            asked.append(NicAsked(wire, side, nic, end, f"nics[{wire}].{side}"))
-    chosen = nic_uses(asked, facts, scenario)
+            requests.append(NicRequest(wire, side, nic, end, f"nics[{wire}].{side}"))
+    chosen = nic_uses(requests, facts, scenario)
     if problem := getattr(dut, "nics_missing", lambda *_: "")(chosen, facts, scenario):
         raise CapabilityError(problem, where=dut.name)
     return chosen
 
 
-def wires_of(scenario: Scenario) -> tuple[int, ...]:
+def list_wires(scenario: Scenario) -> tuple[int, ...]:
     """Numbers of the wires whose NICs a scenario takes."""
     if not scenario.vswitch:
         return (0,)
@@ -60,7 +60,7 @@ def preferred_node(nics: tuple[NicUse, ...]) -> int | None:
     return None
 
 
-class NicAsked(NamedTuple):
+class NicRequest(NamedTuple):
     """A NIC that an end is to drive: number of the wire, side, and who is told of what is wrong."""
 
     wire: int
@@ -71,14 +71,14 @@ class NicAsked(NamedTuple):
 
 
 def nic_uses(
-    asked: Sequence[NicAsked], facts: MachineFacts, scenario: Scenario
+    requests: Sequence[NicRequest], facts: MachineFacts, scenario: Scenario
 ) -> tuple[NicUse, ...]:
     """NICs, each with the first driver that its end wants and the machine has.
 
     A generator that drives NICs itself or other devices, and never both in one process, has all its
     NICs through the kernel where one of its ports is something else.
     """
-    uses = tuple(_nic_use(one, facts) for one in asked)
+    uses = tuple(_nic_use(request, facts) for request in requests)
     in_kernel = {use.kernel for use in uses if use.side == "tester"}
     if len(scenario.deployment.tester_vnf_ports) == 1:
         in_kernel.add(True)  # its other port is an attachment
@@ -86,26 +86,26 @@ def nic_uses(
         return uses
     return tuple(
         use
-        if one.side == "dut" or getattr(one.end.capabilities, "mixes_devices", True)
-        else _nic_use(one, facts, kernel_only="it drives no NIC itself beside another device")
-        for use, one in zip(uses, asked, strict=True)
+        if request.side == "dut" or getattr(request.end.capabilities, "mixes_devices", True)
+        else _nic_use(request, facts, kernel_only="it drives no NIC itself beside another device")
+        for use, request in zip(uses, requests, strict=True)
     )
 
 
-def _nic_use(asked: NicAsked, facts: MachineFacts, kernel_only: str = "") -> NicUse:
+def _nic_use(request: NicRequest, facts: MachineFacts, kernel_only: str = "") -> NicUse:
     """A NIC with its driver; `kernel_only` is why its end cannot have any but the kernel's."""
-    wire, side, nic, end, where = asked
-    wanted: tuple[str, ...] = end.capabilities.nic_drivers
+    wire, side, nic, end, where = request
+    kinds: tuple[str, ...] = end.capabilities.nic_drivers
     reasons: list[str] = []
     if kernel_only:
-        wanted, reasons = tuple({*wanted} & {"kernel"}), [kernel_only]
-    for kind in wanted:
+        kinds, reasons = tuple({*kinds} & {"kernel"}), [kernel_only]
+    for kind in kinds:
         driver, reason = _driver(kind, nic, facts)
         if driver:
             # They end with the driver that has the NIC.
-            why = "" if nic.driver in ("", driver) else vfs_kept(nic.vfs_in_use)
-            if why:
-                raise CapabilityError(f"{nic.address}: {why}", where=where, cure=VFS_CURE)
+            obstacle = "" if nic.driver in ("", driver) else vfs_kept(nic.vfs_in_use)
+            if obstacle:
+                raise CapabilityError(f"{nic.address}: {obstacle}", where=where, cure=VFS_CURE)
             return NicUse(
                 wire=wire,
                 side=side,
@@ -121,7 +121,7 @@ def _nic_use(asked: NicAsked, facts: MachineFacts, kernel_only: str = "") -> Nic
         f"{end.name} can use {nic.address} through no driver: "
         + ("; ".join(reasons) or f"{end.name} uses no NICs"),
         where=where,
-        accepted=", ".join(wanted) or "none",
+        accepted=", ".join(kinds) or "none",
     )
 
 
@@ -133,7 +133,7 @@ def _driver(kind: str, nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
     if nic.kernel_driver in BIFURCATED:
         return "", f"programs use it on top of {nic.kernel_driver}"
     if nic.iommu_group is None:
-        return _without_iommu(nic, facts)
+        return _choose_driver_without_iommu(nic, facts)
     trouble = ""
     for module in ("vfio_pci", "vfio_iommu_type1"):
         if reason := facts.modules.get(module, ""):
@@ -146,9 +146,9 @@ def _driver(kind: str, nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
     return ("", trouble) if trouble else ("vfio-pci", "")
 
 
-def _without_iommu(nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
+def _choose_driver_without_iommu(nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
     """uio_pci_generic for a NIC with an interrupt line, else vfio's mode without an IOMMU."""
-    why = "the machine has no IOMMU, or it is off (intel_iommu=on, amd_iommu=on)"
+    cause = "the machine has no IOMMU, or it is off (intel_iommu=on, amd_iommu=on)"
     if not nic.intx:
         trouble = "uio_pci_generic takes none without an interrupt line (INTx)"
         trouble += ", as virtual functions are" if nic.physical else ""
@@ -160,12 +160,18 @@ def _without_iommu(nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
     elif missing := facts.modules.get("uio_pci_generic", ""):
         trouble = f"there is no uio_pci_generic: {missing}"
     else:
-        return "uio_pci_generic", f"without protection by an IOMMU: {why}"
+        return "uio_pci_generic", f"without protection by an IOMMU: {cause}"
     if not facts.noiommu:
-        return "", f"{why}; {trouble}; and vfio has no mode without one here (CONFIG_VFIO_NOIOMMU)"
+        return (
+            "",
+            f"{cause}; {trouble}; and vfio has no mode without one here (CONFIG_VFIO_NOIOMMU)",
+        )
     if missing := facts.modules.get("vfio_pci", ""):
-        return "", f"{why}; {trouble}; and the kernel has no module vfio_pci: {missing}"
-    return "vfio-pci", f"without protection by an IOMMU, which taints the kernel: {why}; {trouble}"
+        return "", f"{cause}; {trouble}; and the kernel has no module vfio_pci: {missing}"
+    return (
+        "vfio-pci",
+        f"without protection by an IOMMU, which taints the kernel: {cause}; {trouble}",
+    )
 
 
 def with_guests(
@@ -194,7 +200,7 @@ def require_backends(backends: Backends, facts: MachineFacts, parts: tuple[str, 
             raise CapabilityError(problem, where=f"{scenario.id}, {name}")
 
 
-def demands_of(
+def list_demands(
     backends: Backends, testbed: Testbed, parts: tuple[str, ...]
 ) -> tuple[RoleDemand, ...]:
     """Busy threads of the parts that are on a host."""
@@ -211,7 +217,7 @@ def demands_of(
 
 def with_memory_and_commands(plan: Plan, backends: Backends, facts: MachineFacts) -> Plan:
     """The plan with hugepages, and with what is started."""
-    plan = plan.model_copy(update={"memory": memory_of(plan, backends, facts)})
+    plan = plan.model_copy(update={"memory": plan_memory(plan, backends, facts)})
     require_limits((plan,), facts)
     commands = dict(dedicated_commands(plan, facts))
     if plan.has_dut:
@@ -252,10 +258,10 @@ def require_processors(
 
 def require_processor_time(placement: Placement, facts: MachineFacts, *, where: str) -> None:
     """Refuse pollers that the kernel would stop in each period, for their control group's share."""
-    limit, wanted = facts.limits.processors, len(placement.pollers)
-    if limit is not None and limit < wanted:
+    limit, needed = facts.limits.processors, len(placement.pollers)
+    if limit is not None and limit < needed:
         raise CapabilityError(
-            f"pollers take the whole time of {wanted} processors, and the control group of this "
+            f"pollers take the whole time of {needed} processors, and the control group of this "
             f"process lets it have that of {limit:g}: the kernel would stop them in each period",
             where=where,
             cure="raise cpu.max of the control group (docker run --cpus), or leave it",
@@ -265,8 +271,8 @@ def require_processor_time(placement: Placement, facts: MachineFacts, *, where: 
 def dedicated_commands(plan: Plan, facts: MachineFacts) -> dict[str, str]:
     """What is set of dedicated cores, for `--plan`; refuses a governor that they cannot have."""
     cores, pollers = plan.testbed.cores, plan.placement.pollers
-    wanted = cores.governor or cores.irqs == "off-pollers"
-    if plan.placement.shared or plan.follows or not wanted:
+    tuned = cores.governor or cores.irqs == "off-pollers"
+    if plan.placement.shared or plan.follows or not tuned:
         return {}
     for cpu in (cpu for cpu in facts.cpus if cpu.cpu in pollers and cores.governor):
         if cores.governor not in cpu.governors:
@@ -314,17 +320,17 @@ def choose_wire(
     if scenario.vswitch:
         ends += (backends.vswitch,)
     candidates = testbed.wires if scenario.wire == "auto" else (scenario.wire,)
-    known = registry.names("wires")
+    wire_kinds = registry.names("wires")
     for kind in candidates:
-        if kind not in known:
+        if kind not in wire_kinds:
             raise ConfigError(
-                f"unknown kind of wire {kind!r}", where="wires", accepted=", ".join(known)
+                f"unknown kind of wire {kind!r}", where="wires", accepted=", ".join(wire_kinds)
             )
     needed: tuple[str, ...] = ()
     if scenario.vswitch and scenario.deployment.vnf_count and issubclass(backends.vnf, UserPlane):
         needed = backends.vnf.wires  # it has business of its own at the tester's end
 
-    def problem_of(kind: str) -> str:
+    def find_problem(kind: str) -> str:
         if kind in lacking and scenario.wire == "auto":
             return lacking[kind]
         if needed and kind not in needed:
@@ -335,8 +341,8 @@ def choose_wire(
         kinds = [like, *[kind] * (len(ends) - 1)]
         if without := [
             end.name
-            for end, one in zip(ends, kinds, strict=True)
-            if one not in wires_taken(end.capabilities, mode)
+            for end, end_kind in zip(ends, kinds, strict=True)
+            if end_kind not in list_accepted_wires(end.capabilities, mode)
         ]:
             return f"{' and '.join(without)} cannot plug it in"
         limit = getattr(ends[-1].capabilities, "wire_frame_sizes", {}).get(kind)
@@ -350,7 +356,7 @@ def choose_wire(
 
     reasons = []
     for kind in candidates:
-        problem = problem_of(kind)
+        problem = find_problem(kind)
         if not problem:
             if not registry.load("wires", kind).takes_nics:
                 return kind, ()
@@ -360,18 +366,20 @@ def choose_wire(
                 problem = str(error)
         reasons.append(f"{kind}: {problem}")
     raise CapabilityError(
-        f"no wire joins {_joined(scenario)}: {'; '.join(reasons)}",
+        f"no wire joins {_describe_ends(scenario)}: {'; '.join(reasons)}",
         where=scenario.id,
         accepted=", ".join(
             kind
-            for kind in known
-            if all(kind in wires_taken(end.capabilities, scenario.options.mode) for end in ends)
+            for kind in wire_kinds
+            if all(
+                kind in list_accepted_wires(end.capabilities, scenario.options.mode) for end in ends
+            )
         ),
         cure="list another kind under `wires` in the testbed file, or leave --wire out",
     )
 
 
-def _joined(scenario: Scenario) -> str:
+def _describe_ends(scenario: Scenario) -> str:
     """What a wire is between: there is no tester where programs talk by sockets."""
     far = "the pods" if scenario.deployment.pods else "the vSwitch"
     if not scenario.sockets:
@@ -379,8 +387,8 @@ def _joined(scenario: Scenario) -> str:
     return f"{far} and their hosts" if scenario.deployment.pods else f"the endpoints and {far}"
 
 
-def wires_taken(capabilities: Any, mode: str) -> tuple[str, ...]:
+def list_accepted_wires(capabilities: Any, mode: str) -> tuple[str, ...]:
     """Wires that an end takes in a mode; "" is its first."""
     of_modes: dict[str, tuple[str, ...]] = getattr(capabilities, "mode_wires", {})
-    every: tuple[str, ...] = capabilities.wires
-    return of_modes.get(mode or next(iter(getattr(capabilities, "modes", ())), ""), every)
+    wires: tuple[str, ...] = capabilities.wires
+    return of_modes.get(mode or next(iter(getattr(capabilities, "modes", ())), ""), wires)

@@ -21,8 +21,8 @@ WIRE_WITHIN, CABLE_OF_NICS = "veth", "nic"
 
 def cable_wire(testbed: Testbed) -> str:
     """Kind of the cables between a testbed's hosts: machines have no cable to namespaces."""
-    within = all(host.transport == NETNS for host in testbed.hosts.values())
-    return WIRE_WITHIN if within else CABLE_OF_NICS
+    one_machine = all(host.transport == NETNS for host in testbed.hosts.values())
+    return WIRE_WITHIN if one_machine else CABLE_OF_NICS
 
 
 class _End(NamedTuple):
@@ -62,9 +62,9 @@ class HostShare:
 def share_out(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
     """Place the parts of a deployment on hosts: a share for each that has a part, by name."""
     graph = scenario.deployment
-    if why := next(_whys_not(scenario), ""):
+    if problem := next(_whys_not(scenario), ""):
         raise CapabilityError(
-            why,
+            problem,
             where=f"{scenario.id}, testbed {testbed.name}",
             cure="choose another deployment, or a testbed of one host",
         )
@@ -158,13 +158,13 @@ def _arrangements(
         for sites in choices:
             # In a VNF's place a port is on the host of its vSwitch.
             first, second = (
-                sites[_site_of(graph, end)] if isinstance(end, VnfPort) else host
+                sites[_find_site(graph, end)] if isinstance(end, VnfPort) else host
                 for host, end in zip(pair, graph.ends, strict=True)
             )
             yield (first, second), sites
 
 
-def _site_of(graph: Deployment, port: Port) -> int:
+def _find_site(graph: Deployment, port: Port) -> int:
     """Number of the vSwitch that has a port."""
     return next((n for n, ports in enumerate(graph.sites) if port in ports), 0)
 
@@ -174,30 +174,32 @@ def _links(
 ) -> list[tuple[_End, _End]]:
     """What must be cables: the tester's wires to other hosts, and those between vSwitches."""
 
-    def at(port: PhyPort) -> _End:
-        return _End(sites[_site_of(graph, port)], "dut", port.index)
+    def dut_end(port: PhyPort) -> _End:
+        return _End(sites[_find_site(graph, port)], "dut", port.index)
 
     links = [
-        (_End(host, "tester", end.index), at(end))
+        (_End(host, "tester", end.index), dut_end(end))
         for host, end in zip(testers, graph.ends, strict=True)
         if isinstance(end, PhyPort)
     ]
-    links += [(at(a), at(b)) for a, b in graph.cables]
-    return [(one, other) for one, other in links if one.host != other.host]
+    links += [(dut_end(a), dut_end(b)) for a, b in graph.cables]
+    return [(near, other) for near, other in links if near.host != other.host]
 
 
 def _cables(
     testbed: Testbed, links: Sequence[tuple[_End, _End]]
 ) -> dict[str, list[CableUse]] | None:
     """A cable of the testbed for each link: its ends at each host; None where there are too few."""
-    left = list(enumerate(testbed.cables))
-    found: dict[str, list[CableUse]] = {}
+    free = list(enumerate(testbed.cables))
+    uses_by_host: dict[str, list[CableUse]] = {}
     for link in links:
         hosts = {end.host for end in link}
-        number, cable = next((one for one in left if {*one[1].hosts} == hosts), (-1, None))
+        number, cable = next(
+            ((n, cable) for n, cable in free if {*cable.hosts} == hosts), (-1, None)
+        )
         if cable is None:
             return None
-        left.remove((number, cable))
+        free.remove((number, cable))
         for end, far in (link, link[::-1]):
             use = CableUse(
                 cable=number,
@@ -206,8 +208,8 @@ def _cables(
                 nic=cable.at(end.host).nic,
                 far=str(cable.at(far.host)),
             )
-            found.setdefault(end.host, []).append(use)
-    return found
+            uses_by_host.setdefault(end.host, []).append(use)
+    return uses_by_host
 
 
 def _share(
@@ -219,7 +221,7 @@ def _share(
 ) -> HostShare:
     parts: list[Side] = ["tester"] if host in testers else []
     parts += ["dut"] if host in sites else []
-    own = graph.site(sites.index(host)) if graph.sites and host in sites else graph
-    mine = tuple(number for number, at in enumerate(testers) if at == host)
-    ends = mine if testers[0] != testers[1] else ()
-    return HostShare(host, tuple(parts), own, tuple(cables.get(host, ())), ends)
+    part = graph.site(sites.index(host)) if graph.sites and host in sites else graph
+    numbers = tuple(number for number, tester in enumerate(testers) if tester == host)
+    ends = numbers if testers[0] != testers[1] else ()
+    return HostShare(host, tuple(parts), part, tuple(cables.get(host, ())), ends)

@@ -58,9 +58,9 @@ class Needs:
     open_files: int
 
 
-def needs_of(plan: Plan, facts: MachineFacts) -> Needs:
+def estimate_needs(plan: Plan, facts: MachineFacts) -> Needs:
     """What a plan takes, from what is in it."""
-    vnfs = _memory_of_vnfs(plan)
+    vnfs = _list_vnf_memory(plan)
     programs = plan.sends_frames + plan.has_dut + len(vnfs)
     # Of pods each has its share of the ranks of MPI, of hosts an endpoint.
     talking = len(plan.own_ends) if plan.scenario.sockets else 0
@@ -72,15 +72,15 @@ def needs_of(plan: Plan, facts: MachineFacts) -> Needs:
     private = [memory.ordinary_mib for memory, _ in vnfs if not memory.floats]
     guests = [memory.ordinary_mib + memory.mib for memory, _ in vnfs if memory.floats]
     fixed = [memory.mib for memory, _ in vnfs if not memory.floats]
-    own = [mib for one in plan.memory for mib in one.users.values()]
-    shared = max([*own, *ordinary, 0])
+    hugepages_mib = [mib for memory in plan.memory for mib in memory.users.values()]
+    shared = max([*hugepages_mib, *ordinary, 0])
     by_hardware = any(not nic.kernel for nic in plan.nics) or any(vf for _, vf in vnfs)
     # A guest's memory is reserved as it is, and programs reserve for all that they might take.
-    libraries = len(own) > sum(bool(memory.mib) for memory, _ in vnfs) or any(fixed)
+    libraries = len(hugepages_mib) > sum(bool(memory.mib) for memory, _ in vnfs) or any(fixed)
     reserved = min(RESERVED_MIB * max(1, len(facts.hugepages)), MOST_RESERVED_MIB)
     return Needs(
         memory_mib=LEAST_MIB + ONE_MORE_MIB * max(0, len(vnfs) - 1) + sum(ordinary),
-        hugepage_mib=sum(one.pages * one.size_kb for one in plan.memory) // 1024,
+        hugepage_mib=sum(memory.pages * memory.size_kb for memory in plan.memory) // 1024,
         tasks=RUN_TASKS + TASKS * programs + TALKER_TASKS * talking + workers,
         address_mib=ADDRESS_MIB + max([reserved if libraries else 0, *guests]),
         data_mib=DATA_MIB + max([0, *private]),
@@ -90,7 +90,7 @@ def needs_of(plan: Plan, facts: MachineFacts) -> Needs:
     )
 
 
-def _memory_of_vnfs(plan: Plan) -> list[tuple[VnfMemory, bool]]:
+def _list_vnf_memory(plan: Plan) -> list[tuple[VnfMemory, bool]]:
     """Memory of each VNF and guest on this host, and whether a NIC's function is given to it."""
     scenario = plan.scenario
     numbers = [*scenario.deployment.vnf_numbers] if plan.has_dut else []
@@ -112,34 +112,35 @@ def require_limits(plans: Sequence[Plan], facts: MachineFacts) -> None:
     Raises:
         CapabilityError: A limit is too low: which one, what is needed, how to raise it.
     """
-    needs, limits = [needs_of(plan, facts) for plan in plans], facts.limits
+    needs, limits = [estimate_needs(plan, facts) for plan in plans], facts.limits
     where = f"{plans[-1].scenario.id}, host {plans[-1].host}".removesuffix(", host ")
-    memory = sum(one.memory_mib for one in needs)
-    more = ""
+    memory = sum(plan_needs.memory_mib for plan_needs in needs)
+    remark = ""
     if limits.hugepages_in_memory:
-        memory += max(one.hugepage_mib for one in needs)  # each has that of all before it
-        more = " with hugepages"
+        # Each plan has the hugepages of all before it.
+        memory += max(plan_needs.hugepage_mib for plan_needs in needs)
+        remark = " with hugepages"
     group = "of the control group (docker run --{}), or leave it"
     groups = (
         (
             memory,
             _mib(limits.memory_kb),
-            "MiB of memory" + more,
+            "MiB of memory" + remark,
             f"raise memory.max and memory.high {group.format('memory')}",
         ),
         (
-            sum(one.tasks for one in needs),
+            sum(plan_needs.tasks for plan_needs in needs),
             limits.tasks,
             "processes and threads",
             f"raise pids.max {group.format('pids-limit')}; where it has none, "
             "raise kernel.threads-max and kernel.pid_max",
         ),
     )
-    for need, left, what, cure in groups:
-        if left is not None and need > left:
+    for need, limit, unit, cure in groups:
+        if limit is not None and need > limit:
             raise CapabilityError(
-                f"about {need} {what} are needed, and the kernel lets this process and its "
-                f"programs have {left} {what} more",
+                f"about {need} {unit} are needed, and the kernel lets this process and its "
+                f"programs have {limit} {unit} more",
                 where=where,
                 accepted=f"at least {need}",
                 cure=cure,
@@ -151,12 +152,12 @@ def require_limits(plans: Sequence[Plan], facts: MachineFacts) -> None:
         ("file_mib", _mib(limits.file_kb), "MiB in a file of memory", "f"),
         ("open_files", limits.open_files, "open files", "n"),
     )
-    for field, left, what, letter in rows:
-        need = max(getattr(one, field) for one in needs)
-        if left is not None and need > left:
+    for field, limit, unit, letter in rows:
+        need = max(getattr(plan_needs, field) for plan_needs in needs)
+        if limit is not None and need > limit:
             raise CapabilityError(
-                f"a program of it needs up to {need} {what}, and the kernel lets a process have "
-                f"{left}",
+                f"a program of it needs up to {need} {unit}, and the kernel lets a process have "
+                f"{limit}",
                 where=f"{where}, ulimit -H{letter}",
                 accepted=f"at least {need}, or unlimited",
                 cure="start it from a shell without that limit, or with the right to raise it "

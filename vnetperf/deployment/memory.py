@@ -58,10 +58,10 @@ def plan_where_memory_is(make: Callable[[ShortNodes], Plan]) -> Plan:
             return make(short)
         except MemoryShortageError as error:
             first = first or error
-            known = short.get(error.host, frozenset())
-            if error.node in known:  # it cannot be avoided
+            short_nodes = short.get(error.host, frozenset())
+            if error.node in short_nodes:  # it cannot be avoided
                 raise first from None
-            short[error.host] = known | {error.node}
+            short[error.host] = short_nodes | {error.node}
 
 
 class _Planner(Protocol):
@@ -94,7 +94,7 @@ def plan_over_first_wire(make: _Planner) -> Plan:
             raise
 
 
-def memory_of(plan: Plan, backends: Backends, facts: MachineFacts) -> tuple[MemoryPlan, ...]:
+def plan_memory(plan: Plan, backends: Backends, facts: MachineFacts) -> tuple[MemoryPlan, ...]:
     """Hugepages by node: the pollers' and the NICs' nodes, unless the scenario names others."""
     scenario, placement, size = plan.scenario, plan.placement, plan.testbed.hugepage_kb
     graph, generator = scenario.deployment, backends.generator
@@ -105,7 +105,7 @@ def memory_of(plan: Plan, backends: Backends, facts: MachineFacts) -> tuple[Memo
         kinds.append(attachment_kind(vswitch, generator.capabilities.attachments))
     pools: dict[Pool, dict[str, int]] = {(placement.node, size): {}}
     mib = generator.hugepage_mib(scenario, tuple(kinds)) if plan.has_tester else 0
-    for node in nodes_of(plan, ("tester",)):
+    for node in list_nodes(plan, ("tester",)):
         pools.setdefault((node, size), {})[scenario.generator] = mib
 
     def add_fixed(user: str, backend: Any, plugged: Collection[str]) -> None:
@@ -116,17 +116,17 @@ def memory_of(plan: Plan, backends: Backends, facts: MachineFacts) -> tuple[Memo
     if mib:  # without hugepages a program has memory of no node
         add_fixed(scenario.generator, generator, kinds)
     if not plan.has_dut:
-        return memory_of_pools(pools, plan, facts)
+        return plan_pool_memory(pools, plan, facts)
     # The wire decides too: a poll-mode NIC needs memory where an af_packet interface needs none.
     decided = scenario.model_copy(update={"wire": plan.wire})
     # Rings of a VNF lie in its memory, and a switch may want buffers beside them.
-    nodes = dict.fromkeys((*nodes_of(plan, ("dut",)), placement.home_of_vnfs))
+    nodes = dict.fromkeys((*list_nodes(plan, ("dut",)), placement.home_of_vnfs))
     needed = dict.fromkeys(nodes, vswitch.hugepage_mib(decided))
     for node, mib in dict(enumerate(scenario.options.memory_mib)).items() or needed.items():
         pools.setdefault((node, size), {})[scenario.vswitch] = mib
-    taken = [attachment_kind(vswitch, vnf.accepts(scenario))] if graph.vnf_count else []
+    vnf_kinds = [attachment_kind(vswitch, vnf.accepts(scenario))] if graph.vnf_count else []
     if not scenario.options.memory_mib:  # else the user says where it is
-        add_fixed(scenario.vswitch, vswitch, {*kinds, *taken})
+        add_fixed(scenario.vswitch, vswitch, {*kinds, *vnf_kinds})
     for number in (*graph.vnf_numbers, *(port.vnf for port in plan.guest_ends.values())):
         role, kind = f"vnf{number}", attachment_kind(vswitch, vnf.accepts(scenario))
         if (memory := vnf.memory(scenario, kind)).mib:
@@ -141,23 +141,23 @@ def memory_of(plan: Plan, backends: Backends, facts: MachineFacts) -> tuple[Memo
             add_fixed(role, vnf, (kind,))
     for node in placement.far_nodes:
         pools.setdefault((node, size), {}).setdefault(scenario.vswitch, vswitch.far_mib)
-    return memory_of_pools(pools, plan, facts)
+    return plan_pool_memory(pools, plan, facts)
 
 
 def _homes(mib: int, size_kb: int, plan: Plan, facts: MachineFacts) -> tuple[int, ...]:
     """Nodes on which memory that may be anywhere can be had."""
     pages = ceil(mib * 1024 / size_kb)
-    every = (MemoryPlan(node=n, size_kb=size_kb, pages=pages) for n in plan.placement.nodes)
-    return tuple(one.node for one in every if _shortage(one, plan, facts) is None)
+    candidates = (MemoryPlan(node=n, size_kb=size_kb, pages=pages) for n in plan.placement.nodes)
+    return tuple(memory.node for memory in candidates if _shortage(memory, plan, facts) is None)
 
 
-def nodes_of(plan: Plan, sides: tuple[str, ...]) -> list[int]:
+def list_nodes(plan: Plan, sides: tuple[str, ...]) -> list[int]:
     """The pollers' node, and those of NICs that programs drive: rings lie where the NIC is."""
     nics = [n.node for n in plan.nics if n.side in sides and not n.kernel and n.node >= 0]
     return list(dict.fromkeys((plan.placement.node, *nics)))
 
 
-def memory_of_pools(
+def plan_pool_memory(
     pools: Mapping[Pool, Mapping[str, int]], plan: Plan, facts: MachineFacts
 ) -> tuple[MemoryPlan, ...]:
     """Hugepages of each pool that has users; refuses what cannot be had."""
@@ -178,12 +178,12 @@ def require_memory(memory: Sequence[MemoryPlan], plan: Plan, facts: MachineFacts
         MemoryShortageError: A node cannot have them; another may.
         HugepageShortageError: The control group lets this process have fewer.
     """
-    for one in memory:
-        if error := _shortage(one, plan, facts):
-            error.host, error.node, error.wire = plan.host, one.node, plan.wire
+    for pool in memory:
+        if error := _shortage(pool, plan, facts):
+            error.host, error.node, error.wire = plan.host, pool.node, plan.wire
             raise error
     for size_kb, left_kb in facts.limits.hugepages_kb.items():
-        wanted_kb = sum(one.pages * size_kb for one in memory if one.size_kb == size_kb)
+        wanted_kb = sum(pool.pages * size_kb for pool in memory if pool.size_kb == size_kb)
         if wanted_kb > left_kb:
             limited = HugepageShortageError(
                 f"{wanted_kb // 1024} MiB of hugepages of {size_kb} KiB are needed, and the "
@@ -201,11 +201,11 @@ def _shortage(memory: MemoryPlan, plan: Plan, facts: MachineFacts) -> MemoryShor
     node, size_kb, where = memory.node, memory.size_kb, f"{plan.scenario.id}, memory"
     pool = next((h for h in facts.hugepages if (h.node, h.size_kb) == (node, size_kb)), None)
     if pool is None:
-        there = sorted({(h.size_kb, h.node) for h in facts.hugepages})
+        pools = sorted({(h.size_kb, h.node) for h in facts.hugepages})
         return MemoryShortageError(
             f"the kernel has no hugepages of {size_kb} KiB on node {node}",
             where="hugepage_kb",
-            accepted=", ".join(f"{size} on node {of}" for size, of in there) or "none",
+            accepted=", ".join(f"{size} on node {node}" for size, node in pools) or "none",
             cure="set hugepage_kb to one of these, in the testbed file or for the guest (--guest)",
         )
     if facts.limits.nodes is not None and node not in facts.limits.nodes:

@@ -20,7 +20,7 @@ from pathlib import Path
 from vnetperf import registry
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import PREFIX_LENGTH
-from vnetperf.deployment.others import MachineWatch, processors_of
+from vnetperf.deployment.others import MachineWatch, list_processors
 from vnetperf.deployment.pods import LOOPBACK, PodNetwork
 from vnetperf.deployment.transfers import POLL_S, is_signal
 from vnetperf.host import threads
@@ -145,10 +145,10 @@ class GuestDaemon:
         self._program: GuestProgram | None = None
         self._asks = self._answers = Path()
 
-    def expect(self, own: Path, name: str) -> str:
+    def expect(self, directory: Path, name: str) -> str:
         """Be ready for one start; what the launcher's agent runs for it."""
         self._program = None
-        self._asks, self._answers = own / f"{name}.asks", own / f"{name}.ended"
+        self._asks, self._answers = directory / f"{name}.asks", directory / f"{name}.ended"
         asks, answers = shlex.quote(str(self._asks)), shlex.quote(str(self._answers))
         return (
             f'printf %s "$*" >{asks}.new && mv {asks}.new {asks}; '
@@ -167,9 +167,9 @@ class GuestDaemon:
     def _answer(self, code: int) -> None:
         """Tell the launcher's agent, which waits for it without a bound."""
         if not self._answers.exists():
-            made = self._answers.with_suffix(".new")
-            made.write_text(f"{code}\n")
-            made.rename(self._answers)
+            draft = self._answers.with_suffix(".new")
+            draft.write_text(f"{code}\n")
+            draft.rename(self._answers)
 
     def end(self) -> str:
         """End it, and return what it has written."""
@@ -199,7 +199,7 @@ def _processors(plan: Plan, facts: MachineFacts) -> tuple[int, ...]:
 
 
 @contextmanager
-def pods_of(
+def make_pods(
     machine: Machine,
     plan: Plan,
     network: PodNetwork,
@@ -210,7 +210,7 @@ def pods_of(
     cpus = _processors(plan, machine.facts)
     ports, tag = network.pods[:most], next(_NUMBERS)
     first: dict[str, Container] = {}
-    found: list[MpiPod] = []
+    pods: list[MpiPod] = []
     with ExitStack() as undo:
         for number, port in enumerate(ports):
             name = f"pod{number}"
@@ -220,33 +220,33 @@ def pods_of(
                     raise CapabilityError("ranks of MPI run in guests with an agent", where=name)
                 end.place.run(["hostname", name])
                 _tell_neighbours(end.place, end.netdev, network, port, ports)
-                found.append(MpiPod(name, port, end.place, GuestDaemon(end.place)))
+                pods.append(MpiPod(name, port, end.place, GuestDaemon(end.place)))
                 continue
             place = make_pod(plan.scenario.pod, machine, f"mpi{number}-{tag}", cpus)
             undo.callback(place.give_back)
-            own, key = port.pod.netdev, f"{port.host} {port.pod.netdev}"
-            if own == LOOPBACK:
-                place.enter(network.netns_of(port))
+            netdev, key = port.pod.netdev, f"{port.host} {port.pod.netdev}"
+            if netdev == LOOPBACK:
+                place.enter(network.find_netns(port))
             elif key in first:  # pods that have their host's network
                 place.enter(Path(str(first[key].netns)))
             else:
                 place.create(cpuset=False)
-                place.take(own, mac=port.pod.mac)
+                place.take(netdev, mac=port.pod.mac)
             first.setdefault(key, place)
-            found.append(MpiPod(name, port, place))
-            _tell_neighbours(place, own, network, port, ports)
-        yield tuple(found)
+            pods.append(MpiPod(name, port, place))
+            _tell_neighbours(place, netdev, network, port, ports)
+        yield tuple(pods)
 
 
 def _tell_neighbours(
-    place: Place, own: str, network: PodNetwork, port: PodPort, ports: Sequence[PodPort]
+    place: Place, netdev: str, network: PodNetwork, port: PodPort, ports: Sequence[PodPort]
 ) -> None:
     """Give a pod its address, and those of all others."""
-    lines = [f"address replace {port.pod.address}/{PREFIX_LENGTH} dev {own}"]
-    if own != LOOPBACK:
+    lines = [f"address replace {port.pod.address}/{PREFIX_LENGTH} dev {netdev}"]
+    if netdev != LOOPBACK:
         lines += [
             f"neigh replace {far.pod.address} lladdr {network.next_hop(port, far)} "
-            f"dev {own} nud permanent"
+            f"dev {netdev} nud permanent"
             for far in dict.fromkeys(ports)
             if far != port
         ]
@@ -273,20 +273,20 @@ class MpiRun:
         """Run a program once, with ranks in as many pods as are specified."""
         program: MpiProgram = registry.load("mpi", spec.tool)()
         where = f"{program.name} {spec.kind}"
-        if why := program.cannot(spec) or program.missing(self.machine.facts, spec):
-            raise CapabilityError(why, where="MPI", cure="--mpi-program auto")
+        if problem := program.cannot(spec) or program.missing(self.machine.facts, spec):
+            raise CapabilityError(problem, where="MPI", cure="--mpi-program auto")
         if spec.pods > len(self.pods):
             raise CapabilityError(f"{spec.pods} pods of {len(self.pods)} deployed", where="MPI")
         command = program.command(spec, self._programs)
         refuse_untrusted(command)  # the launcher starts it, and only the launcher is looked at
         number = next(_NUMBERS)
-        own = self.machine.new_subdir(f"mpi-{number}")
-        directory = self.give_files(program.files(spec), own, str(number), where)
-        line, options = self.make_launch_line(spec, own, directory)
+        subdir = self.machine.new_subdir(f"mpi-{number}")
+        directory = self.give_files(program.files(spec), subdir, str(number), where)
+        line, options = self.make_launch_line(spec, subdir, directory)
         argv = [*line, *self.make_rank_words(spec, options, command)]
         daemons = [pod.daemon for pod in self.pods[: spec.pods] if pod.daemon is not None]
         places = [pod.place for pod in self.pods[: spec.pods]]
-        machine = MachineWatch(self.pollers, processors_of(places))
+        machine = MachineWatch(self.pollers, list_processors(places))
         machine.start()
         began = time.monotonic()
         launcher = self._start(argv)
@@ -296,16 +296,18 @@ class MpiRun:
             elapsed_s = time.monotonic() - began
             spent = machine.stop()
             launcher.end(signal.SIGTERM)
-            told = "".join(map(end_daemon, daemons))
-        output = launcher.output() + told
+            daemon_output = "".join(map(end_daemon, daemons))
+        output = launcher.output() + daemon_output
         if code := launcher.ended():
-            raise GeneratorError(describe_failure(output, code), where=where, cure=_end_of(output))
+            raise GeneratorError(
+                describe_failure(output, code), where=where, cure=_quote_end(output)
+            )
         if program.result_file:
             output = read_end(directory / program.result_file, MOST_OUTPUT) or output
         try:
             figures = program.read(output, spec)
         except MpiOutputError as error:
-            raise GeneratorError(str(error), where=where, cure=_end_of(output)) from error
+            raise GeneratorError(str(error), where=where, cure=_quote_end(output)) from error
         library = self.machine.facts.versions.get("mpirun", "").partition("\n")[0]
         kind = "" if self.plan.scenario.pod == "netns" else f" by {self.plan.scenario.pod}"
         in_vms = [pod.name for pod in self.pods[: spec.pods] if pod.daemon is not None]
@@ -329,18 +331,18 @@ class MpiRun:
     def _launcher(self) -> Launcher:
         return PrrteLauncher() if is_prrte(self.machine.facts) else Launcher()
 
-    def give_files(self, files: Mapping[str, str], own: Path, name: str, where: str) -> Path:
+    def give_files(self, files: Mapping[str, str], subdir: Path, name: str, where: str) -> Path:
         """Make the directory that ranks begin in: complete before pods, which write to it, see it.
 
         What a program that ran before has put in its place is replaced or an error, never followed.
         """
-        made = own / "files"
-        made.mkdir()
+        draft = subdir / "files"
+        draft.mkdir()
         for file, content in files.items():
-            (made / file).write_text(content)
+            (draft / file).write_text(content)
         directory = self.machine.subdir(RANKS) / name
         try:
-            made.rename(directory)
+            draft.rename(directory)
         except OSError as error:
             text = f"a program in a pod has put something in place of its directory: {error}"
             raise GeneratorError(text, where=where) from error
@@ -353,20 +355,20 @@ class MpiRun:
         if all(pod.daemon is None for pod in self.pods[: spec.pods]):
             by = self._launcher.map_by("node" if spec.kind in MPI_PAIRS else "slot")
             return ["-np", str(spec.pods * spec.ranks), *by, *options, *command]
-        found = list(self._launcher.map_by(""))
+        words = list(self._launcher.map_by(""))
         for pod in self.pods[: spec.pods]:
             program = command[0]
             if isinstance(pod.place, GuestPlace):
                 program = pod.place.write(Path(program).name, Path(program).read_bytes())
                 pod.place.run(["chmod", "755", program])
                 pod.place.run(["mkdir", "-p", options[1]])
-            apart = [":"] if "-np" in found else []
-            found += [*apart, "-np", str(spec.ranks), "--host", pod.name]
-            found += [*options, program, *command[1:]]
-        return found
+            apart = [":"] if "-np" in words else []
+            words += [*apart, "-np", str(spec.ranks), "--host", pod.name]
+            words += [*options, program, *command[1:]]
+        return words
 
     def make_launch_line(
-        self, spec: TransferSpec, own: Path, directory: Path
+        self, spec: TransferSpec, subdir: Path, directory: Path
     ) -> tuple[list[str], list[str]]:
         """Make the words of the launcher, and of its ranks; no pod can replace the files in them.
 
@@ -374,17 +376,17 @@ class MpiRun:
         in pods of runc have theirs in their pod's own /tmp.
         """
         pods = self.pods[: spec.pods]
-        hosts = own / "pods"
+        hosts = subdir / "pods"
         hosts.write_text("".join(f"{pod.name} slots={spec.ranks}\n" for pod in pods))
         cases = "".join(
             f'{pod.name}) exec {shlex.join(pod.place.entry(pod.name))} sh -c "$*" ;;\n'
             if isinstance(pod.place, Container)
-            else f"{pod.name}) {pod.daemon.expect(own, pod.name) if pod.daemon else ''} ;;\n"
+            else f"{pod.name}) {pod.daemon.expect(subdir, pod.name) if pod.daemon else ''} ;;\n"
             for pod in pods
         )
-        agent = own / "enter"  # its directory may be one that nothing is executed from
+        agent = subdir / "enter"  # its directory may be one that nothing is executed from
         agent.write_text(f"pod=$1; shift\ncase $pod in\n{cases}esac\nexit 1\n")
-        line = ["env", f"TMPDIR={own}", self._programs["mpirun"], "--allow-run-as-root"]
+        line = ["env", f"TMPDIR={subdir}", self._programs["mpirun"], "--allow-run-as-root"]
         line += ["--leave-session-attached", "--bind-to", "none", "--hostfile", str(hosts)]
         line += self._launcher.options(f"/bin/sh {agent}")
         line += [part for name, value in TRANSPORTS.items() for part in ("--mca", name, value)]
@@ -423,7 +425,7 @@ class MpiRun:
             error=lambda: GeneratorError(
                 f"its ranks do not end within {limit_s:g} s",
                 where=where,
-                cure=_end_of(launcher.output()),
+                cure=_quote_end(launcher.output()),
             ),
         )
 
@@ -439,18 +441,20 @@ def describe_failure(output: str, code: int) -> str:
         return f"rank {aborted[1]} has ended all ranks by MPI_Abort, with status {code}"
     if vanished := _VANISHED.search(output):
         return f"a rank in {vanished[1]} was lost: its connection to another one has ended"
-    how = f"by signal {abs(code) % 128}" if is_signal(code) else f"with status {code}"
-    return f"its launcher mpirun has ended {how}"
+    manner = f"by signal {abs(code) % 128}" if is_signal(code) else f"with status {code}"
+    return f"its launcher mpirun has ended {manner}"
 
 
 def signal_name(number: int) -> str:
     """SIGKILL; by its number where it has no name, as most of the real-time signals."""
-    return next((one.name for one in signal.Signals if one.value == number), f"signal {number}")
+    return next(
+        (member.name for member in signal.Signals if member.value == number), f"signal {number}"
+    )
 
 
-def _end_of(output: str) -> str:
-    own = [line for line in output.splitlines() if line.strip(" -*")]
-    return f"its output ends with: {' / '.join(own[-6:])[-800:] or '(nothing)'}"
+def _quote_end(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip(" -*")]
+    return f"its output ends with: {' / '.join(lines[-6:])[-800:] or '(nothing)'}"
 
 
 def transfer_mpi(
@@ -466,6 +470,6 @@ def transfer_mpi(
     machine, plan = deployment.machine, deployment.plan
     most = max(spec.pods for spec in specs)
     guests = deployment.end_guests
-    with deployment.without_tester(), pods_of(machine, plan, network, most, guests) as pods:
+    with deployment.without_tester(), make_pods(machine, plan, network, most, guests) as pods:
         run = MpiRun(machine, plan, pods, deployment.watching(watch), deployment.pollers())
         return tuple(run.run(spec) for spec in specs)

@@ -19,35 +19,42 @@ from vnetperf.virt.container import Container
 from vnetperf.virt.endpoint import GuestPlace, Place
 
 
-def processors_of(places: Iterable[Place]) -> frozenset[int]:
+def list_processors(places: Iterable[Place]) -> frozenset[int]:
     """Processors that programs at some places may run on; empty where one of them is not pinned."""
-    found = [place.cpus if isinstance(place, Container | GuestPlace) else () for place in places]
-    return frozenset(cpu for cpus in found for cpu in cpus) if all(found) else frozenset()
+    cpus_by_place = [
+        place.cpus if isinstance(place, Container | GuestPlace) else () for place in places
+    ]
+    if not all(cpus_by_place):
+        return frozenset()
+    return frozenset(cpu for cpus in cpus_by_place for cpu in cpus)
 
 
-def own_seconds(pollers: tuple[Pollers, ...]) -> float:
+def measure_processor_time(pollers: tuple[Pollers, ...]) -> float:
     """Processor time until now of a deployment's processes, seconds.
 
     They are those that this process has started, with what has ended of them, those that have
     pollers, and the kernel's threads that forward, but for soft interrupts. Of this process itself
     nothing counts: it has no part in the work.
     """
-    every, me = process_times(), os.getpid()
+    processes, me = process_times(), os.getpid()
     children: dict[int, list[int]] = {}
-    for pid, one in every.items():
-        children.setdefault(one.parent, []).append(pid)
-    own: set[int] = set()
-    left = [me, *(poller.pid for poller in pollers)]
-    while left:
-        pid = left.pop()
-        if pid not in own:
-            own.add(pid)
-            left += children.get(pid, ())
-    kernel = (one for one in kernel_threads(pollers) if not one.name.startswith(SOFTIRQ_THREAD))
-    own |= {one.tid for one in kernel}
+    for pid, process in processes.items():
+        children.setdefault(process.parent, []).append(pid)
+    pids: set[int] = set()
+    waiting = [me, *(poller.pid for poller in pollers)]
+    while waiting:
+        pid = waiting.pop()
+        if pid not in pids:
+            pids.add(pid)
+            waiting += children.get(pid, ())
+    pids |= {
+        thread.tid
+        for thread in kernel_threads(pollers)
+        if not thread.name.startswith(SOFTIRQ_THREAD)
+    }
     nothing = ProcessTimes(parent=0, own=0, ended=0)
-    ticks = sum(one.own + one.ended for pid, one in every.items() if pid in own)
-    return (ticks - every.get(me, nothing).own) / TICKS_PER_S
+    ticks = sum(process.own + process.ended for pid, process in processes.items() if pid in pids)
+    return (ticks - processes.get(me, nothing).own) / TICKS_PER_S
 
 
 class MachineWatch:
@@ -73,7 +80,7 @@ class MachineWatch:
         self._used = frozenset(
             cpu for _, thread in busy_threads(self._pollers) for cpu in thread.cpus
         )
-        self._own_s = own_seconds(self._pollers)
+        self._own_s = measure_processor_time(self._pollers)
         self._began = time.monotonic()
         self._sampler.begin()
 
@@ -81,12 +88,12 @@ class MachineWatch:
         """Take the second one; fields of a transfer."""
         self._sampler.end()
         wall_s = max(time.monotonic() - self._began, 1e-9)
-        own_s = own_seconds(self._pollers) - self._own_s
+        own_s = measure_processor_time(self._pollers) - self._own_s
         load = self._sampler.stop()
         if not load.by_processor:
             return {}
-        interrupts = sum(one.irq + one.softirq for one in load.by_processor)
-        busy = sum(one.busy for one in load.by_processor)
+        interrupts = sum(processor.irq + processor.softirq for processor in load.by_processor)
+        busy = sum(processor.busy for processor in load.by_processor)
         return {
             "machine_busy_s": round(busy * wall_s, 3),
             "machine_interrupts_s": round(interrupts * wall_s, 3),

@@ -52,7 +52,7 @@ def check_path(
         before.update(deployment.counters())
         return deployment.generator.run(check, deployment.check_alive)
 
-    return send_until_whole(
+    return send_until_complete(
         deployment.plan.scenario,
         attempt,
         timeout_s or max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.guests))),
@@ -61,7 +61,7 @@ def check_path(
     )
 
 
-def send_until_whole(
+def send_until_complete(
     scenario: Scenario,
     attempt: Callable[[TrialSpec], TrialResult],
     timeout_s: float,
@@ -77,7 +77,7 @@ def send_until_whole(
     began = time.monotonic()
     check = PATH_TRIAL.model_copy(update={"frame_size": scenario.traffic.least_frame_size})
     tries: list[TrialResult] = []
-    whole: Counter[int] = Counter()  # frames of each direction since the last loss
+    returned: Counter[int] = Counter()  # frames of each direction since the last loss
 
     def frames_come_back() -> bool:
         longer = 2.0 ** sum(map(_came_back, tries))
@@ -85,11 +85,11 @@ def send_until_whole(
         result = attempt(check.model_copy(update={"duration_s": duration_s}))
         tries.append(result)
         if not _came_back(result):
-            whole.clear()
+            returned.clear()
             return False
-        whole.update({d.direction: d.sent for d in result.directions})
+        returned.update({d.direction: d.sent for d in result.directions})
         due = {d.direction: min(least, d.intended) for d in result.directions}
-        return all(whole[direction] >= frames for direction, frames in due.items())
+        return all(returned[direction] >= frames for direction, frames in due.items())
 
     def failed() -> DutError | GeneratorError:
         if not _came_back(tries[-1]):
@@ -102,7 +102,7 @@ def send_until_whole(
         )
 
     wait_for(frames_come_back, timeout_s, "frames through the deployment", error=failed)
-    frames = [whole[d.direction] for d in tries[-1].directions]
+    frames = [returned[d.direction] for d in tries[-1].directions]
     return {
         "sent": frames,
         "received": frames,
@@ -181,9 +181,9 @@ def _external_path_error(deployment: LiveDeployment, counts: str, result: TrialR
     silent = [d.direction for d in result.directions if not d.received]
     ways = " and ".join(f"{ends[d]} to {ends[1 - d]}" for d in silent)
     down = deployment.generator.links_down()
-    what = f"nothing came back from the external DUT {name}" if silent else "not all came back"
+    outcome = f"nothing came back from the external DUT {name}" if silent else "not all came back"
     return DutError(
-        f"the path check failed: {what}"
+        f"the path check failed: {outcome}"
         + (f" on the way {ways}" if silent else f" from the external DUT {name}")
         + f"; {counts}; all of them had left the tester"
         + (f"; links down: {', '.join(down)}" if down else ""),

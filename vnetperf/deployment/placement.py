@@ -31,26 +31,28 @@ def place_roles(
     Nodes in `short` cannot have the memory that is wanted there, and are taken last.
     """
     cpus = allowed_cpus(config, facts)
-    short = {*short, *_without_memory(facts)}
-    here = [cpu for cpu in cpus if only in {None, cpu.node}]
-    wanted = _wanted(demands)
+    short = {*short, *_list_nodes_without_memory(facts)}
+    eligible = [cpu for cpu in cpus if only in {None, cpu.node}]
+    threads = _count_threads(demands)
     if config.policy != "shared":
-        nodes = sorted({cpu.node for cpu in here})
-        dedicated = _dedicated(demands, config, cpus, facts, near, nodes=nodes, short=short)
+        nodes = sorted({cpu.node for cpu in eligible})
+        dedicated = _place_dedicated(demands, config, cpus, facts, near, nodes=nodes, short=short)
         if dedicated is not None:
-            return _with_shortage(dedicated, short, here)
+            return _note_shortage(dedicated, short, eligible)
         if config.policy == "dedicated":
             raise CapabilityError(
-                f"{wanted} dedicated cores and one for the system are needed on one NUMA node, or "
-                f"on nodes near each other; there are {len(_physical(here))} physical cores",
+                f"{threads} dedicated cores and one for the system are needed on one NUMA node, or "
+                f"on nodes near each other; there are {len(_physical(eligible))} physical cores",
                 where="cores.policy",
                 accepted='"auto" shares cores when there are too few',
                 cure='set cores.policy = "auto" in the testbed file, or allow more cores',
             )
-    return _with_shortage(_shared(demands, config, here, facts, near, short=short), short, here)
+    return _note_shortage(
+        _place_shared(demands, config, eligible, facts, near, short=short), short, eligible
+    )
 
 
-def _with_shortage(
+def _note_shortage(
     placement: Placement, short: Collection[int], cpus: Sequence[CpuFacts]
 ) -> Placement:
     """The placement with a note where nodes were avoided for their memory."""
@@ -58,34 +60,34 @@ def _with_shortage(
     if not avoided or placement.node in avoided:
         return placement
     nodes = f"node {avoided[0]}" if len(avoided) == 1 else f"nodes {', '.join(map(str, avoided))}"
-    return _with_reason(placement, f"too little memory can be had on {nodes}")
+    return _add_reason(placement, f"too little memory can be had on {nodes}")
 
 
-def _without_memory(facts: MachineFacts) -> set[int]:
+def _list_nodes_without_memory(facts: MachineFacts) -> set[int]:
     """Nodes that have processors and no memory, neither free nor as hugepages."""
     pages = {pool.node for pool in facts.hugepages if pool.free}
     free = facts.memory_free_kb
     return {node for node in facts.nodes if free.get(node) == 0 and node not in pages}
 
 
-def _wanted(demands: tuple[RoleDemand, ...]) -> int:
+def _count_threads(demands: tuple[RoleDemand, ...]) -> int:
     return sum(demand.threads for demand in demands)
 
 
 def allowed_cpus(config: CoresConfig, facts: MachineFacts) -> list[CpuFacts]:
     """Processors that may be used."""
-    known = {cpu.cpu: cpu for cpu in facts.cpus}
+    facts_by_number = {cpu.cpu: cpu for cpu in facts.cpus}
     for key, cpus in (("allowed", config.allowed), ("housekeeping", config.housekeeping)):
-        strange = sorted(set(cpus) - set(known))
+        strange = sorted(set(cpus) - set(facts_by_number))
         if strange:
             raise ConfigError(
                 f"processor {strange[0]} is not there or not allowed for this process",
                 where=f"cores.{key}",
-                accepted=", ".join(map(str, sorted(known))),
+                accepted=", ".join(map(str, sorted(facts_by_number))),
                 cure="name processors this machine has, or leave the key out",
             )
-    wanted = dict.fromkeys(config.allowed)  # a number given twice counts once
-    chosen = [known[c] for c in wanted] if wanted else list(facts.cpus)
+    numbers = dict.fromkeys(config.allowed)  # a number given twice counts once
+    chosen = [facts_by_number[c] for c in numbers] if numbers else list(facts.cpus)
     return sorted(chosen, key=lambda cpu: cpu.cpu)
 
 
@@ -97,7 +99,7 @@ def _physical(cpus: list[CpuFacts]) -> list[CpuFacts]:
     return list(first.values())
 
 
-def _dedicated(
+def _place_dedicated(
     demands: tuple[RoleDemand, ...],
     config: CoresConfig,
     cpus: list[CpuFacts],
@@ -111,23 +113,25 @@ def _dedicated(
 
     A node without the memory is taken where no other will do: whoever plans memory refuses it.
     """
-    wanted = _wanted(demands)
+    threads = _count_threads(demands)
     node_of = {cpu.cpu: cpu.node for cpu in facts.cpus}
     fitting = []
     for node in nodes:
-        housekeeping, free = _placement_of((node,), config, cpus, facts, wanted)
-        for kind, pool in _pools(free, wanted) if housekeeping else ():
-            isolated = min(sum(cpu.isolated for cpu in pool), wanted)
+        housekeeping, free = _split_processors((node,), config, cpus, facts, threads)
+        for kind, pool in _pools(free, threads) if housekeeping else ():
+            isolated = min(sum(cpu.isolated for cpu in pool), threads)
             # Where the memory is; isolated cores first, which somebody has chosen; then the fastest
             # of one kind; then the NICs' node; then the system's core beside them, since what it
             # allocates for the pollers is local to it; then the most room, the lower number on a
             # tie.
-            beside = node_of[housekeeping[0]] == node
-            rank = (node not in short, isolated, -kind, node == near, beside, len(pool), -node)
+            local = node_of[housekeeping[0]] == node
+            rank = (node not in short, isolated, -kind, node == near, local, len(pool), -node)
             fitting.append((rank, housekeeping, pool))
     best = max(fitting, key=lambda offer: offer[0], default=None)
     if best is None or not best[0][0]:
-        spread = _over_near_nodes(demands, config, cpus, facts, near, nodes=nodes, short=short)
+        spread = _place_over_near_nodes(
+            demands, config, cpus, facts, near, nodes=nodes, short=short
+        )
         if spread is not None:
             return spread
     if best is None:
@@ -137,13 +141,13 @@ def _dedicated(
     cores = {demand.role: tuple(islice(rest, demand.threads)) for demand in demands}
     return Placement(
         mode="dedicated",
-        reason=f"{wanted} pollers fit on the {room} free physical cores of node "
+        reason=f"{threads} pollers fit on the {room} free physical cores of node "
         f"{node}, with processor {housekeeping[0]} left to the system"
-        + _mixed(pool[:wanted])
+        + _describe_kinds(pool[:threads])
         + _far(near, {node}),
         cores=cores,
         housekeeping=housekeeping,
-        dut=tuple(demand.role for demand in _of_group(demands, "switch")),
+        dut=tuple(demand.role for demand in _select_group(demands, "switch")),
         turn_us=config.turn_us,
         node=node,
         nodes=_nodes(facts),
@@ -151,7 +155,7 @@ def _dedicated(
     )
 
 
-def _over_near_nodes(
+def _place_over_near_nodes(
     demands: tuple[RoleDemand, ...],
     config: CoresConfig,
     cpus: list[CpuFacts],
@@ -165,7 +169,7 @@ def _over_near_nodes(
 
     Of one kind where that is enough, the fastest.
     """
-    wanted = _wanted(demands)
+    threads = _count_threads(demands)
     fitting = []
     for home in (node for node in nodes if node not in short):
         distance = facts.distances.get(home, {})
@@ -173,29 +177,29 @@ def _over_near_nodes(
         others.sort(key=lambda n: (n in short, distance[n], n))
         for count in range(1, len(others) + 1):
             group = (home, *others[:count])
-            housekeeping, free = _placement_of(group, config, cpus, facts, wanted)
+            housekeeping, free = _split_processors(group, config, cpus, facts, threads)
             farthest = max(distance[n] for n in group[1:])
-            for kind, pool in _pools(free, wanted) if housekeeping else ():
-                cores = _dealt_by_node(demands, group, pool)
+            for kind, pool in _pools(free, threads) if housekeeping else ():
+                cores = _deal_by_node(demands, group, pool)
                 if cores is not None:
                     rank = (kind, count, home != near, farthest, home)
                     fitting.append((rank, group, housekeeping, cores))
     if not fitting:
         return None
     (*_, farthest, home), group, housekeeping, cores = min(fitting, key=lambda offer: offer[0])
-    taken = {cpu for cpus_of_role in cores.values() for cpu in cpus_of_role}
-    pollers = [cpu for cpu in facts.cpus if cpu.cpu in taken]
+    numbers = {cpu for cpus_of_role in cores.values() for cpu in cpus_of_role}
+    pollers = [cpu for cpu in facts.cpus if cpu.cpu in numbers]
     used = {cpu.node for cpu in pollers}
     return Placement(
         mode="dedicated",
-        reason=f"{wanted} pollers fit on free physical cores of nodes "
+        reason=f"{threads} pollers fit on free physical cores of nodes "
         f"{', '.join(map(str, sorted(group)))}, which are near each other (distance {farthest}), "
         f"with processor {housekeeping[0]} left to the system; memory is on node {home}"
-        + _mixed(pollers)
+        + _describe_kinds(pollers)
         + _far(near, used),
         cores=cores,
         housekeeping=housekeeping,
-        dut=tuple(demand.role for demand in _of_group(demands, "switch")),
+        dut=tuple(demand.role for demand in _select_group(demands, "switch")),
         turn_us=config.turn_us,
         node=home,
         nodes=_nodes(facts),
@@ -204,7 +208,7 @@ def _over_near_nodes(
     )
 
 
-def _pools(free: Sequence[CpuFacts], wanted: int) -> list[tuple[int, list[CpuFacts]]]:
+def _pools(free: Sequence[CpuFacts], threads: int) -> list[tuple[int, list[CpuFacts]]]:
     """Cores of each kind that has enough, the fastest first, with its rank; all come last.
 
     With cores of several kinds, a poller's place decides what it can do.
@@ -212,10 +216,10 @@ def _pools(free: Sequence[CpuFacts], wanted: int) -> list[tuple[int, list[CpuFac
     kinds = sorted({cpu.kind for cpu in free})
     pools = [(kind, [cpu for cpu in free if cpu.kind == kind]) for kind in kinds]
     pools.append((max(kinds, default=0) + 1, [*free]))
-    return [(kind, pool) for kind, pool in pools if len(pool) >= wanted]
+    return [(kind, pool) for kind, pool in pools if len(pool) >= threads]
 
 
-def _dealt_by_node(
+def _deal_by_node(
     demands: tuple[RoleDemand, ...], nodes: Sequence[int], pool: list[CpuFacts]
 ) -> dict[str, tuple[int, ...]] | None:
     """Cores of each role on one node if one has room for it; the vSwitch's are on the first.
@@ -224,48 +228,48 @@ def _dealt_by_node(
         Role -> processors; None where the cores, or those of the first node, are too few.
     """
     room = {node: [cpu.cpu for cpu in pool if cpu.node == node] for node in nodes}
-    mine = _of_group(demands, "switch")
-    if len(pool) < _wanted(demands) or len(room[nodes[0]]) < _wanted(mine):
+    switch = _select_group(demands, "switch")
+    if len(pool) < _count_threads(demands) or len(room[nodes[0]]) < _count_threads(switch):
         return None
     cores: dict[str, tuple[int, ...]] = {}
-    for demand in (*mine, *_of_group(demands, "vnf"), *_of_group(demands, "tester")):
-        whole = next((n for n in nodes if len(room[n]) >= demand.threads), None)
-        order = [whole] if whole is not None else nodes
+    for demand in (*switch, *_select_group(demands, "vnf"), *_select_group(demands, "tester")):
+        roomy = next((n for n in nodes if len(room[n]) >= demand.threads), None)
+        order = [roomy] if roomy is not None else nodes
         picked = [*islice((cpu for node in order for cpu in room[node]), demand.threads)]
         room = {node: [cpu for cpu in room[node] if cpu not in picked] for node in nodes}
         cores[demand.role] = tuple(picked)
     return {demand.role: cores[demand.role] for demand in demands}
 
 
-def _placement_of(
+def _split_processors(
     nodes: Sequence[int],
     config: CoresConfig,
     cpus: list[CpuFacts],
     facts: MachineFacts,
-    wanted: int,
+    threads: int,
 ) -> tuple[tuple[int, ...], list[CpuFacts]]:
     """Housekeeping and the cores left for pollers, if these nodes were chosen."""
-    here = _physical([cpu for cpu in cpus if cpu.node in nodes])
+    on_nodes = _physical([cpu for cpu in cpus if cpu.node in nodes])
     housekeeping = config.housekeeping
     if not housekeeping:
         elsewhere = _physical([cpu for cpu in cpus if cpu.node not in nodes])
-        choice = here if len(here) > wanted else elsewhere
+        choice = on_nodes if len(on_nodes) > threads else elsewhere
         if not choice:
             return (), []
         # One of the slowest: pollers need the others more.
         first = min(choice, key=lambda cpu: (cpu.isolated, -cpu.kind, cpu.cpu))
         housekeeping = (first.cpu,)
-    kept_cores = _cores_of(housekeeping, facts)
-    free = [cpu for cpu in here if cpu.core not in kept_cores]
+    kept_cores = _list_cores(housekeeping, facts)
+    free = [cpu for cpu in on_nodes if cpu.core not in kept_cores]
     return housekeeping, sorted(free, key=lambda cpu: (not cpu.isolated, cpu.kind, cpu.cpu))
 
 
-def _cores_of(numbers: Collection[int], facts: MachineFacts) -> set[int]:
+def _list_cores(numbers: Collection[int], facts: MachineFacts) -> set[int]:
     """Cores of processors: one that is not among the allowed may have a sibling that is."""
     return {cpu.core for cpu in facts.cpus if cpu.cpu in numbers}
 
 
-def _shared(
+def _place_shared(
     demands: tuple[RoleDemand, ...],
     config: CoresConfig,
     cpus: list[CpuFacts],
@@ -274,26 +278,26 @@ def _shared(
     *,
     short: Collection[int],
 ) -> Placement:
-    wanted = _wanted(demands)
-    order = _best_first(cpus, wanted, near, short)
+    threads = _count_threads(demands)
+    order = _best_first(cpus, threads, near, short)
     kept = set(config.housekeeping)
     order = sorted(order, key=lambda cpu: cpu.cpu in kept)  # the system's come last
     numbers = [cpu.cpu for cpu in order]
-    cores, siblings = _dealt_out(demands, order)
+    cores, siblings = _deal_out(demands, order)
     reason = (
         'the testbed file requires it (cores.policy = "shared")'
         if config.policy == "shared"
-        else f"{wanted} pollers and the system share {len(cpus)} processors: "
-        f"{wanted + 1} physical cores on one node would be needed"
+        else f"{threads} pollers and the system share {len(cpus)} processors: "
+        f"{threads + 1} physical cores on one node would be needed"
     )
     used = [cpu for cpu in order if cpu.cpu in set().union(*cores.values())]
     return Placement(
         mode="shared",
         reason=reason + _compromises(used) + _far(near, {cpu.node for cpu in used}),
         cores=cores,
-        housekeeping=config.housekeeping or (_of_system(demands, cores, numbers),),
+        housekeeping=config.housekeeping or (_choose_system_processor(demands, cores, numbers),),
         siblings_of_dut=siblings,
-        dut=tuple(demand.role for demand in _of_group(demands, "switch")),
+        dut=tuple(demand.role for demand in _select_group(demands, "switch")),
         turn_us=config.turn_us,
         node=order[0].node,
         nodes=_nodes(facts),
@@ -304,23 +308,23 @@ def _shared(
     )
 
 
-def _of_group(demands: tuple[RoleDemand, ...], group: str) -> tuple[RoleDemand, ...]:
+def _select_group(demands: tuple[RoleDemand, ...], group: str) -> tuple[RoleDemand, ...]:
     return tuple(demand for demand in demands if demand.group == group)
 
 
-def _of_system(
+def _choose_system_processor(
     demands: tuple[RoleDemand, ...], cores: dict[str, tuple[int, ...]], numbers: Sequence[int]
 ) -> int:
     """A processor for the system: one that no poller has, else the tester's.
 
     Its loss of time is a load that is not offered, and so is seen.
     """
-    taken = {cpu for cpus in cores.values() for cpu in cpus}
-    tester = [cpu for d in _of_group(demands, "tester") for cpu in cores[d.role]]
-    return next((cpu for cpu in numbers if cpu not in taken), [*numbers, *tester][-1])
+    polled = {cpu for cpus in cores.values() for cpu in cpus}
+    tester = [cpu for d in _select_group(demands, "tester") for cpu in cores[d.role]]
+    return next((cpu for cpu in numbers if cpu not in polled), [*numbers, *tester][-1])
 
 
-def _dealt_out(
+def _deal_out(
     demands: tuple[RoleDemand, ...], order: Sequence[CpuFacts]
 ) -> tuple[dict[str, tuple[int, ...]], bool]:
     """Processors of each role, where they are too few for all: the first are the DUT's.
@@ -331,8 +335,8 @@ def _dealt_out(
     Returns:
         Role -> processors, and whether others run on hardware threads of the DUT's cores.
     """
-    dut, vnfs, tester = (_of_group(demands, group) for group in ("switch", "vnf", "tester"))
-    numbers, alone, siblings = [cpu.cpu for cpu in order], _wanted(dut), False
+    dut, vnfs, tester = (_select_group(demands, group) for group in ("switch", "vnf", "tester"))
+    numbers, alone, siblings = [cpu.cpu for cpu in order], _count_threads(dut), False
     if alone >= len(numbers):  # none is left: the others are where the fewest of the DUT's are
         rest = [*reversed(numbers)]
         pools = [(dut, [*numbers]), (tester, rest), (vnfs, rest[1:] + rest[:1])]
@@ -340,12 +344,12 @@ def _dealt_out(
         dut_cores = {cpu.core for cpu in order[:alone]}
         apart = [cpu.cpu for cpu in order[alone:] if cpu.core not in dut_cores]
         siblings = not apart
-        rest = (apart or numbers[alone:])[: _wanted(vnfs) + _wanted(tester)]
+        rest = (apart or numbers[alone:])[: _count_threads(vnfs) + _count_threads(tester)]
         # A VNF costs less a frame than the tester, which has the last ones for itself if it can.
-        own = min(_wanted(tester), len(rest) - 1) if vnfs else len(rest)
-        mine = rest[-own:] if own else rest
-        others = rest[:-own] if own and vnfs else rest
-        pools = [(dut, numbers[:alone]), (vnfs, others), (tester, mine)]
+        tester_count = min(_count_threads(tester), len(rest) - 1) if vnfs else len(rest)
+        tester_cpus = rest[-tester_count:] if tester_count else rest
+        others = rest[:-tester_count] if tester_count and vnfs else rest
+        pools = [(dut, numbers[:alone]), (vnfs, others), (tester, tester_cpus)]
     cores: dict[str, tuple[int, ...]] = {}
     for members, pool in pools:
         turn = 0
@@ -363,7 +367,7 @@ def _emulated(facts: MachineFacts) -> bool:
 
 
 def _best_first(
-    cpus: list[CpuFacts], wanted: int, near: int | None, short: Collection[int]
+    cpus: list[CpuFacts], threads: int, near: int | None, short: Collection[int]
 ) -> list[CpuFacts]:
     """Processors in the order to take them: one node if it has enough, siblings after cores."""
     by_node: dict[int, list[CpuFacts]] = {}
@@ -372,11 +376,11 @@ def _best_first(
 
     def rank(node: int) -> tuple[bool, bool, bool, bool, int]:
         members = by_node[node]
-        few = len(_physical(members)) < wanted
-        return node in short, few, len(members) < wanted, node != near, node
+        few = len(_physical(members)) < threads
+        return node in short, few, len(members) < threads, node != near, node
 
     best = min(by_node, key=rank)
-    enough = len(by_node[best]) >= wanted
+    enough = len(by_node[best]) >= threads
     candidates = by_node[best] if enough else [*chain.from_iterable(by_node.values())]
     first = _physical(candidates)
     return first + [cpu for cpu in candidates if cpu not in first]
@@ -387,17 +391,17 @@ def _compromises(used: list[CpuFacts]) -> str:
     text = ""
     if len(_physical(used)) < len(used):
         text += "; pollers sit on SMT siblings"
-    text += _mixed(used)
+    text += _describe_kinds(used)
     nodes = sorted({cpu.node for cpu in used})
     if len(nodes) > 1:
         text += f"; pollers sit on several nodes ({', '.join(map(str, nodes))})"
     return text
 
 
-def _mixed(used: Sequence[CpuFacts]) -> str:
+def _describe_kinds(used: Sequence[CpuFacts]) -> str:
     """A note when pollers are on cores of several kinds, which are not equally fast."""
     by_kind: dict[int, list[str]] = {}
-    for cpu in sorted(used, key=lambda one: (one.kind, one.cpu)):
+    for cpu in sorted(used, key=lambda processor: (processor.kind, processor.cpu)):
         by_kind.setdefault(cpu.kind, []).append(str(cpu.cpu))
     if len(by_kind) < 2:
         return ""
@@ -435,74 +439,74 @@ def place_scenario(
     where, vnfs = scenario.options.placement, scenario.vnf_placement
     if where is None:
         return place_with_vnfs(demands, config, facts, near, vnfs, short=short)
-    mine = _of_group(demands, "switch")
-    others = tuple(demand for demand in demands if demand not in mine)
+    switch = _select_group(demands, "switch")
+    others = tuple(demand for demand in demands if demand not in switch)
     # A node with room for all, if there is one: nobody requires it.
     hint = config.model_copy(update={"policy": "auto"} if config.policy == "dedicated" else {})
     home = place_with_vnfs(demands, hint, facts, near, vnfs, short=short)
-    beside = near if home.shared else home.node
-    placed = place_with_vnfs(others, config, facts, beside, vnfs, short=short)
-    wanted, pool = _wanted(mine), _pool_of_switch(where, placed, config, facts)
-    if problem := _why_not(where, wanted, pool, placed):
+    preferred = near if home.shared else home.node
+    placed = place_with_vnfs(others, config, facts, preferred, vnfs, short=short)
+    threads, pool = _count_threads(switch), _list_switch_processors(where, placed, config, facts)
+    if problem := _find_switch_problem(where, threads, pool, placed):
         raise CapabilityError(
             f"placement = {where}: {problem}",
             where=f"{scenario.id}, options of {scenario.vswitch}",
             cure="leave placement out, "
-            + ("" if wanted > 1 else "--set workers=2 or more, ")
+            + ("" if threads > 1 else "--set workers=2 or more, ")
             + "or a machine with more cores",
         )
-    given, rest = {}, iter(pool)
-    for demand in mine:
-        given[demand.role] = tuple(cpu.cpu for cpu in islice(rest, demand.threads))
-    nodes = {cpu.node for cpu in pool[:wanted]} - {placed.node}
+    cores, rest = {}, iter(pool)
+    for demand in switch:
+        cores[demand.role] = tuple(cpu.cpu for cpu in islice(rest, demand.threads))
+    nodes = {cpu.node for cpu in pool[:threads]} - {placed.node}
     update = {
-        "cores": placed.cores | given,
-        "dut": tuple(given),
+        "cores": placed.cores | cores,
+        "dut": tuple(cores),
         "far_nodes": tuple(sorted({*placed.far_nodes, *nodes})),
     }
     on = "both hardware threads of cores" if where == "siblings" else "NUMA nodes in turn"
-    return _with_reason(
+    return _add_reason(
         placed.model_copy(update=update),
         f"beside them the vSwitch's threads on {on}, as requested" + _far(near, {placed.node}),
     )
 
 
-def _why_not(where: str, wanted: int, pool: list[CpuFacts], placed: Placement) -> str:
+def _find_switch_problem(where: str, threads: int, pool: list[CpuFacts], placed: Placement) -> str:
     """Why the threads of a vSwitch cannot be placed so; "" where they can."""
-    if wanted < 2:
-        return f"it is of two poll-mode threads or more, and the vSwitch has {wanted or 'none'}"
+    if threads < 2:
+        return f"it is of two poll-mode threads or more, and the vSwitch has {threads or 'none'}"
     if placed.shared:
         return f"it requires dedicated cores, and {placed.reason}"
-    if len(pool) >= wanted:
+    if len(pool) >= threads:
         return ""
     kind = "hardware threads with a sibling" if where == "siblings" else "cores on several nodes"
-    return f"{wanted} threads require as many free {kind}; there are {len(pool)}"
+    return f"{threads} threads require as many free {kind}; there are {len(pool)}"
 
 
-def _pool_of_switch(
+def _list_switch_processors(
     where: str, placed: Placement, config: CoresConfig, facts: MachineFacts
 ) -> list[CpuFacts]:
     """Processors for the vSwitch's threads beside those of others, in the order to take them."""
-    taken = {*placed.pollers, *placed.housekeeping}
-    cores = _cores_of(taken, facts)
+    used = {*placed.pollers, *placed.housekeeping}
+    cores = _list_cores(used, facts)
     free = [cpu for cpu in allowed_cpus(config, facts) if cpu.core not in cores]
     if where == "siblings":
         return _pairs([cpu for cpu in free if cpu.node == placed.node])
-    return _in_turn(_isolated_first(_physical(free)), placed.node)
+    return _alternate_nodes(_sort_isolated_first(_physical(free)), placed.node)
 
 
-def _isolated_first(cpus: list[CpuFacts]) -> list[CpuFacts]:
+def _sort_isolated_first(cpus: list[CpuFacts]) -> list[CpuFacts]:
     return sorted(cpus, key=lambda cpu: (not cpu.isolated, cpu.kind, cpu.core, cpu.cpu))
 
 
 def _pairs(free: list[CpuFacts]) -> list[CpuFacts]:
     """Those that have a sibling, siblings beside each other, isolated ones first."""
-    by_core = groupby(_isolated_first(free), key=lambda cpu: (cpu.isolated, cpu.core))
+    by_core = groupby(_sort_isolated_first(free), key=lambda cpu: (cpu.isolated, cpu.core))
     several = [list(members) for _, members in by_core]
     return [cpu for members in several if len(members) > 1 for cpu in members]
 
 
-def _in_turn(free: list[CpuFacts], first: int) -> list[CpuFacts]:
+def _alternate_nodes(free: list[CpuFacts], first: int) -> list[CpuFacts]:
     """Processors of NUMA nodes in turn, from a certain one on; none where one node has them all."""
     by_node: dict[int, list[CpuFacts]] = {first: []}
     for cpu in free:
@@ -522,13 +526,13 @@ def place_with_vnfs(
     short: Collection[int] = (),
 ) -> Placement:
     """Choose processors, those of VNFs as requested; nodes in `short` last."""
-    mine = tuple(demand for demand in demands if demand.group == "vnf")
-    if vnfs == "auto" or not mine:
+    vnf_demands = tuple(demand for demand in demands if demand.group == "vnf")
+    if vnfs == "auto" or not vnf_demands:
         return place_roles(demands, config, facts, near, short=short)
     others = tuple(demand for demand in demands if demand.group != "vnf")
     if vnfs == "unpinned":
         placed = place_roles(others, config, facts, near, short=short)
-        return _unpinned(placed, mine, config, facts, short)
+        return _unpin_vnfs(placed, vnf_demands, config, facts, short)
     nodes = {cpu.node for cpu in allowed_cpus(config, facts)}
     if len(nodes) < 2:
         raise CapabilityError(
@@ -538,18 +542,18 @@ def place_with_vnfs(
         )
     if vnfs == "local":
         home = place_roles(demands, config, facts, near, short=short).node
-        found = place_roles(demands, config, facts, near, home, short=short)
-        return _with_reason(found, f"VNFs on node {home}, as requested")
+        placed = place_roles(demands, config, facts, near, home, short=short)
+        return _add_reason(placed, f"VNFs on node {home}, as requested")
     home = place_roles(others, config, facts, near, short=short).node
     kept = place_roles(others, config, facts, near, home, short=short)
-    return _remote(kept, mine, config, facts, short)
+    return _place_vnfs_remotely(kept, vnf_demands, config, facts, short)
 
 
-def _with_reason(placement: Placement, reason: str) -> Placement:
+def _add_reason(placement: Placement, reason: str) -> Placement:
     return placement.model_copy(update={"reason": f"{placement.reason}; {reason}"})
 
 
-def _unpinned(
+def _unpin_vnfs(
     placement: Placement,
     vnfs: tuple[RoleDemand, ...],
     config: CoresConfig,
@@ -560,12 +564,15 @@ def _unpinned(
     loose = {demand.role: everywhere for demand in vnfs}
     reason = "VNFs are not pinned, as requested: the kernel moves them, onto pollers' cores too"
     # Wherever a thread comes to be, its little memory is, if there can be any.
-    nodes = {cpu.node for cpu in allowed_cpus(config, facts)} - {*short, *_without_memory(facts)}
+    nodes = {cpu.node for cpu in allowed_cpus(config, facts)} - {
+        *short,
+        *_list_nodes_without_memory(facts),
+    }
     far = tuple(sorted({*placement.far_nodes, *nodes} - {placement.node}))
-    return _with_reason(placement.model_copy(update={"unpinned": loose, "far_nodes": far}), reason)
+    return _add_reason(placement.model_copy(update={"unpinned": loose, "far_nodes": far}), reason)
 
 
-def _remote(
+def _place_vnfs_remotely(
     placement: Placement,
     vnfs: tuple[RoleDemand, ...],
     config: CoresConfig,
@@ -574,30 +581,30 @@ def _remote(
 ) -> Placement:
     away = [cpu for cpu in allowed_cpus(config, facts) if cpu.node != placement.node]
     by_node = {node: [cpu for cpu in away if cpu.node == node] for node in {c.node for c in away}}
-    short = {*short, *_without_memory(facts)}
-    node, there = max(
+    short = {*short, *_list_nodes_without_memory(facts)}
+    node, members = max(
         by_node.items(), key=lambda item: (item[0] not in short, len(_physical(item[1])), -item[0])
     )
-    kept_cores = _cores_of(placement.housekeeping, facts)
-    cores = _isolated_first([cpu for cpu in _physical(there) if cpu.core not in kept_cores])
-    wanted = _wanted(vnfs)
-    enough = len(cores) >= wanted and config.policy != "shared"
+    kept_cores = _list_cores(placement.housekeeping, facts)
+    cores = _sort_isolated_first([cpu for cpu in _physical(members) if cpu.core not in kept_cores])
+    threads = _count_threads(vnfs)
+    enough = len(cores) >= threads and config.policy != "shared"
     if config.policy == "dedicated" and not enough:
         raise CapabilityError(
-            f"{wanted} dedicated cores for VNFs are needed on node {node}; there are {len(cores)}",
+            f"{threads} dedicated cores for VNFs are needed on node {node}; there are {len(cores)}",
             where=VNF_PLACEMENT_KEY,
             cure='set cores.policy = "auto" in the testbed file, or allow more cores',
         )
-    pool = cores if enough else cores + [cpu for cpu in there if cpu not in cores]
-    given: dict[str, tuple[int, ...]] = {}
+    pool = cores if enough else cores + [cpu for cpu in members if cpu not in cores]
+    picked_cores: dict[str, tuple[int, ...]] = {}
     turn = 0
     for demand in vnfs:
         picked = [pool[(turn + n) % len(pool)].cpu for n in range(demand.threads)]
-        given[demand.role] = tuple(dict.fromkeys(picked))
+        picked_cores[demand.role] = tuple(dict.fromkeys(picked))
         turn += demand.threads
     update = {
         "mode": placement.mode if enough else "shared",
-        "cores": placement.cores | given,
+        "cores": placement.cores | picked_cores,
         "vnf_node": node,
         "slice_us": placement.slice_us
         if enough or placement.shared or facts.slices
@@ -605,6 +612,6 @@ def _remote(
         "slice_note": placement.slice_note if enough else facts.slices,
     }
     reason = f"VNFs on node {node}, away from the pollers on node {placement.node}, as requested"
-    taken = {cpu for cpus in given.values() for cpu in cpus}
-    reason += _mixed([cpu for cpu in facts.cpus if cpu.cpu in {*taken, *placement.pollers}])
-    return _with_reason(placement.model_copy(update=update), reason)
+    used = {cpu for cpus in picked_cores.values() for cpu in cpus}
+    reason += _describe_kinds([cpu for cpu in facts.cpus if cpu.cpu in {*used, *placement.pollers}])
+    return _add_reason(placement.model_copy(update=update), reason)

@@ -11,16 +11,16 @@ from vnetperf import registry
 from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import check_capabilities, tester_roles
 from vnetperf.deployment.host_plan import (
-    NicAsked,
+    NicRequest,
     choose_wire,
-    demands_of,
+    list_accepted_wires,
+    list_demands,
     nic_uses,
     preferred_node,
     require_backends,
     require_processor_time,
     require_processors,
     require_root,
-    wires_taken,
     with_guests,
     with_memory_and_commands,
 )
@@ -35,9 +35,9 @@ from vnetperf.deployment.hosts import (
 from vnetperf.deployment.limits import require_limits
 from vnetperf.deployment.memory import (
     ShortNodes,
-    memory_of_pools,
-    nodes_of,
+    list_nodes,
     plan_over_first_wire,
+    plan_pool_memory,
     plan_where_memory_is,
     require_memory,
 )
@@ -98,11 +98,11 @@ def _plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     require_root(facts)
     require_backends(backends, facts, ("tester", "dut"))
     return plan_over_first_wire(
-        lambda short, *, lacking: _plan_here(backends, testbed, facts, short, lacking)
+        lambda short, *, lacking: _plan_single_host(backends, testbed, facts, short, lacking)
     )
 
 
-def _plan_here(
+def _plan_single_host(
     backends: Backends,
     testbed: Testbed,
     facts: MachineFacts,
@@ -111,7 +111,7 @@ def _plan_here(
 ) -> Plan:
     """Plan a scenario on one host."""
     scenario = backends.scenario
-    demands = demands_of(backends, testbed, ("tester", "dut"))
+    demands = list_demands(backends, testbed, ("tester", "dut"))
     avoided = short.get("", frozenset())
 
     def place(near: int | None) -> tuple[Placement, int]:
@@ -172,30 +172,32 @@ class _Hosts:
         nics: dict[str, tuple[NicUse, ...]] = {}
         by_program: set[int] = set()
         for share in self.shares:
-            backends, here = self.backends[share.host], self.facts.hosts[share.host]
+            backends, host_facts = self.backends[share.host], self.facts.hosts[share.host]
             scenario, dut = backends.scenario, backends.vswitch
             ends = {"dut": dut, "tester": backends.generator}
-            asked: list[NicAsked] = []
+            requests: list[NicRequest] = []
             for use in share.cables:
                 where = f"cables.{use.cable}.ends, {share.host}:{use.nic}"
-                nic = here.nic(use.nic)
+                nic = host_facts.nic(use.nic)
                 if nic is None:
-                    there = ", ".join(n.address for n in here.nics) or "none"
+                    addresses = ", ".join(n.address for n in host_facts.nics) or "none"
                     raise CapabilityError(
-                        f"there is no such NIC; PCI network devices of {share.host}: {there}",
+                        f"there is no such NIC; PCI network devices of {share.host}: {addresses}",
                         where=where,
                         cure="name one of them in the testbed file",
                     )
-                if why := nic.refusal(isolated=self.testbed.isolated):
-                    raise CapabilityError(why, where=where)
-                asked.append(NicAsked(use.port, use.side, nic, ends[use.side], where))
-            nics[share.host] = found = nic_uses(asked, here, scenario)
-            for use, chosen in zip(share.cables, found, strict=True):
+                if problem := nic.refusal(isolated=self.testbed.isolated):
+                    raise CapabilityError(problem, where=where)
+                requests.append(NicRequest(use.port, use.side, nic, ends[use.side], where))
+            nics[share.host] = uses = nic_uses(requests, host_facts, scenario)
+            for use, chosen in zip(share.cables, uses, strict=True):
                 if not chosen.kernel:
                     by_program.add(use.cable)
-            if "dut" in share.parts and (why := dut.nics_missing(nics[share.host], here, scenario)):
-                raise CapabilityError(why, where=f"{scenario.vswitch}, host {share.host}")
-        seen = tuple(
+            if "dut" in share.parts and (
+                problem := dut.nics_missing(nics[share.host], host_facts, scenario)
+            ):
+                raise CapabilityError(problem, where=f"{scenario.vswitch}, host {share.host}")
+        shares = tuple(
             replace(
                 share,
                 cables=tuple(
@@ -205,7 +207,7 @@ class _Hosts:
             )
             for share in self.shares
         )
-        return replace(self, shares=seen, nics=nics)
+        return replace(self, shares=shares, nics=nics)
 
     def placements(self) -> dict[str, Placement]:
         """Processors for each host: of its own, near its NICs, or one machine's for all together.
@@ -214,35 +216,35 @@ class _Hosts:
         before them.
         """
         backends, testbed, facts = self.backends, self.testbed, self.facts
-        wanted = {
-            share.host: demands_of(backends[share.host], testbed.of_host(share.host), share.parts)
+        demands_by_host = {
+            share.host: list_demands(backends[share.host], testbed.of_host(share.host), share.parts)
             for share in self.shares
         }
-        found: dict[str, Placement] = {}
+        placements: dict[str, Placement] = {}
         roles_of: dict[str, dict[str, dict[str, tuple[int, ...]]]] = {}
         dut_of: dict[str, tuple[str, ...]] = {}
-        for group in _placed_together(testbed, list(wanted)):
+        for group in _group_hosts(testbed, list(demands_by_host)):
             demands = tuple(
                 demand.model_copy(update={"role": f"{host}:{demand.role}"})
                 for host in group
-                for demand in wanted[host]
+                for demand in demands_by_host[host]
             )
             scenario, config = backends[group[0]].scenario, testbed.of_host(group[0]).cores
             near = preferred_node(self.nics.get(group[0], ()))
             avoided = frozenset[int]().union(*(self.short.get(host, ()) for host in group))
-            here = facts.hosts[group[0]]
-            placed = place_scenario(demands, config, here, near, scenario, short=avoided)
-            found |= dict.fromkeys(group, placed)
+            host_facts = facts.hosts[group[0]]
+            placed = place_scenario(demands, config, host_facts, near, scenario, short=avoided)
+            placements |= dict.fromkeys(group, placed)
             roles_of[group[0]] = {"cores": placed.cores, "unpinned": placed.unpinned}
             dut_of[group[0]] = placed.dut
         one_machine = cable_wire(testbed) == WIRE_WITHIN
-        for host, placed in found.items():
+        for host, placed in placements.items():
             update = {
                 key: {
                     r.removeprefix(f"{host}:"): cpus
-                    for group, of in roles_of.items()
+                    for group, cpus_by_role in roles_of.items()
                     if one_machine or group == host
-                    for r, cpus in of[key].items()
+                    for r, cpus in cpus_by_role[key].items()
                 }
                 for key in ("cores", "unpinned")
             }
@@ -252,22 +254,22 @@ class _Hosts:
                 if one_machine or group == host
                 for role in roles
             )
-            found[host] = placed.model_copy(update=update | {"dut": dut})
+            placements[host] = placed.model_copy(update=update | {"dut": dut})
         for share in self.shares:
             local = testbed.of_host(share.host)
-            placed = found[share.host]
+            placed = placements[share.host]
             require_processors(backends[share.host], local, share.parts, placed)
             where = f"{backends[share.host].scenario.id}, host {share.host}"
             require_processor_time(placed, facts.hosts[share.host], where=where)
-        return found
+        return placements
 
     def unpolled(self, host: str, placed: Placement) -> tuple[int, ...]:
         """Processors of a host that no poller has."""
         polled = {cpu for cpus in placed.cores.values() for cpu in cpus}
         allowed = allowed_cpus(self.testbed.of_host(host).cores, self.facts.hosts[host])
-        return tuple(one.cpu for one in allowed if one.cpu not in polled)
+        return tuple(processor.cpu for processor in allowed if processor.cpu not in polled)
 
-    def placements_beside_ends(self) -> dict[str, Placement]:
+    def place_next_to_ends(self) -> dict[str, Placement]:
         """Processors for two vSwitches, with one that no poller has for the endpoints on each host.
 
         Where pollers would have them all, they take turns on all but the last.
@@ -303,7 +305,7 @@ class _Hosts:
             for host, placed in fewer.placements().items()
         }
 
-    def wire_of_testers(
+    def choose_tester_wire(
         self, meets: Mapping[str, str], placements: Mapping[str, Placement]
     ) -> tuple[str, dict[str, int]]:
         """The kind of wire that the tester is calibrated over, and receive queues that it polls.
@@ -326,10 +328,10 @@ class _Hosts:
         first, *others = meets
         lacking: dict[str, str] = {}
         while True:
-            wire = self._wire_of_tester(first, queues[first], placements[first], lacking=lacking)
+            wire = self._choose_host_wire(first, queues[first], placements[first], lacking=lacking)
             for other in others:
                 try:
-                    self._wire_of_tester(other, queues[other], placements[other], named=wire)
+                    self._choose_host_wire(other, queues[other], placements[other], named=wire)
                 except CapabilityError as error:
                     if not self._chooses_wire(first) or wire in lacking:
                         raise
@@ -343,7 +345,7 @@ class _Hosts:
         scenario = self.backends[tester].scenario
         return bool(scenario.deployment.tester_vnf_ports) and scenario.wire == "auto"
 
-    def _wire_of_tester(
+    def _choose_host_wire(
         self,
         tester: str,
         queues: int,
@@ -355,20 +357,20 @@ class _Hosts:
         """A wire that one host of the tester can have, or the one that is named."""
         backends = self.backends[tester]
         scenario = backends.scenario
-        here = self.facts.hosts[tester]
+        host_facts = self.facts.hosts[tester]
         kind, local = cable_wire(self.testbed), self.testbed.of_host(tester)
         at_vnf = bool(scenario.deployment.tester_vnf_ports)
-        wires = wires_taken(backends.vswitch.capabilities, scenario.options.mode)
+        wires = list_accepted_wires(backends.vswitch.capabilities, scenario.options.mode)
         offered = {*wires} & {*local.wires}
         if at_vnf and kind == CABLE_OF_NICS and not offered:
             return WIRE_WITHIN  # it plugs nothing but those NICs in (SR-IOV)
         if at_vnf:  # in a VNF's place, as on one host
-            wanted = scenario.model_copy(update={"wire": named or scenario.wire})
+            requested = scenario.model_copy(update={"wire": named or scenario.wire})
             wire, _ = choose_wire(
-                wanted,
+                requested,
                 backends,
                 local,
-                here,
+                host_facts,
                 lambda _: (placement, queues),
                 lacking=lacking,
             )
@@ -379,7 +381,7 @@ class _Hosts:
             scenario=scenario,
             placement=placement,
             testbed=local,
-            facts=here,
+            facts=host_facts,
         )
         if problem:
             raise CapabilityError(problem, where=f"{scenario.id}, host {tester}")
@@ -389,12 +391,12 @@ class _Hosts:
     def plans(
         self,
         placements: Mapping[str, Placement],
-        more: Mapping[str, Mapping[str, Any]] | None = None,
+        fields: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> list[Plan]:
         """The plan of each share with what else is its own, in the order of the hosts' locks."""
         plans: list[Plan] = []
         wire = cable_wire(self.testbed)
-        within = wire == WIRE_WITHIN
+        one_machine = wire == WIRE_WITHIN
         for share in self.shares:
             plan = Plan(
                 scenario=self.backends[share.host].scenario,
@@ -408,27 +410,27 @@ class _Hosts:
                 cables=share.cables,
                 ends=share.ends,
                 # Hosts of namespaces are of one machine, which the first of them holds.
-                follows=bool(plans) and within,
-                **(more or {}).get(share.host, {}),
+                follows=bool(plans) and one_machine,
+                **(fields or {}).get(share.host, {}),
             )
-            backends, here = self.backends[share.host], self.facts.hosts[share.host]
-            plan = with_memory_and_commands(plan, backends, here)
-            if within:
-                plan = plan.model_copy(update={"memory": _beside(plan.memory, plans)})
-                require_memory(plan.memory, plan, here)
-                require_limits((*plans, plan), here)
+            backends, host_facts = self.backends[share.host], self.facts.hosts[share.host]
+            plan = with_memory_and_commands(plan, backends, host_facts)
+            if one_machine:
+                plan = plan.model_copy(update={"memory": _add_memory_before(plan.memory, plans)})
+                require_memory(plan.memory, plan, host_facts)
+                require_limits((*plans, plan), host_facts)
             plans.append(plan)
         return plans
 
-    def whole(
+    def combine(
         self, plans: list[Plan], placements: Mapping[str, Placement], first: str, **fields: Any
     ) -> Plan:
         """The plan of all hosts, from their own and the fields that are no host's."""
         return Plan(
             scenario=self.scenario,
             testbed=registry.completed(self.testbed),
-            placement=_placement_of_all(first, placements),
-            memory=_memory_of_all(plans),
+            placement=_merge_placements(first, placements),
+            memory=_merge_memory(plans),
             commands={f"{p.host}: {n}": line for p in plans for n, line in p.commands.items()},
             hosts=tuple(plans),
             **fields,
@@ -443,12 +445,12 @@ def _plan_hosts(
     shares = share_out(scenario, testbed)
     testers = [share for share in shares if "tester" in share.parts]
     _require_apart(backends, testers)
-    _require_sessions_here(scenario, testers)
+    _require_local_sessions(scenario, testers)
     _require_cable_wire(backends, testbed, facts, shares)
-    parts = _parts_of_hosts(scenario, shares, facts)
+    parts = _split_scenario(scenario, shares, facts)
     hosts = _Hosts(scenario, testbed, facts, shares, parts, short=short).with_nics()
     placements = hosts.placements()
-    testers = sorted((s for s in hosts.shares if "tester" in s.parts), key=lambda one: one.ends)
+    testers = sorted((s for s in hosts.shares if "tester" in s.parts), key=lambda share: share.ends)
     duts = [share for share in hosts.shares if "dut" in share.parts]
     tester = testers[0]
     meets = {
@@ -456,27 +458,27 @@ def _plan_hosts(
         for place, share in enumerate(testers)
     }
     bound_s = _clock_bound_s([share.host for share in testers], facts, placements)
-    wire, queues = hosts.wire_of_testers(meets, placements)
-    whole = scenario.deployment if scenario.deployment.sites else None
+    wire, queues = hosts.choose_tester_wire(meets, placements)
+    full_deployment = scenario.deployment if scenario.deployment.sites else None
     plugged = wire if scenario.deployment.tester_vnf_ports else cable_wire(testbed)
     of_frames = {
         "tester_rx_queues": queues[tester.host],
         "refusal_is_loss": registry.load("wires", plugged).refusal_is_loss,
         "clock_bound_s": bound_s,
     }
-    more = {
+    fields = {
         share.host: {
             **of_frames,
             "tester_rx_queues": queues.get(share.host, queues[tester.host]),
-            "whole": whole if share in testers else None,
+            "whole": full_deployment if share in testers else None,
         }
         for share in hosts.shares
     }
-    plans = hosts.plans(placements, more)
-    return hosts.whole(plans, placements, tester.host, wire=wire, **of_frames)
+    plans = hosts.plans(placements, fields)
+    return hosts.combine(plans, placements, tester.host, wire=wire, **of_frames)
 
 
-def _parts_of_hosts(
+def _split_scenario(
     scenario: Scenario, shares: tuple[HostShare, ...], facts: MachineFacts
 ) -> dict[str, Backends]:
     """The scenario with each host's part of the graph; refuses what a host lacks for its part."""
@@ -490,7 +492,7 @@ def _parts_of_hosts(
     return parts
 
 
-def _require_sessions_here(scenario: Scenario, testers: Sequence[HostShare]) -> None:
+def _require_local_sessions(scenario: Scenario, testers: Sequence[HostShare]) -> None:
     """Refuse tests of sessions where the NAT's table is on another host than the tester."""
     if NEW_SESSIONS in scenario.variant.split(",") and not any("dut" in s.parts for s in testers):
         raise CapabilityError(
@@ -555,49 +557,49 @@ def _plan_ends(
 ) -> Plan:
     """Plan two vSwitches on two hosts with an endpoint at each, and no tester."""
     scenario = backends.scenario
-    _require_places_of_ends(backends)
+    _require_end_attachments(backends)
     shares = share_ends(scenario, testbed)
     shares = tuple(sorted(shares, key=lambda share: share.host))  # the order of locks
-    parts = _parts_of_hosts(scenario, shares, facts)
+    parts = _split_scenario(scenario, shares, facts)
     _require_cable_wire(backends, testbed, facts, shares)
     hosts = _Hosts(scenario, testbed, facts, shares, parts, short=short).with_nics()
-    placements = hosts.placements_beside_ends()
+    placements = hosts.place_next_to_ends()
     for share in hosts.shares:
         numbers = [number for number in share.ends if number in scenario.ends_in_guests]
         if not numbers:
             continue
-        here, placed = facts.hosts[share.host], placements[share.host]
-        if problem := backends.vnf.missing(here, parts[share.host].scenario):
+        host_facts, placed = facts.hosts[share.host], placements[share.host]
+        if problem := backends.vnf.missing(host_facts, parts[share.host].scenario):
             raise CapabilityError(problem, where=f"{scenario.id}, host {share.host}")
         free = hosts.unpolled(share.host, placed)
         placements[share.host] = with_guests(placed, share.deployment, numbers, free)
     plans = hosts.plans(placements)
-    return hosts.whole(plans, placements, plans[0].host, wire=WIRE_WITHIN)
+    return hosts.combine(plans, placements, plans[0].host, wire=WIRE_WITHIN)
 
 
-def _require_places_of_ends(backends: Backends) -> None:
+def _require_end_attachments(backends: Backends) -> None:
     """Refuse endpoints in VMs' places where the vSwitch offers them nothing to plug into."""
     scenario = backends.scenario
     if not scenario.deployment.tester_vnf_ports:
         return
     offered = backends.vswitch.capabilities.attachments
     accepts: tuple[str, ...] = MOVABLE_WIRES
-    what = "a namespace, which takes an interface of the kernel"
+    place = "a namespace, which takes an interface of the kernel"
     cure = f"--vnf vloop:vm has them in guests; -k p2c2p_{scenario.vswitch} at its wires"
     if scenario.ends_in_guests:
         accepts = backends.vnf.accepts(scenario)
-        what = f"in a guest, which takes {' or '.join(accepts)}"
+        place = f"in a guest, which takes {' or '.join(accepts)}"
         cure = f"-k p2c2p_{scenario.vswitch} has the endpoints at its wires"
     if not set(offered) & set(accepts):
         raise CapabilityError(
             f"{scenario.vswitch} offers {' and '.join(offered) or 'nothing'} to VNFs, and an "
-            f"endpoint here is {what}",
+            f"endpoint here is {place}",
             where=scenario.id,
             cure=cure,
         )
 
 
-def _memory_of_all(plans: list[Plan]) -> tuple[MemoryPlan, ...]:
+def _merge_memory(plans: list[Plan]) -> tuple[MemoryPlan, ...]:
     """Hugepages of all hosts: those of one machine are with the last of them."""
     if not plans[-1].nics:
         return plans[-1].memory
@@ -610,23 +612,25 @@ def _memory_of_all(plans: list[Plan]) -> tuple[MemoryPlan, ...]:
     )
 
 
-def _beside(own: tuple[MemoryPlan, ...], before: list[Plan]) -> tuple[MemoryPlan, ...]:
-    """What must be free when a host is the next one of its machine to take memory.
+def _add_memory_before(
+    memory_plans: tuple[MemoryPlan, ...], before: list[Plan]
+) -> tuple[MemoryPlan, ...]:
+    """Memory that must be free when a host is deployed after others on the same machine.
 
     Those before it have made theirs free, and take it only when all have.
     """
-    found = {(memory.node, memory.size_kb): memory for memory in own}
+    demands = {(memory.node, memory.size_kb): memory for memory in memory_plans}
     for plan in before[-1:]:  # which has those of all before it
         for memory in plan.memory:
             key = (memory.node, memory.size_kb)
-            mine = found.get(key, memory.model_copy(update={"pages": 0, "users": {}}))
+            demand = demands.get(key, memory.model_copy(update={"pages": 0, "users": {}}))
             others = {
                 user if ":" in user else f"{plan.host}:{user}": mib
                 for user, mib in memory.users.items()
             }
-            update = {"pages": mine.pages + memory.pages, "users": {**others, **mine.users}}
-            found[key] = mine.model_copy(update=update)
-    return tuple(found[key] for key in sorted(found))
+            update = {"pages": demand.pages + memory.pages, "users": {**others, **demand.users}}
+            demands[key] = demand.model_copy(update=update)
+    return tuple(demands[key] for key in sorted(demands))
 
 
 def _require_cable_wire(
@@ -639,24 +643,24 @@ def _require_cable_wire(
     if not (in_place or scenario.apart):
         users.append(backends.generator)
     mode, kind = scenario.options.mode, cable_wire(testbed)
-    beside = any({"tester", "dut"} <= {*share.parts} for share in shares)
-    beside = (beside or scenario.apart) and not in_place
-    wanted = {kind, WIRE_WITHIN} if beside else {kind}
-    cannot = {u.name: wanted - {*wires_taken(u.capabilities, mode)} for u in users}
+    mixed = any({"tester", "dut"} <= {*share.parts} for share in shares)
+    mixed = (mixed or scenario.apart) and not in_place
+    wires = {kind, WIRE_WITHIN} if mixed else {kind}
+    cannot = {u.name: wires - {*list_accepted_wires(u.capabilities, mode)} for u in users}
     without = [name for name, kinds in cannot.items() if kinds]
-    within = kind not in {one for kinds in cannot.values() for one in kinds}
+    accepts_cable = kind not in {lacked for kinds in cannot.values() for lacked in kinds}
     limit = getattr(vswitch.capabilities, "wire_frame_sizes", {}).get(kind)
     problem = ""
     if kind == WIRE_WITHIN:
-        here = facts.hosts[shares[0].host]
-        problem = registry.load("wires", kind).missing(here, scenario, testbed)
-    if without and within:
+        host_facts = facts.hosts[shares[0].host]
+        problem = registry.load("wires", kind).missing(host_facts, scenario, testbed)
+    if without and accepts_cable:
         problem = f"{' and '.join(without)} cannot plug in the {WIRE_WITHIN} beside it"
     elif without:
         problem = f"{' and '.join(without)} cannot plug it in"
     elif limit is not None and scenario.largest_on_wire > limit:
         problem = f"{vswitch.name} carries frames of up to {limit} octets over it"
-    elif scenario.wire not in {"auto", *wanted} and not in_place:
+    elif scenario.wire not in {"auto", *wires} and not in_place:
         problem = f"--wire {scenario.wire} is no cable between hosts"
     if problem:
         raise CapabilityError(
@@ -667,21 +671,21 @@ def _require_cable_wire(
         )
 
 
-def _placement_of_all(first: str, placements: Mapping[str, Placement]) -> Placement:
+def _merge_placements(first: str, placements: Mapping[str, Placement]) -> Placement:
     """The first host's placement with the roles of all, others' with their host's name."""
-    whole = placements[first]
+    placement = placements[first]
     for host, placed in placements.items():
         update = {
-            key: getattr(whole, key)
+            key: getattr(placement, key)
             | {f"{host}:{r}": cpus for r, cpus in getattr(placed, key).items() if ":" not in r}
             for key in ("cores", "unpinned")
         }
         if host != first:
-            whole = whole.model_copy(update=update)
-    return whole
+            placement = placement.model_copy(update=update)
+    return placement
 
 
-def _placed_together(testbed: Testbed, hosts: list[str]) -> list[list[str]]:
+def _group_hosts(testbed: Testbed, hosts: list[str]) -> list[list[str]]:
     """Hosts of one machine by groups that share processors: all, or each has some of its own.
 
     What their processors are set to is the machine's, and the same for all.
@@ -694,11 +698,11 @@ def _placed_together(testbed: Testbed, hosts: list[str]) -> list[list[str]]:
         return [hosts]
     owner: dict[int, str] = {}
     for host, config in cores.items():
-        taken = sorted(set(config.allowed) & set(owner))
-        if taken or not config.allowed:
+        shared = sorted(set(config.allowed) & set(owner))
+        if shared or not config.allowed:
             raise ConfigError(
-                f"processor {taken[0]} is host {owner[taken[0]]}'s too"
-                if taken
+                f"processor {shared[0]} is host {owner[shared[0]]}'s too"
+                if shared
                 else "hosts of one machine whose cores differ in more than the tester's threads "
                 "each need processors of their own",
                 where=f"hosts.{host}.cores.allowed",
@@ -776,8 +780,8 @@ def _plan_loop(
         parts=("tester",),
     )
     users = {scenario.generator: generator.hugepage_mib(scenario, (wire,))}
-    pools = {(node, testbed.hugepage_kb): users for node in nodes_of(plan, ("tester", "dut"))}
-    plan = plan.model_copy(update={"memory": memory_of_pools(pools, plan, facts)})
+    pools = {(node, testbed.hugepage_kb): users for node in list_nodes(plan, ("tester", "dut"))}
+    plan = plan.model_copy(update={"memory": plan_pool_memory(pools, plan, facts)})
     require_limits((plan,), facts)
     return plan
 

@@ -84,18 +84,18 @@ POD_ADDRESS = "198.{}.{}.1"
 def switch_class(graph: Deployment, name: str) -> type[VSwitch]:
     """The class of what joins a deployment's ports: a vSwitch, or a network of pods."""
     in_vms = bool(graph.guests)
-    found: type[VSwitch] = (
-        _in_place(name, in_vms=in_vms) if graph.pods else registry.load("vswitches", name)
+    switch: type[VSwitch] = (
+        _adapt_network(name, in_vms=in_vms) if graph.pods else registry.load("vswitches", name)
     )
-    return found
+    return switch
 
 
-def no_frames(scenario: Scenario) -> str:
+def find_frames_problem(scenario: Scenario) -> str:
     """Why no tester can send frames between a scenario's pods; "" where it can."""
     if not scenario.deployment.pods or scenario.sockets:
         return ""
-    if scenario.deployment.guests and (why := _no_frames_by_guests(scenario)):
-        return why
+    if scenario.deployment.guests and (problem := _find_guest_frames_problem(scenario)):
+        return problem
     if scenario.pod != "netns":
         return "frames of a tester are sent from no container; leave --pod out"
     network: type[Network] = registry.load("networks", scenario.vswitch)
@@ -114,7 +114,7 @@ def no_frames(scenario: Scenario) -> str:
     )
 
 
-def _no_frames_by_guests(scenario: Scenario) -> str:
+def _find_guest_frames_problem(scenario: Scenario) -> str:
     """Why frames do not pass pods that are in VMs; "" where they do."""
     if scenario.vnf_addresses or scenario.vnf_swaps:
         return (
@@ -126,27 +126,27 @@ def _no_frames_by_guests(scenario: Scenario) -> str:
     return ""
 
 
-def network_of(scenario: Scenario) -> type[Network] | None:
+def find_network(scenario: Scenario) -> type[Network] | None:
     """The container network of a scenario; None where it has no pods."""
     if not scenario.deployment.pods:
         return None
-    found: type[Network] = registry.load("networks", scenario.vswitch)
-    return found
+    network: type[Network] = registry.load("networks", scenario.vswitch)
+    return network
 
 
 def require_frames(scenario: Scenario) -> None:
     """Refuse pods between which no frames can be sent."""
-    if why := no_frames(scenario):
-        raise NoResultError(why, where=scenario.id)
+    if problem := find_frames_problem(scenario):
+        raise NoResultError(problem, where=scenario.id)
 
 
 @cache
-def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
+def _adapt_network(name: str, *, in_vms: bool) -> type[VSwitch]:
     network: type[Network] = registry.load("networks", name)
     can = network.capabilities
     kind = "veth" if can.port == "host" or can.elsewhere else can.port
     options = ("mtu",) if can.by_socket else () if can.elsewhere else ("mtu", "offloads")
-    own = {
+    attributes = {
         "__doc__": network.__doc__,
         "network": network,
         "name": name,
@@ -166,7 +166,7 @@ def _in_place(name: str, *, in_vms: bool) -> type[VSwitch]:
             nic_drivers=("kernel",),
         ),
     }
-    return type(f"{network.__name__}InPlace", (PodNetwork,), own)
+    return type(f"{network.__name__}InPlace", (PodNetwork,), attributes)
 
 
 class PodNetwork(VSwitch):
@@ -190,7 +190,7 @@ class PodNetwork(VSwitch):
         self._far: PodPort | None = None
         if plan.scenario.deployment.cables:
             self._leave_to_others(plan.scenario.deployment)
-        self._made = self._plugged = False
+        self._created = self._plugged = False
         #: Ports of the first two pods, then of those beside them that have ports of their own.
         self._ports: dict[VnfPort, PodPort] = {}
         #: Where guests of pods plug in.
@@ -200,9 +200,9 @@ class PodNetwork(VSwitch):
 
     def _leave_to_others(self, graph: Deployment) -> None:
         """Of two hosts of a testbed this one makes its own part, with what the plan has of both."""
-        ((near, _),), (cable,), (own,) = graph.beyond, graph.cables, graph.tester_vnf_ports
+        ((near, _),), (cable,), (local,) = graph.beyond, graph.cables, graph.tester_vnf_ports
         (far,) = (port for port in cable if port != near)
-        other = port_of(1 - own.vnf)
+        other = port_of(1 - local.vnf)
         mac = vnf_mac(other) if self.network.capabilities.shares_mac else dut_mac(far)
         self.hosts[other.vnf] = FarHost(self.machine, other.vnf, mac)
         pod = self._pod(other, "")
@@ -241,14 +241,14 @@ class PodNetwork(VSwitch):
                 f"network {cls.name} does not route between pods on the {scenario.pod_hosts} host; "
                 "leave --forwarding out"
             )
-        why = (
-            cls._why_not_apart(scenario)
-            or cls._why_no_programs(scenario)
-            or cls._why_no_guests(facts, scenario)
+        problem = (
+            cls._find_host_problem(scenario)
+            or cls._find_program_problem(scenario)
+            or cls._find_guest_problem(facts, scenario)
             or missing_for_pods(scenario.pod, facts)
         )
-        if why:
-            return why
+        if problem:
+            return problem
         hosts = 2 if place == "other" else 1
         if can.most_on_host is not None and pod_count(scenario) > can.most_on_host * hosts:
             most = can.most_on_host
@@ -256,7 +256,7 @@ class PodNetwork(VSwitch):
         return cls.network.missing(facts, scenario)
 
     @classmethod
-    def _why_not_apart(cls, scenario: Scenario) -> str:
+    def _find_host_problem(cls, scenario: Scenario) -> str:
         """What keeps the hosts of pods from being those of a testbed; "" where they are not."""
         can = cls.network.capabilities
         if not scenario.deployment.cables or can.agents:
@@ -272,7 +272,7 @@ class PodNetwork(VSwitch):
         )
 
     @classmethod
-    def _why_no_programs(cls, scenario: Scenario) -> str:
+    def _find_program_problem(cls, scenario: Scenario) -> str:
         """What keeps pods from having programs with sockets; "" where they have none."""
         can = cls.network.capabilities
         if not (can.by_socket and scenario.sockets):
@@ -289,7 +289,7 @@ class PodNetwork(VSwitch):
         return cls.network.nics_missing(nics, facts, scenario)
 
     @classmethod
-    def _why_no_guests(cls, facts: MachineFacts, scenario: Scenario) -> str:
+    def _find_guest_problem(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps pods in VMs from having a port of the network; "" where there are none."""
         if not scenario.deployment.guests:
             return ""
@@ -332,8 +332,8 @@ class PodNetwork(VSwitch):
         lines["network"] = f"{cls.name}, {way} between pods on {hosts}"
         if scenario.pod_hosts == "other":
             lines["network"] += f": {cls.network.path}"
-        if why := no_frames(scenario):
-            lines["frames"] = f"none: {why}"
+        if problem := find_frames_problem(scenario):
+            lines["frames"] = f"none: {problem}"
         return lines | cls.network.launch_lines(plan, facts)
 
     @classmethod
@@ -358,8 +358,8 @@ class PodNetwork(VSwitch):
 
     def start(self) -> None:
         """Make the hosts, and what each that has pods has of the network."""
-        if not self._made:
-            self._made = True
+        if not self._created:
+            self._created = True
             if self.plan.scenario.deployment.guests:  # filters go with the pods' interfaces
                 tc_redirect.load_modules(self.machine)
             for host in self.hosts:
@@ -404,10 +404,10 @@ class PodNetwork(VSwitch):
         if self._network.has_ports:
             netdev = self._network.netdev(port.vnf)
             return Attachment(port=port, kind=kind, netdev=netdev, queues=queues)
-        netns = str(self._host_of(port).netns)
+        netns = str(self._find_host(port).netns)
         return Attachment(port=port, kind="loopback", netdev=LOOPBACK, netns=netns)
 
-    def _host_of(self, port: VnfPort) -> PodHost:
+    def _find_host(self, port: VnfPort) -> PodHost:
         return self.hosts[host_of(self.plan.scenario, port.vnf)]
 
     def _pod(self, port: VnfPort, netdev: str, socket: str = "") -> Pod:
@@ -430,7 +430,7 @@ class PodNetwork(VSwitch):
             pod = self._pod(port, self._network.netdev(port.vnf))
         else:
             pod = self._pod(port, attachment.require("netdev"))
-        host, new = self._host_of(port), not self._network.is_there(pod)
+        host, new = self._find_host(port), not self._network.is_there(pod)
         self._attach(host, pod)
         if len(self._ports) < len(self.plan.scenario.deployment.tester_vnf_ports):
             return
@@ -444,8 +444,8 @@ class PodNetwork(VSwitch):
         elsewhere = () if self._far is None else (self._far,)
         self._network.join(self.hosts, (*self._ports.values(), *elsewhere))
         # At sockets nobody is yet: the tester is a pod's application, and connects later.
-        seen = self._network.has_ports and self._network.passes_interfaces
-        if new and seen and not elsewhere:
+        testable = self._network.has_ports and self._network.passes_interfaces
+        if new and testable and not elsewhere:
             self.require_packets_pass(port, began)
 
     def _attach(self, host: PodHost, pod: Pod) -> None:
@@ -461,10 +461,10 @@ class PodNetwork(VSwitch):
         taps = [name]
         if tap.port.vnf in self.plan.scenario.through_guests:
             taps.append(self.offer_vnf_port(far_side(tap.port), GUEST_KIND).require("netdev"))
-        for one in taps:
-            self.machine.delete_link(one)  # with what led to an interface before this one
+        for tap_name in taps:
+            self.machine.delete_link(tap_name)  # with what led to an interface before this one
             self.machine.create_tap(
-                one,
+                tap_name,
                 self._network.mtu,
                 offloads=self._network.offloads,
                 multi_queue=tap.multi_queue,
@@ -515,7 +515,7 @@ class PodNetwork(VSwitch):
             return
         first = len(self._ports)
         for port in map(port_of, range(first, pod_count(self.plan.scenario))):
-            self._attach(self._host_of(port), self._pod(port, self._network.netdev(port.vnf)))
+            self._attach(self._find_host(port), self._pod(port, self._network.netdev(port.vnf)))
         if len(self._ports) > first:
             self._network.join(self.hosts, tuple(self._ports.values()))
 
@@ -526,7 +526,7 @@ class PodNetwork(VSwitch):
         shared = self.network.capabilities.port == "host"
         return tuple(self._ports[port_of(n % 2 if shared else n)] for n in numbers)
 
-    def netns_of(self, pod: PodPort) -> Path:
+    def find_netns(self, pod: PodPort) -> Path:
         """Network namespace of a pod's host."""
         return self.hosts[pod.host].netns
 
@@ -540,8 +540,8 @@ class PodNetwork(VSwitch):
         """Take a pod's interface away, or its socket's port."""
         if not isinstance(port, VnfPort) or port not in self._ports:
             raise self.no_port(port, self._ports)
-        given = self._ports.pop(port)
-        self._network.detach(self.hosts[given.host], given)
+        pod_port = self._ports.pop(port)
+        self._network.detach(self.hosts[pod_port.host], pod_port)
 
     def links_down(self) -> tuple[str, ...]:
         """Pods whose interface has no carrier, or whose socket nobody is connected to."""
@@ -561,22 +561,22 @@ class PodNetwork(VSwitch):
 
     def counters(self) -> tuple[HopCounters, ...]:
         """What passed pods' interfaces, and the cable to another host of the testbed."""
-        found = self._network.counters(self._ports)
+        pod_counters = self._network.counters(self._ports)
         if self._far is None:
-            return found
+            return pod_counters
         host = self.hosts[1 - self._far.host]
         table = links.statistics(host.netns) | self.machine.link_statistics()
-        if (seen := table.get(host.uplink)) is None:
-            return found
+        if (uplink := table.get(host.uplink)) is None:
+            return pod_counters
         ((port, _),) = self.plan.scenario.deployment.beyond
         return (
-            *found,
+            *pod_counters,
             HopCounters(
                 port=str(port),
-                rx=seen.rx,
-                tx=seen.tx,
-                rx_dropped=seen.rx_dropped,
-                tx_dropped=seen.tx_dropped,
+                rx=uplink.rx,
+                tx=uplink.tx,
+                rx_dropped=uplink.rx_dropped,
+                tx_dropped=uplink.tx_dropped,
             ),
         )
 
@@ -589,9 +589,10 @@ class PodNetwork(VSwitch):
         if self.network.capabilities.elsewhere:
             return None
         snmp = Path("/proc/thread-self/net/snmp")
-        here = (host for host in self.hosts if not isinstance(host, FarHost))
+        local_hosts = (host for host in self.hosts if not isinstance(host, FarHost))
         return links.sum_known(
-            links.fragments_made(run_in(host.netns, partial(read_file, snmp))) for host in here
+            links.fragments_made(run_in(host.netns, partial(read_file, snmp)))
+            for host in local_hosts
         )
 
     def check_alive(self) -> None:
@@ -599,11 +600,11 @@ class PodNetwork(VSwitch):
         self._network.check_alive()
         if self.network.capabilities.elsewhere:
             return
-        there = self.machine.link_statistics()
+        netdevs = self.machine.link_statistics()
         gone = [
-            f"the interface of pod{port.vnf} ({given.pod.netdev})"
-            for port, given in self._ports.items()
-            if given.pod.netdev and given.pod.netdev not in there
+            f"the interface of pod{port.vnf} ({pod_port.pod.netdev})"
+            for port, pod_port in self._ports.items()
+            if pod_port.pod.netdev and pod_port.pod.netdev not in netdevs
         ]
         if gone:
             raise DutError(f"gone: {', '.join(gone)}", where=self.name)
@@ -611,30 +612,32 @@ class PodNetwork(VSwitch):
     def facts(self) -> dict[str, Any]:
         """The network, and what each pod was given."""
         # What a plugin gave may not be what was planned.
-        mtu = min((given.mtu for given in self._ports.values()), default=self._network.mtu)
+        mtu = min((pod_port.mtu for pod_port in self._ports.values()), default=self._network.mtu)
         return {
             **self._network.facts(),
             "MTU of pods": mtu,
             **({"first packet": NO_FIRST_PACKET} if self.network.capabilities.by_socket else {}),
             "pods": {
                 f"pod{port.vnf}": {
-                    "host": given.host,
-                    "interface": f"{given.kind} {given.pod.netdev or given.pod.socket}",
-                    "in": "a VM, by tc redirect to its tap" if port in self._taps else given.place,
-                    "address": given.pod.address,
-                    "MAC": given.pod.mac,
-                    "gateway": given.gateway or "none: frames carry the other pod's address",
-                    "MTU": given.mtu,
+                    "host": pod_port.host,
+                    "interface": f"{pod_port.kind} {pod_port.pod.netdev or pod_port.pod.socket}",
+                    "in": "a VM, by tc redirect to its tap"
+                    if port in self._taps
+                    else pod_port.place,
+                    "address": pod_port.pod.address,
+                    "MAC": pod_port.pod.mac,
+                    "gateway": pod_port.gateway or "none: frames carry the other pod's address",
+                    "MTU": pod_port.mtu,
                     **{name: round(spent, 4) for name, spent in self._times[port].items()},
                 }
-                for port, given in self._ports.items()
+                for port, pod_port in self._ports.items()
             },
         }
 
     def stop(self) -> None:
         """Take the network away; hosts and pods' interfaces stay until the run ends."""
         self._ports = {}
-        if self._made:
+        if self._created:
             self._network.stop(self.hosts)
 
 
@@ -688,8 +691,8 @@ def send_until_arrival(frame: bytes, sender: str, receiver: str, limit_s: float)
             again = time.monotonic() + PROBE_EVERY_S
             with suppress(TimeoutError):
                 while time.monotonic() < again:  # other traffic may never let it time out
-                    found, origin = into.recvfrom(size + 4)
-                    if len(found) == size and PROBE_MARK in found and origin[2] != OUTGOING:
+                    packet, origin = into.recvfrom(size + 4)
+                    if len(packet) == size and PROBE_MARK in packet and origin[2] != OUTGOING:
                         return True
     return False
 

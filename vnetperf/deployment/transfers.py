@@ -14,10 +14,10 @@ from vnetperf import registry
 from vnetperf.deployment.endpoints import (
     LOOPBACK,
     TrafficWatchdog,
-    in_place_of_tester,
     listening_ports,
+    plug_in_endpoints,
 )
-from vnetperf.deployment.others import MachineWatch, processors_of
+from vnetperf.deployment.others import MachineWatch, list_processors
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
 from vnetperf.host.links import SHOW_IP, fragments_made, sum_known
 from vnetperf.host.wait import patient, wait_for
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment
 
 
-def sum_figures(found: Sequence[Figures], *, of_machine: bool = False) -> Figures:
+def sum_figures(figures: Sequence[Figures], *, of_machine: bool = False) -> Figures:
     """Figures of all instances, each way, together; None where an instance has none."""
     of_cpu: Reduction = max if of_machine else sum
     reductions: dict[str, Reduction] = {
@@ -59,18 +59,20 @@ def sum_figures(found: Sequence[Figures], *, of_machine: bool = False) -> Figure
         "client_cpu_percent": of_cpu,
         "server_cpu_percent": of_cpu,
     }
-    values = {name: [getattr(one, name) for one in found] for name in Figures.model_fields}
-    known = {name for name, column in values.items() if column and None not in column}
-    summed: dict[str, Any] = {
-        name: reduce(values[name]) for name, reduce in reductions.items() if name in known
+    values = {
+        name: [getattr(instance, name) for instance in figures] for name in Figures.model_fields
     }
-    if "loss_ratio" in known:
+    complete = {name for name, column in values.items() if column and None not in column}
+    summed: dict[str, Any] = {
+        name: reduce(values[name]) for name, reduce in reductions.items() if name in complete
+    }
+    if "loss_ratio" in complete:
         sent = values["sent_bits_per_second"]
-        weights = sent if "sent_bits_per_second" in known else [1.0] * len(found)
+        weights = sent if "sent_bits_per_second" in complete else [1.0] * len(figures)
         summed["loss_ratio"] = _mean(values["loss_ratio"], weights)
-    trips = [one.tcp_round_trip_us for one in found]
+    trips = [instance.tcp_round_trip_us for instance in figures]
     same = set.intersection(*map(set, trips)) if trips else set()
-    of: dict[str, Reduction] = {
+    trip_reductions: dict[str, Reduction] = {
         "min": min,
         "mean": lambda t: sum(t) / len(t),
         "max": max,
@@ -78,26 +80,34 @@ def sum_figures(found: Sequence[Figures], *, of_machine: bool = False) -> Figure
     }
     return Figures(
         **summed,
-        round_trip_us=_round_trips(found),
-        tcp_round_trip_us={name: of[name]([t[name] for t in trips]) for name in of if name in same},
-        notes=tuple(dict.fromkeys(text for one in found for text in one.notes)),
+        round_trip_us=_round_trips(figures),
+        tcp_round_trip_us={
+            name: trip_reductions[name]([t[name] for t in trips])
+            for name in trip_reductions
+            if name in same
+        },
+        notes=tuple(dict.fromkeys(text for instance in figures for text in instance.notes)),
     )
 
 
 def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    whole = sum(weights)
+    total = sum(weights)
     pairs = zip(values, weights, strict=True)
-    return sum(value * (weight / whole) for value, weight in pairs) if whole else max(values)
+    return sum(value * (weight / total) for value, weight in pairs) if total else max(values)
 
 
-def _round_trips(found: Sequence[Figures]) -> dict[str, float]:
+def _round_trips(figures: Sequence[Figures]) -> dict[str, float]:
     merged = {}
-    for name in found[0].round_trip_us:
-        times = [one.round_trip_us[name] for one in found if name in one.round_trip_us]
-        if len(times) != len(found):
+    for name in figures[0].round_trip_us:
+        times = [
+            instance.round_trip_us[name] for instance in figures if name in instance.round_trip_us
+        ]
+        if len(times) != len(figures):
             continue
         if name == "mean":
-            merged[name] = _mean(times, [one.transactions_per_second or 0.0 for one in found])
+            merged[name] = _mean(
+                times, [instance.transactions_per_second or 0.0 for instance in figures]
+            )
         else:
             merged[name] = min(times) if name == "min" else max(times)  # percentiles do not merge
     return merged
@@ -152,15 +162,15 @@ class Exchange:
 
     def run(self, specs: Sequence[TransferSpec]) -> list[Transfer]:
         """Run transfers one after the other."""
-        found: list[Transfer] = []
+        transfers: list[Transfer] = []
         for requested in specs:
-            spec = offered_rate(requested, found)
+            spec = offered_rate(requested, transfers)
             tool = tool_for(spec)
             if spec.warmup_s:
                 before = {"duration_s": spec.warmup_s, "warmup_s": 0}
                 self._round(tool, spec.model_copy(update=before))
-            found.append(self._round(tool, spec))
-        return found
+            transfers.append(self._round(tool, spec))
+        return transfers
 
     def _round(self, tool: EndpointTool, spec: TransferSpec) -> Transfer:
         where = f"{tool.name} {spec.kind} {spec.way}"
@@ -178,8 +188,8 @@ class Exchange:
             cpu = self._cpu(instances)
             if fragments is not None:
                 spent["fragments"] = (self.fragments() or fragments) - fragments
-            for one in instances:
-                _program(one.server).end(tool.end_server_by)
+            for instance in instances:
+                _program(instance.server).end(tool.end_server_by)
             flows = self._read(tool, spec, instances, version, where)
         except BaseException:
             with suppress(VnetperfError):  # the first error is the cause
@@ -237,31 +247,35 @@ class Exchange:
     ) -> None:
         """Start the servers, and wait until all of them listen."""
         udp = tool.listens_by_udp(spec)
-        for one in instances:
-            taken = listening_ports(one.receiver.place, udp=udp) | listening_ports(
-                one.receiver.place, udp=False
+        for instance in instances:
+            listening = listening_ports(instance.receiver.place, udp=udp) | listening_ports(
+                instance.receiver.place, udp=False
             )
-            wanted = set(range(one.port, one.port + tool.ports))
-            if held := sorted(wanted & taken):
+            needed = set(range(instance.port, instance.port + tool.ports))
+            if busy := sorted(needed & listening):
                 raise GeneratorError(
-                    f"port {held[0]} is taken in the {one.receiver.what}",
+                    f"port {busy[0]} is taken in the {instance.receiver.what}",
                     where=where,
                     cure="end the program that listens there; a VNF's own servers must leave ports "
                     f"from {PORTS[0]} to {PORTS[-1]} free",
                 )
-        for one in instances:
-            one.server = one.receiver.place.start(
-                f"{tool.name}-server", tool.server(one.sockets, spec)
+        for instance in instances:
+            instance.server = instance.receiver.place.start(
+                f"{tool.name}-server", tool.server(instance.sockets, spec)
             )
         waiting = list(instances)
 
         def all_listen() -> bool:
             self.watch()
-            for one in waiting:
-                self._expect_server(one, where)
-            places = {id(one.receiver): one.receiver for one in waiting}
+            for instance in waiting:
+                self._expect_server(instance, where)
+            places = {id(instance.receiver): instance.receiver for instance in waiting}
             open_ports = {key: listening_ports(end.place, udp=udp) for key, end in places.items()}
-            waiting[:] = [one for one in waiting if one.port not in open_ports[id(one.receiver)]]
+            waiting[:] = [
+                instance
+                for instance in waiting
+                if instance.port not in open_ports[id(instance.receiver)]
+            ]
             return not waiting
 
         wait_for(
@@ -277,39 +291,39 @@ class Exchange:
             ),
         )
 
-    def _expect_server(self, one: _Instance, where: str) -> None:
-        code = _program(one.server).ended()
+    def _expect_server(self, instance: _Instance, where: str) -> None:
+        code = _program(instance.server).ended()
         if code is not None:
             raise GeneratorError(
-                f"its server in the {one.receiver.what} has ended {_exit_text(code)}",
+                f"its server in the {instance.receiver.what} has ended {_exit_text(code)}",
                 where=where,
-                cure=tail_of(one.server),
+                cure=quote_tail(instance.server),
             )
 
     def _talk(
         self, tool: EndpointTool, spec: TransferSpec, instances: list[_Instance], where: str
     ) -> float:
         """Start all clients, and wait for their ends; how long they ran, seconds."""
-        for one in instances:
-            one.server_before = _program(one.server).cpu()
+        for instance in instances:
+            instance.server_before = _program(instance.server).cpu()
         arrivals = TrafficWatchdog(self.ends, waits=spec.kind == "UDP_RR")
         began = time.monotonic()
-        for one in instances:
-            one.client = one.sender.place.start(
-                f"{tool.name}-client", tool.client(one.sockets, spec)
+        for instance in instances:
+            instance.client = instance.sender.place.start(
+                f"{tool.name}-client", tool.client(instance.sockets, spec)
             )
         limit = began + spec.duration_s + patient(GRACE_S)
         running = list(instances)
         ended = began
         while running:
             self.watch()
-            for one in instances:
-                self._expect_server(one, where)
-            still = [one for one in running if _program(one.client).ended() is None]
+            for instance in instances:
+                self._expect_server(instance, where)
+            still = [instance for instance in running if _program(instance.client).ended() is None]
             ended = time.monotonic()
-            for one in running:
-                if one not in still:
-                    self._expect_success(one, arrivals, where)
+            for instance in running:
+                if instance not in still:
+                    self._expect_success(instance, arrivals, where)
             running = still
             if running:
                 arrivals.expect_some(where)
@@ -318,20 +332,20 @@ class Exchange:
                         f"its client in the {running[0].sender.what} does not end within "
                         f"{GRACE_S:g} s after its time",
                         where=where,
-                        cure=tail_of(running[0].client),
+                        cure=quote_tail(running[0].client),
                     )
                 time.sleep(POLL_S)
         return ended - began
 
     @staticmethod
-    def _expect_success(one: _Instance, arrivals: TrafficWatchdog, where: str) -> None:
-        client = _program(one.client)
+    def _expect_success(instance: _Instance, arrivals: TrafficWatchdog, where: str) -> None:
+        client = _program(instance.client)
         code = client.ended()
         if code and is_signal(code):
             raise GeneratorError(
-                f"its client in the {one.sender.what} has ended {_exit_text(code)}",
+                f"its client in the {instance.sender.what} has ended {_exit_text(code)}",
                 where=where,
-                cure=tail_of(client),
+                cure=quote_tail(client),
             )
         if code:
             arrivals.expect_any(where)
@@ -345,40 +359,54 @@ class Exchange:
         where: str,
     ) -> tuple[Flow, ...]:
         flows = []
-        for one in instances:
-            client = _program(one.client)
-            one.output = ToolOutput(client.output(), _program(one.server).output(), version)
+        for instance in instances:
+            client = _program(instance.client)
+            instance.output = ToolOutput(
+                client.output(), _program(instance.server).output(), version
+            )
             try:
-                figures = tool.read(one.output, spec)
+                figures = tool.read(instance.output, spec)
             except UnreadableError as error:
                 raise GeneratorError(str(error), where=where) from error
             if code := client.ended():
                 raise GeneratorError(
                     f"its client has ended {_exit_text(code)}",
                     where=where,
-                    cure=tail_of(client),
+                    cure=quote_tail(client),
                 )
-            flows.append(Flow(way=one.way, port=one.port, figures=_at_ends(one.way, figures)))
+            flows.append(
+                Flow(
+                    way=instance.way, port=instance.port, figures=_swap_ends(instance.way, figures)
+                )
+            )
         return tuple(flows)
 
     def _cpu(self, instances: list[_Instance]) -> tuple[CpuTime | None, CpuTime | None]:
         """Processor time of all programs at each end, during the transfer."""
-        at: dict[str, list[CpuTime | None]] = {self.ends.client.what: [], self.ends.server.what: []}
-        for one in instances:
-            at[one.sender.what].append(_program(one.client).cpu())
-            now, before = _program(one.server).cpu(), one.server_before
+        times: dict[str, list[CpuTime | None]] = {
+            self.ends.client.what: [],
+            self.ends.server.what: [],
+        }
+        for instance in instances:
+            times[instance.sender.what].append(_program(instance.client).cpu())
+            now, before = _program(instance.server).cpu(), instance.server_before
             spent = None
             if now is not None and before is not None:
                 spent = CpuTime(now.user_s - before.user_s, now.system_s - before.system_s)
-            at[one.receiver.what].append(spent)
-        client, server = (sum_cpu_times(at[e.what]) for e in (self.ends.client, self.ends.server))
+            times[instance.receiver.what].append(spent)
+        client, server = (
+            sum_cpu_times(times[e.what]) for e in (self.ends.client, self.ends.server)
+        )
         return client, server
 
     @staticmethod
     def _end(tool: EndpointTool, instances: list[_Instance]) -> None:
         """End all programs, clients first; the others too when one cannot be ended."""
         with ExitStack() as last:
-            programs = (*(one.client for one in instances), *(one.server for one in instances))
+            programs = (
+                *(instance.client for instance in instances),
+                *(instance.server for instance in instances),
+            )
             for program in reversed(programs):
                 if program is not None:
                     last.callback(program.end, tool.end_server_by)
@@ -389,11 +417,11 @@ def offered_rate(spec: TransferSpec, before: Sequence[Transfer]) -> TransferSpec
     if not (spec.is_udp and spec.is_stream and spec.rate_of_tcp) or spec.rate_bps:
         return spec
     reached = [
-        one.bits_per_second
-        for one in before
-        if (one.spec.way, one.spec.kind) == (spec.way, "TCP_STREAM")
-        and one.bits_per_second is not None
-        and one.bits_per_second >= 1
+        transfer.bits_per_second
+        for transfer in before
+        if (transfer.spec.way, transfer.spec.kind) == (spec.way, "TCP_STREAM")
+        and transfer.bits_per_second is not None
+        and transfer.bits_per_second >= 1
     ]
     share = spec.instances * len(spec.ways)
     return spec.model_copy(update={"rate_bps": (reached or [FALLBACK_BPS])[-1] / share})
@@ -412,7 +440,7 @@ def take_ports(number: int) -> int:
             return first
 
 
-def _at_ends(way: OneWay, figures: Figures) -> Figures:
+def _swap_ends(way: OneWay, figures: Figures) -> Figures:
     """Figures whose processors are those of the ends: back, a tool's client is at the server's."""
     if way == "forth":
         return figures
@@ -433,19 +461,19 @@ def _program(program: EndpointProgram | None) -> EndpointProgram:
 def tool_for(spec: TransferSpec) -> EndpointTool:
     """The tool of a transfer; refused where it cannot do it."""
     tool: EndpointTool = registry.load("endpoints", spec.tool)()
-    if why := tool.cannot(spec):
-        raise CapabilityError(why, where="endpoint tool", cure="--endpoint-tool auto")
+    if problem := tool.cannot(spec):
+        raise CapabilityError(problem, where="endpoint tool", cure="--endpoint-tool auto")
     return tool
 
 
-def tool_version(tool: EndpointTool, place: Place, what: str) -> str:
+def tool_version(tool: EndpointTool, place: Place, label: str) -> str:
     """Version of a tool's client at a place; that it is there at all is seen so."""
     try:
         return place.run(tool.version_argv)
     except VnetperfError as error:
         program = tool.programs[0]
         raise CapabilityError(
-            f"{program.name} cannot be run in the {what}: {error.what}",
+            f"{program.name} cannot be run in the {label}: {error.what}",
             where=f"endpoint tool {tool.name}",
             cure=f"install the package {program.package} there; a guest's image needs it",
         ) from error
@@ -453,10 +481,10 @@ def tool_version(tool: EndpointTool, place: Place, what: str) -> str:
 
 def sum_cpu_times(times: Sequence[CpuTime | None]) -> CpuTime | None:
     """Processor time of programs together; None where that of one is unknown."""
-    known = [time for time in times if time is not None]
-    if len(known) != len(times):
+    measured = [time for time in times if time is not None]
+    if len(measured) != len(times):
         return None
-    return CpuTime(sum(time.user_s for time in known), sum(time.system_s for time in known))
+    return CpuTime(sum(time.user_s for time in measured), sum(time.system_s for time in measured))
 
 
 def spent_s(time: CpuTime | None) -> dict[str, float | None]:
@@ -475,7 +503,7 @@ def is_signal(code: int) -> bool:
     return code < 0 or 128 < code <= 128 + signal.NSIG
 
 
-def tail_of(program: EndpointProgram | None) -> str:
+def quote_tail(program: EndpointProgram | None) -> str:
     """The last that a program has written, for an error."""
     lines = _program(program).output().strip().splitlines()
     return f"the end of its output: {' / '.join(lines[-3:])[-500:] or '(nothing)'}"
@@ -493,7 +521,7 @@ def transfer_users(
     vepc = next((vnf for vnf in deployment.vnfs if isinstance(vnf, UserPlane)), None)
     if vepc is None:
         raise CapabilityError("nothing here has users", where=deployment.plan.scenario.id)
-    return run_in_place_of_tester(deployment, vepc.users, specs, watch)
+    return run_without_tester(deployment, vepc.users, specs, watch)
 
 
 def transfer_endpoints(
@@ -514,12 +542,12 @@ def transfer_endpoints(
             return nullcontext(elsewhere)
         # Addresses are those of the whole way, whatever of it is on this host.
         plan, guests = deployment.plan.for_tester, deployment.end_guests
-        return in_place_of_tester(deployment.machine, plan, ends, inside, guests)
+        return plug_in_endpoints(deployment.machine, plan, ends, inside, guests)
 
-    return run_in_place_of_tester(deployment, plug_in, specs, watch)
+    return run_without_tester(deployment, plug_in, specs, watch)
 
 
-def run_in_place_of_tester(
+def run_without_tester(
     deployment: LiveDeployment,
     plug_in: PlugIn,
     specs: Sequence[TransferSpec],
@@ -533,11 +561,11 @@ def run_in_place_of_tester(
             if of_network is None:
                 return None
             # An end in its host's namespace is counted there.
-            own = [end.place for end in (ends.client, ends.server) if end.netdev != LOOPBACK]
-            return sum_known([of_network, *(fragments_made(p.run(SHOW_IP)) for p in own)])
+            places = [end.place for end in (ends.client, ends.server) if end.netdev != LOOPBACK]
+            return sum_known([of_network, *(fragments_made(p.run(SHOW_IP)) for p in places)])
 
         machine = None
         if deployment.vswitch.endpoints() is None:
-            cpus = processors_of((ends.client.place, ends.server.place))
+            cpus = list_processors((ends.client.place, ends.server.place))
             machine = MachineWatch(deployment.pollers(), cpus)
         return tuple(Exchange(ends, deployment.watching(watch), machine, fragments).run(specs))

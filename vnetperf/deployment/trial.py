@@ -62,15 +62,15 @@ STILL_S = 0.02
 
 def settled_counters(read: Callable[[], dict[str, HopCounters]]) -> dict[str, HopCounters]:
     """Counters once they have stopped moving: learning frames may still be on their way."""
-    seen = [read()]
+    readings = [read()]
 
     def still() -> bool:
         time.sleep(STILL_S)
-        seen.append(read())
-        return seen[-1] == seen[-2]
+        readings.append(read())
+        return readings[-1] == readings[-2]
 
     wait_at_most(still, SETTLE_S, "counters that stand still", poll_s=0.0)
-    return seen[-1]
+    return readings[-1]
 
 
 def counter_difference(before: HopCounters | None, after: HopCounters) -> HopCounters | None:
@@ -131,23 +131,23 @@ class CollectorSession:
             return self._sampled
         collected_s = time.monotonic() - self._began
         before = time.thread_time()
-        found: list[ThreadLoad | ThreadEvents | EnergyUse] = []
+        samples: list[ThreadLoad | ThreadEvents | EnergyUse] = []
         self._machine.end()
         machine: MachineLoad | None = None
-        for collector in sorted(self._collectors, key=lambda one: one.asks):
+        for collector in sorted(self._collectors, key=lambda collector: collector.asks):
             if collector.asks and machine is None:
                 machine = self._machine.stop()
             try:
-                found += collector.stop()
+                samples += collector.stop()
             except Exception as error:  # noqa: BLE001 - a plugin's too, on files that hold anything
                 self._fail(collector, error)
         machine = machine or self._machine.stop()
         self._cpu_s += time.thread_time() - before
         reasons = {c.name: c.why for c in self._collectors if c.why}
         self._sampled = {
-            "threads": tuple(one for one in found if isinstance(one, ThreadLoad)),
-            "events": tuple(one for one in found if isinstance(one, ThreadEvents)),
-            "energy": tuple(one for one in found if isinstance(one, EnergyUse)),
+            "threads": tuple(sample for sample in samples if isinstance(sample, ThreadLoad)),
+            "events": tuple(sample for sample in samples if isinstance(sample, ThreadEvents)),
+            "energy": tuple(sample for sample in samples if isinstance(sample, EnergyUse)),
             "machine": machine,
             "watched_cpu_s": round(self._cpu_s, 6),
             "uncollected": reasons | self._failed,
@@ -212,15 +212,15 @@ def run_trial(
     """
     scenario = deployment.plan.scenario
     require_trial(scenario.generator, type(deployment.generator), spec, scenario.id)
-    here = spec.event if not elsewhere else None
-    if here is not None:
-        check_event(deployment.plan, here, spec.duration_s)
+    event = spec.event if not elsewhere else None
+    if event is not None:
+        check_event(deployment.plan, event, spec.duration_s)
     began = time.monotonic()
     log.info(
         "trial: %d octets, %.0f frames/s per direction, %g s",
         *(spec.frame_size, spec.load_fps, spec.duration_s),
     )
-    happening = EventInjector(deployment, here) if here else None
+    happening = EventInjector(deployment, event) if event else None
     links = LinkWatch(deployment.generator)
 
     def watch_all() -> None:
@@ -236,20 +236,20 @@ def run_trial(
             on_live(counts)
 
     def send() -> TrialResult:
-        found = send_and_count(deployment, spec, watch_all, happening)
+        counts = send_and_count(deployment, spec, watch_all, happening)
         if spec.event is not None:
-            return found
+            return counts
         links.look(now=True)
         if not deployment.plan.host:  # else once all hosts have read their counters
-            check_way_through(deployment, silent_directions(found))
-        return found.model_copy(update={"links_down": (*links.down, *found.links_down)})
+            check_way_through(deployment, silent_directions(counts))
+        return counts.model_copy(update={"links_down": (*links.down, *counts.links_down)})
 
-    result = _with_failures(deployment, send)
+    result = _catch_failures(deployment, send)
     log.info("trial ends: %s", result.failure or counts_text(result))
     return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
 
 
-def _with_failures(deployment: LiveDeployment, send: Callable[[], TrialResult]) -> TrialResult:
+def _catch_failures(deployment: LiveDeployment, send: Callable[[], TrialResult]) -> TrialResult:
     """A trial's result, without numbers where a part of it has failed."""
     try:
         return send()
@@ -272,8 +272,8 @@ def run_part(
 ) -> PartResult:
     """Send and count at the tester's port here, between `learn` and the end of a `DutWatch`."""
     generator, links = deployment.generator, LinkWatch(deployment.generator)
-    then = read_sync() if window.kept else None
-    found = PartResult(result=TrialResult(directions=()))
+    sync = read_sync() if window.kept else None
+    part = PartResult(result=TrialResult(directions=()))
 
     def watch_all() -> None:
         watch()
@@ -284,24 +284,24 @@ def run_part(
             on_live(counts)
 
     def send() -> TrialResult:
-        nonlocal found
+        nonlocal part
         generator.check_alive()
         before = {port.port: port for port in generator.port_counters()}
-        found = generator.run_part(spec, window, watch_all, receives)
+        part = generator.run_part(spec, window, watch_all, receives)
         links.look(now=True)
-        own = deployment.plan.own_ends
-        counted = _tester_counted(found.result, before, generator.port_counters())
+        ports = deployment.plan.own_ends
+        counted = _tester_counted(part.result, before, generator.port_counters())
         update = {
             "refusal_is_loss": generator.refusal_is_loss(spec),
-            "tester": tuple(port for port in counted if port.port in own),
-            "links_down": tuple({**links.down, **dict.fromkeys(found.result.links_down)}),
+            "tester": tuple(port for port in counted if port.port in ports),
+            "links_down": tuple({**links.down, **dict.fromkeys(part.result.links_down)}),
         }
-        return found.result.model_copy(update=update)
+        return part.result.model_copy(update=update)
 
-    result = _with_failures(deployment, send)
+    result = _catch_failures(deployment, send)
     log.info("trial ends here: %s", result.failure or counts_text(result))
-    clock = wider(then, read_sync()) if then is not None else None
-    return found.model_copy(update={"result": result, "clock": clock})
+    clock = wider(sync, read_sync()) if sync is not None else None
+    return part.model_copy(update={"result": result, "clock": clock})
 
 
 class DutWatch:
@@ -342,10 +342,10 @@ class DutWatch:
     def counted(self) -> dict[str, Any]:
         """What ports, links and the vSwitch's threads counted since: fields of a result."""
         if self.began_anew:
-            what = ("hops", "datapath") if self._work else ("hops",)
-            why = "not measured: counters began anew in the middle of the trial"
-            return {"uncollected": dict.fromkeys(what, why)}
-        work, why = self._work_since()
+            uncollected = ("hops", "datapath") if self._work else ("hops",)
+            reason = "not measured: counters began anew in the middle of the trial"
+            return {"uncollected": dict.fromkeys(uncollected, reason)}
+        work, reason = self._work_since()
         self._deployment.check_alive()
         now = self._deployment.counters()
         hops = {name: counter_difference(self._before.get(name), hop) for name, hop in now.items()}
@@ -354,7 +354,7 @@ class DutWatch:
         return {
             "datapath": work,
             "vnf_work": self._vnf_work_since(),
-            "uncollected": ({"datapath": why} if why else {})
+            "uncollected": ({"datapath": reason} if reason else {})
             | ({"hops": why_fell} if fell else {}),
             "hops": tuple(hop for hop in hops.values() if hop is not None),
             "links_down": self.links_down(),
@@ -370,19 +370,19 @@ class DutWatch:
         if not self._deployment.plan.has_dut:
             return (), ""
         now, why_not = _datapath_work(self._deployment)
-        why = self._why_no_work or why_not
-        if not why and now.keys() != self._work.keys():
-            why = "not measured: other threads forward than at the start of the trial"
-        every = () if why else tuple(work.since(self._work[name]) for name, work in now.items())
-        if any(work.packets < 0 or work.busy_cycles < 0 for work in every):
-            why = "not measured: a thread counts less than before the trial"
-        return ((), why) if why else (every, "")
+        reason = self._why_no_work or why_not
+        if not reason and now.keys() != self._work.keys():
+            reason = "not measured: other threads forward than at the start of the trial"
+        works = () if reason else tuple(work.since(self._work[name]) for name, work in now.items())
+        if any(work.packets < 0 or work.busy_cycles < 0 for work in works):
+            reason = "not measured: a thread counts less than before the trial"
+        return ((), reason) if reason else (works, "")
 
     def _vnf_work_since(self) -> tuple[DatapathWork, ...]:
         """What the VNFs' threads have counted since; of one that began anew nothing."""
         now = _vnf_work(self._deployment) if self._vnf_work else {}
-        every = (now[name].since(then) for name, then in self._vnf_work.items() if name in now)
-        return tuple(work for work in every if work.packets >= 0)
+        works = (now[name].since(before) for name, before in self._vnf_work.items() if name in now)
+        return tuple(work for work in works if work.packets >= 0)
 
 
 def begin_watch(deployment: LiveDeployment, wait_s: float = 0.0) -> DutWatch:
@@ -427,18 +427,18 @@ def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:
         # Sessions of a mobile core are known since its UEs attached, and not to who plans trials.
         deployment.generator.learn(max(spec.learning_frames, deployment.session_flows))
         return
-    there = deployment.vswitch.sessions()
+    sessions = deployment.vswitch.sessions()
     held_s = time.monotonic() - deployment.sessions_seen
-    if there is not None and there >= translated.sessions and held_s < SET_UP_HOLDS_S:
+    if sessions is not None and sessions >= translated.sessions and held_s < SET_UP_HOLDS_S:
         return
     for _ in range(SET_UPS):
         deployment.generator.learn(max(spec.learning_frames, translated.sessions))
-        there = deployment.vswitch.sessions()
-        if there is None or there >= translated.sessions:
+        sessions = deployment.vswitch.sessions()
+        if sessions is None or sessions >= translated.sessions:
             deployment.sessions_seen = time.monotonic()
             return
     raise DutError(
-        f"holds {there} of {translated.sessions} sessions after a frame of each was sent "
+        f"holds {sessions} of {translated.sessions} sessions after a frame of each was sent "
         f"{SET_UPS} times",
         where=deployment.vswitch.name,
         cure="choose fewer sessions with --nat or --lb, or a larger table or longer timeouts with "
@@ -490,7 +490,7 @@ def send_and_count(
         "tester": tester,
     }
     if not dut.began_anew:
-        update["sessions"] = _held_sessions(deployment, ended)
+        update["sessions"] = _count_sessions(deployment, ended)
     if happening is not None:
         update["event"] = happening.result()
     return result.model_copy(update=update)
@@ -523,23 +523,25 @@ def end_sessions(deployment: LiveDeployment) -> SessionCounts:
     return SessionCounts(held=0, ended=ended, ended_s=ended_s)
 
 
-def _held_sessions(deployment: LiveDeployment, ended: SessionCounts | None) -> SessionCounts | None:
+def _count_sessions(
+    deployment: LiveDeployment, ended: SessionCounts | None
+) -> SessionCounts | None:
     """Sessions that a NAT here holds now, with those that ended before."""
-    held = deployment.vswitch.sessions() if deployment.plan.has_dut else None
-    if held is None:
+    count = deployment.vswitch.sessions() if deployment.plan.has_dut else None
+    if count is None:
         return None
-    return (ended or SessionCounts(held=0)).model_copy(update={"held": held})
+    return (ended or SessionCounts(held=0)).model_copy(update={"held": count})
 
 
 def _tester_counted(
     result: TrialResult, before: Mapping[int, PortCounts], after: Iterable[PortCounts]
 ) -> tuple[PortCounts, ...]:
     """What the tester's ports counted over a trial, with what it has counted by itself."""
-    own = {port.port: port for port in result.tester}
+    counts = {port.port: port for port in result.tester}
     for now in after:
         counted = now.since(before[now.port]) if now.port in before else PortCounts(port=now.port)
-        own[now.port] = own[now.port] + counted if now.port in own else counted
-    return tuple(own[number] for number in sorted(own))
+        counts[now.port] = counts[now.port] + counted if now.port in counts else counted
+    return tuple(counts[number] for number in sorted(counts))
 
 
 def _vnf_work(deployment: LiveDeployment) -> dict[str, DatapathWork]:

@@ -83,25 +83,27 @@ class Selected:
         return self.in_test_id.replace("=", ":") if self.variant else ""
 
 
-def variants_of(node: Any, sources: Mapping[str, str]) -> list[tuple[Variant, tuple[Any, ...]]]:
+def combine_variants(
+    node: Any, sources: Mapping[str, str]
+) -> list[tuple[Variant, tuple[Any, ...]]]:
     """All combinations of what a test case varies."""
     marks = (
         list(node.iter_markers("vary"))[::-1] if node else []
     )  # the first written is the last applied
-    own = _case_settings(node, sources) if marks else ()
-    found = []
-    for combination in product(*(list(_variants_of_mark(mark, node.nodeid)) for mark in marks)):
-        variant, decorations = Variant(settings=own), ()
-        for one, more in combination:
-            variant, decorations = variant.and_also(one), (*decorations, *more)
-        found.append((variant, decorations))
-    ids = [variant.id for variant, _ in found]
-    twice = next((one for one in ids if ids.count(one) > 1), None)
+    settings = _case_settings(node, sources) if marks else ()
+    variants = []
+    for combination in product(*(list(_read_variants(mark, node.nodeid)) for mark in marks)):
+        variant, decorations = Variant(settings=settings), ()
+        for part, extra in combination:
+            variant, decorations = variant.and_also(part), (*decorations, *extra)
+        variants.append((variant, decorations))
+    ids = [variant.id for variant, _ in variants]
+    twice = next((name for name in ids if ids.count(name) > 1), None)
     if twice is not None:
         raise pytest.UsageError(
             f"{node.nodeid}: two variants are called {twice!r}; give pytest.param(..., id=...)"
         )
-    return found
+    return variants
 
 
 def _case_settings(node: Any, sources: Mapping[str, str]) -> tuple[tuple[str, Value], ...]:
@@ -119,7 +121,7 @@ def _case_settings(node: Any, sources: Mapping[str, str]) -> tuple[tuple[str, Va
     )
 
 
-def _variants_of_mark(mark: pytest.Mark, where: str) -> Iterator[tuple[Variant, tuple[Any, ...]]]:
+def _read_variants(mark: pytest.Mark, where: str) -> Iterator[tuple[Variant, tuple[Any, ...]]]:
     if len(mark.args) != 2 or mark.kwargs or not isinstance(mark.args[0], str):
         raise pytest.UsageError(f"{where}: {_HOW}")
     key, values = mark.args
@@ -134,11 +136,11 @@ def _variants_of_mark(mark: pytest.Mark, where: str) -> Iterator[tuple[Variant, 
 
 def _variant(key: str, value: Any, where: str) -> tuple[Variant, tuple[Any, ...]]:
     is_param = isinstance(value, _PARAM)
-    given: Any = value.values if is_param else (value,)
+    arguments: Any = value.values if is_param else (value,)
     name: Any = value.id if is_param else None
-    if len(given) != 1 or not _is_value(given[0]):
-        raise pytest.UsageError(f"{where}: {_HOW}; {given!r} is none")
-    setting: Value = tuple(given[0]) if isinstance(given[0], list) else given[0]
+    if len(arguments) != 1 or not _is_value(arguments[0]):
+        raise pytest.UsageError(f"{where}: {_HOW}; {arguments!r} is none")
+    setting: Value = tuple(arguments[0]) if isinstance(arguments[0], list) else arguments[0]
     texts = setting if isinstance(setting, tuple) else (str(setting),)
     if name is None:
         name = ",".join(text if "=" in text else f"{key}={text}" for text in texts)
@@ -153,18 +155,18 @@ def _variant(key: str, value: Any, where: str) -> tuple[Variant, tuple[Any, ...]
 
 def _is_value(value: Any) -> bool:
     if isinstance(value, tuple | list):
-        return all(isinstance(one, str) for one in value)
+        return all(isinstance(part, str) for part in value)
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-def comparisons_of(items: Iterable[pytest.Item], sources: Mapping[str, str]) -> list[Comparison]:
+def make_comparisons(items: Iterable[pytest.Item], sources: Mapping[str, str]) -> list[Comparison]:
     """The comparisons that tests belong to, of the variants that are selected."""
     items = [*items]
-    selected_ids = {one.id for one in map(selected_of, items) if one is not None}
-    found: dict[tuple[str, str], Comparison] = {}
+    selected_ids = {chosen.id for chosen in map(find_selected, items) if chosen is not None}
+    comparisons: dict[tuple[str, str], Comparison] = {}
     meant: dict[str, tuple[Variant, str]] = {}
     for item in items:
-        selected = selected_of(item)
+        selected = find_selected(item)
         if selected is None or not selected.variant:
             continue
         before, where = meant.setdefault(selected.id, (selected.variant, item.nodeid))
@@ -175,46 +177,50 @@ def comparisons_of(items: Iterable[pytest.Item], sources: Mapping[str, str]) -> 
             )
         function = getattr(item, "originalname", item.name)
         name = f"{item.path.stem}::{function}"
-        if (name, selected.scenario) not in found:
+        if (name, selected.scenario) not in comparisons:
             doc = getattr(getattr(item, "function", None), "__doc__", None) or ""
-            found[name, selected.scenario] = Comparison(
+            comparisons[name, selected.scenario] = Comparison(
                 name=name,
                 title=" ".join(doc.strip().partition("\n\n")[0].split()),
                 scenario=selected.scenario,
                 variants=tuple(
                     variant
-                    for variant, _ in variants_of(item, sources)
+                    for variant, _ in combine_variants(item, sources)
                     if variant_id(selected.scenario, variant.id) in selected_ids
                 ),
                 measures=(mark.args[0] if (mark := item.get_closest_marker("measures")) else ""),
             )
-    return list(found.values())
+    return list(comparisons.values())
 
 
-def selected_of(item: pytest.Item) -> Selected | None:
+def find_selected(item: pytest.Item) -> Selected | None:
     """What a test measures."""
     params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
     selected = params.get("bench")
     return selected if isinstance(selected, Selected) else None
 
 
-def frame_sizes_of(items: Iterable[pytest.Item]) -> frozenset[int]:
+def list_frame_sizes(items: Iterable[pytest.Item]) -> frozenset[int]:
     """Frame sizes, octets including FCS, of the tests that measure: of the preset and of marks."""
     params = [getattr(getattr(item, "callspec", None), "params", {}) for item in items]
-    sizes = (found.get("frame_size") for found in params if found.get("bench") is not None)
+    sizes = (
+        case_params.get("frame_size")
+        for case_params in params
+        if case_params.get("bench") is not None
+    )
     return frozenset(size for size in sizes if isinstance(size, int))
 
 
-def throughput_sizes_of(items: Iterable[pytest.Item]) -> dict[str, tuple[int, ...]]:
+def group_throughput_sizes(items: Iterable[pytest.Item]) -> dict[str, tuple[int, ...]]:
     """Scenario -> frame sizes, octets including FCS, of the cases that search its throughput."""
-    found: dict[str, dict[int, None]] = {}
+    sizes_by_scenario: dict[str, dict[int, None]] = {}
     for item in items:
-        selected = selected_of(item)
+        selected = find_selected(item)
         params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
         size = params.get("frame_size")
         if selected is not None and measured_test(item) == THROUGHPUT and isinstance(size, int):
-            found.setdefault(selected.id, {})[size] = None
-    return {name: tuple(sizes) for name, sizes in found.items()}
+            sizes_by_scenario.setdefault(selected.id, {})[size] = None
+    return {name: tuple(sizes) for name, sizes in sizes_by_scenario.items()}
 
 
 def check_variants(configuration: Configuration, comparisons: Iterable[Comparison]) -> None:
@@ -231,7 +237,9 @@ def check_variants(configuration: Configuration, comparisons: Iterable[Compariso
                 raise pytest.UsageError(f"{comparison.name}: {error}") from None
 
 
-def scenario_of(configuration: Configuration, selected: Selected, facts: MachineFacts) -> Scenario:
+def build_scenario(
+    configuration: Configuration, selected: Selected, facts: MachineFacts
+) -> Scenario:
     """A scenario as the configuration and its variant have it."""
     from vnetperf.deployment.capability_check import check_variant_effect
 
@@ -250,20 +258,20 @@ def measured_test(definition: Any) -> str | None:
     mark = definition.get_closest_marker("measures")
     if mark is None:
         return None
-    known = get_args(TestName)
-    if len(mark.args) != 1 or mark.kwargs or mark.args[0] not in known:
+    test_names = get_args(TestName)
+    if len(mark.args) != 1 or mark.kwargs or mark.args[0] not in test_names:
         raise pytest.UsageError(
             f"{definition.nodeid}: @pytest.mark.measures takes the name of one test: "
-            f"{', '.join(known)}"
+            f"{', '.join(test_names)}"
         )
     return str(mark.args[0])
 
 
 def is_transfer(definition: Any) -> bool:
     """Whether a test function measures what sockets, ranks or guests do, and no test of frames."""
-    own = {mark.args[0] for mark in definition.iter_markers("parametrize") if mark.args}
+    parametrized = {mark.args[0] for mark in definition.iter_markers("parametrize") if mark.args}
     marked = definition.get_closest_marker("transfers") is not None
-    return marked or bool({"kind", "message_size"} & {*own, *definition.fixturenames})
+    return marked or bool({"kind", "message_size"} & {*parametrized, *definition.fixturenames})
 
 
 def tests_are_typed(configuration: Configuration) -> bool:
@@ -327,11 +335,11 @@ def unknown_keywords(config: pytest.Config, functions: set[str]) -> list[str]:
     if not (expression := config.option.keyword.strip()):
         return []
     switches = (*registry.names("vswitches"), *registry.names("networks"))
-    known = [*scenario_ids(), *ALL_DEPLOYMENTS, *switches, *functions]
+    names = [*scenario_ids(), *ALL_DEPLOYMENTS, *switches, *functions]
     lines = [
         f"vnetperf: no case has the name {word!r}{near}; `vnetperf list` prints the names"
         for word in sorted(_words(config))
-        if (near := did_you_mean(word, known))
+        if (near := did_you_mean(word, names))
     ]
     return lines or [
         f"vnetperf: no case is selected by -k {expression!r}; `vnetperf list scenarios` prints the "
@@ -341,17 +349,19 @@ def unknown_keywords(config: pytest.Config, functions: set[str]) -> list[str]:
 
 def _sizes(metafunc: pytest.Metafunc, configuration: Configuration | None) -> dict[str, Any]:
     """Fixture -> sizes by the name that they have in test ids."""
-    found: dict[str, Any] = {}
-    own = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize") if mark.args}
+    sizes_by_fixture: dict[str, Any] = {}
+    parametrized = {
+        mark.args[0] for mark in metafunc.definition.iter_markers("parametrize") if mark.args
+    }
     if "frame_size" in metafunc.fixturenames:
         test = measured_test(metafunc.definition) if configuration else None
         sizes = configuration.preset.sizes_of(test or "") if configuration else ()
         mixed = configuration is not None and configuration.traffic.mix is not None
-        found["frame_size"] = {IMIX if mixed else str(size): size for size in sizes}
-    if "message_size" in metafunc.fixturenames and "message_size" not in own:
+        sizes_by_fixture["frame_size"] = {IMIX if mixed else str(size): size for size in sizes}
+    if "message_size" in metafunc.fixturenames and "message_size" not in parametrized:
         sizes = configuration.settings.message_sizes if configuration else ()
-        found["message_size"] = {str(size): size for size in sizes}
-    return found
+        sizes_by_fixture["message_size"] = {str(size): size for size in sizes}
+    return sizes_by_fixture
 
 
 def parametrize(
@@ -372,26 +382,28 @@ def parametrize(
     ends = list(product(*sizes.values())) or [()]
     only = definition.get_closest_marker("deployments")
     deployments = ALL_DEPLOYMENTS if only is None else only.args
-    selects, known = keyword_filter(definition), possible_ids()
-    named = {word.lower() for word in _words(metafunc.config)} & {*known}
+    selects, scenario_names = keyword_filter(definition), possible_ids()
+    named = {word.lower() for word in _words(metafunc.config)} & {*scenario_names}
     rounds = range(1, round_count(metafunc.config, configuration) + 1) or (0,)
 
     def selectable() -> Iterator[Any]:
-        for scenario in known:
+        for scenario in scenario_names:
             if split_id(scenario)[0] not in deployments:
                 continue
             others = {name for name in named if name in scenario and name != scenario}
             meant = keyword_filter(definition, others) if others else selects
             for (variant, marks), number in product(variants, rounds):
-                one = Selected(scenario, variant, number)
-                ids = (f"{definition.name}[{'-'.join((one.in_test_id, *end))}]" for end in ends)
-                more = (one.keyword, *(mark.name for mark in marks))
-                if any(meant((name, *more)) for name in ids) and exists(scenario):
-                    yield pytest.param(one, id=one.in_test_id, marks=marks)
+                selected = Selected(scenario, variant, number)
+                ids = (
+                    f"{definition.name}[{'-'.join((selected.in_test_id, *end))}]" for end in ends
+                )
+                keywords = (selected.keyword, *(mark.name for mark in marks))
+                if any(meant((name, *keywords)) for name in ids) and exists(scenario):
+                    yield pytest.param(selected, id=selected.in_test_id, marks=marks)
 
     params = list(selectable() if runs else islice(selectable(), 1))
-    made = params if runs and params else [pytest.param(None, id="")]
-    metafunc.parametrize("bench", made, indirect=True, scope="session")
+    cases = params if runs and params else [pytest.param(None, id="")]
+    metafunc.parametrize("bench", cases, indirect=True, scope="session")
     for fixture, values in sizes.items():
         metafunc.parametrize(fixture, list(values.values()), ids=list(values))
     return bool(params)
@@ -408,16 +420,16 @@ def not_meant(config: pytest.Config, items: Sequence[pytest.Item]) -> list[pytes
     from _pytest.mark import KeywordMatcher, _parse_expression
 
     compiled = _parse_expression(config.option.keyword.strip(), "-k")
-    found = []
+    unmeant = []
     for item in items:
-        selected = selected_of(item)
+        selected = find_selected(item)
         name = selected.scenario if selected is not None else ""
         others = {word for word in named if word in name and word != name}
         if not others:
             continue
         if not compiled.evaluate(_ExactNames(KeywordMatcher.from_item(item), others)):
-            found.append(item)
-    return found
+            unmeant.append(item)
+    return unmeant
 
 
 @dataclass(frozen=True)
@@ -437,7 +449,7 @@ def check_selection(configuration: Configuration, items: Iterable[pytest.Item]) 
     Where one can, the others are skipped with the reason, as are frame sizes of the preset.
     Returned is a line for frame sizes that scenarios cannot carry.
     """
-    from vnetperf.deployment.capability_check import why_not_size
+    from vnetperf.deployment.capability_check import find_size_problem
     from vnetperf.deployment.planner import largest_frame
 
     scenarios: dict[Selected, Scenario | None] = {}
@@ -446,23 +458,23 @@ def check_selection(configuration: Configuration, items: Iterable[pytest.Item]) 
     typed: set[str] = set()
     for item in items:
         typed |= {str(word).partition("=")[0] for word in item.config.invocation_params.args}
-        selected = replace(selected_of(item) or Selected(""), round=0)
+        selected = replace(find_selected(item) or Selected(""), round=0)
         if selected not in scenarios:
             scenarios[selected] = _scenario_if_any(configuration, selected)
         scenario = scenarios[selected]
         size = getattr(getattr(item, "callspec", None), "params", {}).get("frame_size")
         if not isinstance(size, int):
             continue
-        why = why_not_size(scenario, size, largest_frame(scenario)) if scenario else ""
-        carried[size] = carried.get(size, False) or not why
-        if why:
-            left_out.setdefault((selected.id, why), {})[size] = None
-    made = [scenario for scenario in scenarios.values() if scenario is not None]
-    if len(made) == len(scenarios):
-        _refuse_for_all(made, configuration, typed)
+        problem = find_size_problem(scenario, size, largest_frame(scenario)) if scenario else ""
+        carried[size] = carried.get(size, False) or not problem
+        if problem:
+            left_out.setdefault((selected.id, problem), {})[size] = None
+    possible = [scenario for scenario in scenarios.values() if scenario is not None]
+    if len(possible) == len(scenarios):
+        _refuse_for_all(possible, configuration, typed)
     lines = [
-        f"{name}: not {', '.join(map(str, sizes))}: {why}"
-        for (name, why), sizes in left_out.items()
+        f"{name}: not {', '.join(map(str, sizes))}: {problem}"
+        for (name, problem), sizes in left_out.items()
     ]
     source = configuration.sources["frame_sizes"]
     none = [size for size, can in carried.items() if not can]
@@ -493,21 +505,21 @@ def _may_have_guests(scenario: Scenario) -> bool:
 #: Options that are for some scenarios: key -> whether it is for a scenario, what others are not,
 #: and how to have one.
 _FOR_SOME: dict[str, tuple[Callable[[Scenario], object], str, str]] = {
-    "nat": (lambda one: one.nat, "is a NAT", "-k phy2phy_cgnat"),
-    "lb": (lambda one: one.services, "balances the load of services", "-k phy2phy_lb"),
+    "nat": (lambda scenario: scenario.nat, "is a NAT", "-k phy2phy_cgnat"),
+    "lb": (lambda scenario: scenario.services, "balances the load of services", "-k phy2phy_lb"),
     "guest": (_may_have_guests, "has guests", "with --vnf vloop:vm"),
-    "core": (lambda one: one.deployment.gtp, "has a mobile core", "-k vepc_bridge"),
+    "core": (lambda scenario: scenario.deployment.gtp, "has a mobile core", "-k vepc_bridge"),
     "tunnel": (
-        lambda one: one.deployment.tunnelled,
+        lambda scenario: scenario.deployment.tunnelled,
         "is an overlay, or has cables between vSwitches",
         "-k op2p_dpdk",
     ),
     "vnfs": (
-        lambda one: takes_vnfs(one.deployment.name),
+        lambda scenario: takes_vnfs(scenario.deployment.name),
         "lets the number of VNFs be chosen",
         "-k pvvp_dpdk",
     ),
-    "hosts": (lambda one: one.deployment.pods, "has pods", "-k bmp2bmp_vxlan"),
+    "hosts": (lambda scenario: scenario.deployment.pods, "has pods", "-k bmp2bmp_vxlan"),
 }
 _OF_VSWITCH = ("nat", "lb")
 
@@ -521,20 +533,25 @@ def _refuse_for_all(
 
     if not scenarios or any(scenario.variant for scenario in scenarios):
         return  # what is wrong for a variant may be right for others
-    for key, (is_for, what, example) in _FOR_SOME.items():
+    for key, (is_for, feature, example) in _FOR_SOME.items():
         value, source = getattr(configuration.settings, key), configuration.sources[key]
         # A file, the environment or pytest's `addopts` may hold options for other runs, too.
         if key not in _OF_VSWITCH and f"--{key}" not in typed:
             continue
         if value in ((), None, "auto") or any(map(is_for, scenarios)):
             continue
-        named = (one.vswitch if key in _OF_VSWITCH else one.deployment.name for one in scenarios)
+        named = (
+            scenario.vswitch if key in _OF_VSWITCH else scenario.deployment.name
+            for scenario in scenarios
+        )
         raise pytest.UsageError(
-            f"--{key} ({source}): no selected scenario {what} ({', '.join(dict.fromkeys(named))}); "
+            f"--{key} ({source}): no selected scenario {feature} "
+            f"({', '.join(dict.fromkeys(named))}); "
             f"leave it out, or measure one, e.g. {example}"
         )
     wrong = [
-        mode_error(one, switch_class(one.deployment, one.vswitch).capabilities) for one in scenarios
+        mode_error(scenario, switch_class(scenario.deployment, scenario.vswitch).capabilities)
+        for scenario in scenarios
     ]
     if all(wrong):
         raise pytest.UsageError(
@@ -550,12 +567,12 @@ def group_by_scenario(items: list[pytest.Item]) -> None:
     order = {scenario: number for number, scenario in enumerate(possible_ids())}
     variants: dict[Selected, int] = {}
 
-    def place_of(item: pytest.Item) -> tuple[int, int, int]:
-        selected = selected_of(item)
+    def find_place(item: pytest.Item) -> tuple[int, int, int]:
+        selected = find_selected(item)
         if selected is None:
             return 0, -1, 0
-        seen = variants.setdefault(replace(selected, round=0), len(variants) + 1)
+        variant_number = variants.setdefault(replace(selected, round=0), len(variants) + 1)
         place = order.get(selected.scenario, -1)
-        return selected.round, place, seen if selected.variant else 0
+        return selected.round, place, variant_number if selected.variant else 0
 
-    items.sort(key=place_of)
+    items.sort(key=find_place)

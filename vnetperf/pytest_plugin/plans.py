@@ -14,7 +14,7 @@ import pytest
 
 from vnetperf.agent.hosts import connect
 from vnetperf.config import Configuration
-from vnetperf.deployment.capability_check import why_not_size
+from vnetperf.deployment.capability_check import find_size_problem
 from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.deployment.pods import require_frames
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
@@ -29,12 +29,12 @@ from vnetperf.model.units import duration
 from vnetperf.procedures import PROCEDURES, DurationEstimate, duration_estimate
 from vnetperf.pytest_plugin.cases import (
     Selected,
+    build_scenario,
+    find_selected,
     measured_test,
     round_count,
-    scenario_of,
-    selected_of,
 )
-from vnetperf.pytest_plugin.session import BenchSession, configuration_of
+from vnetperf.pytest_plugin.session import BenchSession, load_configuration
 from vnetperf.results.sharing import TESTER, Sharing
 from vnetperf.runner import transfers
 from vnetperf.runner.conductor import require_generator
@@ -62,7 +62,7 @@ class PlannedCase:
         frame_size: Octets including FCS; None where it sends no frames of a size.
         kind: What sockets or ranks do; "" where the test case states it itself.
         clients: Parallel instances, where the test case has a number of its own.
-        what: FRAMES, SOCKETS, USERS, MPI or GUESTS.
+        subject: FRAMES, SOCKETS, USERS, MPI or GUESTS.
     """
 
     selected: Selected
@@ -73,26 +73,26 @@ class PlannedCase:
     way: str = "forth"
     message_size: int | None = None
     clients: int | None = None
-    what: str = FRAMES
+    subject: str = FRAMES
 
     @classmethod
-    def of(cls, item: pytest.Item) -> list[PlannedCase]:
+    def read(cls, item: pytest.Item) -> list[PlannedCase]:
         """What a pytest item measures; several where it states sizes of its own."""
-        if (selected := selected_of(item)) is None:
+        if (selected := find_selected(item)) is None:
             return []
         params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
         name: str = getattr(item, "originalname", item.name)
         mark = item.get_closest_marker("transfers")
         kind = str(params.get("kind", mark.args[0] if mark is not None else ""))
-        what = FRAMES
+        subject = FRAMES
         if kind == USERS:
-            what = USERS
+            subject = USERS
         elif kind.startswith("MPI_"):
-            what = MPI
+            subject = MPI
         elif kind.startswith("GUEST_"):
-            what = GUESTS
+            subject = GUESTS
         elif kind or "message_size" in params:
-            what = SOCKETS
+            subject = SOCKETS
         meant = name.removeprefix("test_")
         case = cls(
             selected=replace(selected, round=0),
@@ -103,9 +103,9 @@ class PlannedCase:
             way=str(params.get("way", "forth")),
             message_size=params.get("message_size"),
             clients=params.get("clients"),
-            what=what,
+            subject=subject,
         )
-        if what != FRAMES or case.frame_size is not None:
+        if subject != FRAMES or case.frame_size is not None:
             return [case]
         return [
             replace(case, test=test or case.test, frame_size=size)
@@ -122,19 +122,25 @@ def stated_sizes(function: Any) -> list[tuple[str, int]]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
         return []
-    found: dict[tuple[str, int], None] = {}
+    stated: dict[tuple[str, int], None] = {}
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
         if call.func.attr not in ("measure", "search_throughput"):
             continue
-        given = [*call.args, *(word.value for word in call.keywords)]
-        values = [one.value for one in given if isinstance(one, ast.Constant)]
-        own = THROUGHPUT if call.func.attr == "search_throughput" else ""
-        test = next((one for one in values if one in get_args(TestName)), own)
-        sizes = (one for one in values if isinstance(one, int) and not isinstance(one, bool))
-        found.update({(str(test), size): None for size in sizes})
-    return [*found]
+        arguments = [*call.args, *(word.value for word in call.keywords)]
+        values = [constant.value for constant in arguments if isinstance(constant, ast.Constant)]
+        default_test = THROUGHPUT if call.func.attr == "search_throughput" else ""
+        test = next(
+            (constant for constant in values if constant in get_args(TestName)), default_test
+        )
+        sizes = (
+            constant
+            for constant in values
+            if isinstance(constant, int) and not isinstance(constant, bool)
+        )
+        stated.update({(str(test), size): None for size in sizes})
+    return [*stated]
 
 
 @dataclass(frozen=True)
@@ -163,19 +169,19 @@ class TimeSum:
 
 def print_plans(session: BenchSession, items: Iterable[pytest.Item], terminal: Any) -> None:
     """Plan scenarios on each testbed and print the plans; nothing on a machine is touched."""
-    cases = [case for item in items for case in PlannedCase.of(item)]
+    cases = [case for item in items for case in PlannedCase.read(item)]
     if (count := len(session.configuration.settings.testbeds)) < 2:
         _print_plans(session, session.configuration, cases, terminal)
         return
     for number in range(count):
-        configuration = configuration_of(session.config, number=number)
+        configuration = load_configuration(session.config, number=number)
         _print_plans(session, configuration, cases, terminal, f" on {configuration.testbed.name}")
 
 
 def _print_plans(
     session: BenchSession,
     configuration: Configuration,
-    found: Iterable[PlannedCase],
+    planned: Iterable[PlannedCase],
     terminal: Any,
     on: str = "",
 ) -> None:
@@ -188,15 +194,15 @@ def _print_plans(
     finally:
         client.close()
     groups: dict[tuple[Selected, str], dict[PlannedCase, None]] = {}
-    for case in found:
-        groups.setdefault((case.selected, case.what), {})[case] = None
+    for case in planned:
+        groups.setdefault((case.selected, case.subject), {})[case] = None
     rounds, in_all = round_count(session.config, configuration), TimeSum()
-    for (selected, what), cases in groups.items():
+    for (selected, subject), cases in groups.items():
         terminal.section(f"plan of {selected.id}{on}")
         for option in selected.variant.typed:
             terminal.line(f"variant     {option}")
         try:
-            lines, times = _plan_lines(configuration, facts, selected, what, [*cases])
+            lines, times = _plan_lines(configuration, facts, selected, subject, [*cases])
         except CapabilityError as error:
             terminal.line(f"would be skipped: {error}")
             continue
@@ -220,46 +226,46 @@ def _plan_lines(
     configuration: Configuration,
     facts: MachineFacts,
     selected: Selected,
-    what: str,
+    subject: str,
     cases: Sequence[PlannedCase],
 ) -> tuple[list[str], TimeSum]:
     """The plan of a scenario and of its cases, and how long these take."""
-    scenario = scenario_of(configuration, selected, facts)
+    scenario = build_scenario(configuration, selected, facts)
     planner = Planner(
         configuration.varied(selected.variant),
         lambda: facts,
-        lambda one: make_plan(one, configuration.testbed, facts),
+        lambda planned: make_plan(planned, configuration.testbed, facts),
     )
-    if what == FRAMES:
+    if subject == FRAMES:
         plan = planner.plan(scenario)
         require_frames(scenario)
         lines = describe(plan)
-        more, times = _frames(planner, scenario, cases)
-        return lines + more, times
-    done, times, whys = dict[str, list[str]](), TimeSum(), dict[str, None]()
+        details, times = _frames(planner, scenario, cases)
+        return lines + details, times
+    done, times, problems = dict[str, list[str]](), TimeSum(), dict[str, None]()
     for case in cases:
-        text, seconds, why = _transfer(planner, scenario, case)
-        if why:
-            whys[why] = None
+        text, seconds, problem = _transfer(planner, scenario, case)
+        if problem:
+            problems[problem] = None
             continue
         times += TimeSum(seconds, 1)
         sizes = done.setdefault(text, [])
         sizes += [] if case.message_size is None else [str(case.message_size)]
-    more = [
+    details = [
         f"transfer    {text}" + (f", messages of {', '.join(sizes)} octets" if sizes else "")
         for text, sizes in done.items()
     ]
     if not times.cases:
-        return [f"would be skipped: {why}" for why in whys], times
+        return [f"would be skipped: {problem}" for problem in problems], times
     deployed = scenario
-    if what == SOCKETS:
+    if subject == SOCKETS:
         deployed = transfers.endpoint_scenario(planner.configuration, scenario)
-    elif what == GUESTS:
+    elif subject == GUESTS:
         deployed = transfers.guest_scenario(planner.configuration, scenario)
-    elif what == MPI:
+    elif subject == MPI:
         deployed = transfers.mpi_scenario(scenario)
-    lines = [*describe(planner.plan(deployed), what), *more]
-    lines += [f"            not {why}" for why in whys]
+    lines = [*describe(planner.plan(deployed), subject), *details]
+    lines += [f"            not {problem}" for problem in problems]
     wall = f"wall time   at most {duration(times.seconds)}, deployment besides"
     return [*lines, wall], times
 
@@ -268,27 +274,29 @@ def _transfer(planner: Planner, scenario: Scenario, case: PlannedCase) -> tuple[
     """A case of sockets or ranks: what is done, its seconds, and why not."""
     kind: Any = case.kind
     size = case.message_size
-    if case.what == USERS:
-        why = transfers.why_no_users_traffic(planner, scenario)
+    if case.subject == USERS:
+        problem = transfers.find_users_problem(planner, scenario)
         specs = transfers.users_specs(planner)
         text = "TCP and UDP between users and a server, each both ways, by iperf3"
-        return text, sum(spec.length_s for spec in specs), why
-    if case.what == MPI:
-        if why := transfers.why_no_mpi(planner, scenario, kind, size):
-            return "", 0.0, f"{kind}: {why}"
+        return text, sum(spec.length_s for spec in specs), problem
+    if case.subject == MPI:
+        if problem := transfers.find_mpi_problem(planner, scenario, kind, size):
+            return "", 0.0, f"{kind}: {problem}"
         spec = transfers.mpi_spec(planner, scenario, kind, size)
         ranks = f"{spec.pods} pods with {spec.ranks} rank(s) each"
         longest_s = transfers.longest_s(spec)
         return f"{kind} by {spec.tool}, {ranks}", longest_s, ""
-    if case.what == GUESTS:
+    if case.subject == GUESTS:
         return _guests(planner, scenario, kind)
-    asked, clients = planner.configuration, case.clients
+    configuration, clients = planner.configuration, case.clients
     # Of a function that states no kind: what most tools can do.
     stated: Kind = kind or "TCP_STREAM"
     octets = size or 1
-    if why := transfers.why_no_endpoint_traffic(planner, scenario, stated, octets, clients):
-        return "", 0.0, f"{stated}: {why}"
-    deployed = transfers.endpoint_scenario(asked, scenario)
+    if problem := transfers.find_endpoint_traffic_problem(
+        planner, scenario, stated, octets, clients
+    ):
+        return "", 0.0, f"{stated}: {problem}"
+    deployed = transfers.endpoint_scenario(configuration, scenario)
     way: Any = case.way
     spec = transfers.endpoint_spec(planner, deployed, stated, octets, way, clients=clients)
     by = f"{kind} {way} by {spec.tool}" if kind else case.name
@@ -297,23 +305,25 @@ def _transfer(planner: Planner, scenario: Scenario, case: PlannedCase) -> tuple[
 
 def _guests(planner: Planner, scenario: Scenario, kind: GuestKind) -> tuple[str, float, str]:
     """The same of a case of VNFs' processors or memory."""
-    if why := transfers.why_no_guests(planner, scenario, kind):
-        return "", 0.0, f"{kind}: {why}"
+    if problem := transfers.find_guest_problem(planner, scenario, kind):
+        return "", 0.0, f"{kind}: {problem}"
     deployed = transfers.guest_scenario(planner.configuration, scenario)
     spec = transfers.guest_spec(planner, deployed, kind)
     text = f"{kind} by {spec.tool}, {spec.instances} thread(s) in each VNF, then on the host"
     return text, spec.length_s, ""
 
 
-def describe(plan: Plan, what: str = FRAMES) -> list[str]:
+def describe(plan: Plan, subject: str = FRAMES) -> list[str]:
     """What a plan deploys for frames, for sockets or for ranks, as lines of text."""
     placement, scenario = plan.placement, plan.scenario
     graph = scenario.deployment
-    absent = (TESTER,) if what in (SOCKETS, MPI, GUESTS) else ()  # it is taken away for them
+    absent = (TESTER,) if subject in (SOCKETS, MPI, GUESTS) else ()  # it is taken away for them
     placed = {role: cpus for role, cpus in placement.cores.items() if role not in absent}
     sharing = Sharing.planned(plan, absent)
     ends = (
-        "" if what in (MPI, GUESTS) else f", {_ENDS[what]} at {' and '.join(map(str, graph.ends))}"
+        ""
+        if subject in (MPI, GUESTS)
+        else f", {_ENDS[subject]} at {' and '.join(map(str, graph.ends))}"
     )
     lines = [
         f"deployment  {graph.name}: {graph.vnf_count} VNF(s), {graph.chains} chain(s){ends}",
@@ -327,11 +337,11 @@ def describe(plan: Plan, what: str = FRAMES) -> list[str]:
         *([f"clocks      {plan.tester_text}"] if plan.tester_text else []),
         f"wires       {_wires(plan)}"
         if graph.phy_ports
-        else f"wires       none: {_IN_PLACE[what]}",
+        else f"wires       none: {_IN_PLACE[subject]}",
         *(f"            wire {nic.wire}: {nic}" for nic in plan.nics),
         *(
             [f"traffic     {scenario.traffic.name}: {scenario.traffic.description}"]
-            if what == FRAMES
+            if subject == FRAMES
             else []
         ),
         *([f"cores       {_cores(sharing)}"] if placed else []),
@@ -342,8 +352,8 @@ def describe(plan: Plan, what: str = FRAMES) -> list[str]:
         ),
     ]
     if placement.shared:
-        told = (sharing.sentence, sharing.meaning)
-        lines += [f"            {text}" for text in told if text]
+        sentences = (sharing.sentence, sharing.meaning)
+        lines += [f"            {text}" for text in sentences if text]
         if placement.turn_us and not placement.emulated:
             lines.append(
                 f"            turns: {placement.turn_us} us of those that share a processor with "
@@ -360,16 +370,16 @@ def describe(plan: Plan, what: str = FRAMES) -> list[str]:
     return [*lines, *(f"command     {name}: {line}" for name, line in plan.commands.items())]
 
 
-def _cores(found: Sharing) -> str:
+def _cores(sharing: Sharing) -> str:
     """Who shares processors, and why."""
-    if found.label == found.mode:
-        return f"{found.mode}: {found.reason}"
-    return f"{found.label} ({found.reason})"
+    if sharing.label == sharing.mode:
+        return f"{sharing.mode}: {sharing.reason}"
+    return f"{sharing.label} ({sharing.reason})"
 
 
 def _wires(plan: Plan) -> str:
     if not plan.hosts:
-        passed = (f"; not {kind}: {why}" for kind, why in plan.wires_without_memory.items())
+        passed = (f"; not {kind}: {reason}" for kind, reason in plan.wires_without_memory.items())
         return f"{plan.wire}, one per physical port{''.join(passed)}"
     (kind,) = {part.wire for part in plan.hosts}
     graph = plan.scenario.deployment
@@ -386,7 +396,9 @@ def _hosts(plan: Plan) -> list[str]:
         vnfs = [f"vnf{number}" for number in scenario.deployment.vnf_numbers]
         of_dut = f" ({', '.join([f'vSwitch {scenario.vswitch}', *vnfs])})" if part.has_dut else ""
         port = f"'s port {part.ends[0]}" if part.ends and part.has_tester else ""
-        parts = " and ".join(f"{one}{port}" if one == "tester" else one for one in part.parts)
+        parts = " and ".join(
+            f"{part_name}{port}" if part_name == "tester" else part_name for part_name in part.parts
+        )
         lines.append(f"host        {part.host}: {parts}{of_dut}")
         lines += [f"            {use}" for use in part.cables]
         lines += [f"            {nic}" for nic in part.nics]
@@ -395,9 +407,10 @@ def _hosts(plan: Plan) -> list[str]:
             for end in scenario.tunnel_ends
             if part.has_dut
         ]
-        own = {role: cpus for role, cpus in part.placement.cores.items() if ":" not in role}
+        local_cores = {role: cpus for role, cpus in part.placement.cores.items() if ":" not in role}
         lines += [
-            f"            {role} on {', '.join(map(str, cpus))}" for role, cpus in own.items()
+            f"            {role} on {', '.join(map(str, cpus))}"
+            for role, cpus in local_cores.items()
         ]
     return lines
 
@@ -412,15 +425,15 @@ def _frames(
     left_out: dict[str, dict[int, None]] = {}
     skipped: dict[str, str] = {}
     for case in cases:
-        size = size_of(case, preset)
-        if why := why_not_size(scenario, size, largest):
-            left_out.setdefault(why, {})[size] = None
-        elif why := _why_not_test(planner, case.test, scenario):
-            skipped[case.test] = why
+        size = choose_size(case, preset)
+        if problem := find_size_problem(scenario, size, largest):
+            left_out.setdefault(problem, {})[size] = None
+        elif problem := _find_test_problem(planner, case.test, scenario):
+            skipped[case.test] = problem
         elif size not in sizes_of.setdefault(case.test, []):
             sizes_of[case.test].append(size)
     tests = [test for test in get_args(TestName) if test in sizes_of]
-    sizes = list(dict.fromkeys(size for found in sizes_of.values() for size in found))
+    sizes = list(dict.fromkeys(size for test_sizes in sizes_of.values() for size in test_sizes))
     after = [
         test for test in tests if test != THROUGHPUT and PROCEDURES[test].needs_throughput(preset)
     ]
@@ -433,10 +446,12 @@ def _frames(
         lines.append(f"search      {preset.algorithm}, frame sizes {size_text}")
     elif tests:
         lines.append(f"frame sizes {size_text}")
-    for why, them in left_out.items():
+    for problem, them in left_out.items():
         named = IMIX if traffic.mix is not None else ", ".join(map(str, them))
-        lines.append(f"            but not {named}: {why}")
-    lines += [f"            {test} would be skipped: {why}" for test, why in skipped.items()]
+        lines.append(f"            but not {named}: {problem}")
+    lines += [
+        f"            {test} would be skipped: {problem}" for test, problem in skipped.items()
+    ]
     if searched:
         lines += [
             f"            goal {g.name}: loss {g.loss_ratio:g}, width {g.width:g}, trials of "
@@ -453,17 +468,19 @@ def _frames(
         text, seconds = _longest(test, preset, media, sizes_of[test])
         lines.append(f"wall time   {text}")
         unlimited = () if seconds is not None else (test,)
-        count = sum(case.test == test and size_of(case, preset) in sizes_of[test] for case in cases)
+        count = sum(
+            case.test == test and choose_size(case, preset) in sizes_of[test] for case in cases
+        )
         times += TimeSum((seconds or 0.0) * len(sizes_of[test]), count, unlimited)
     return lines, times
 
 
-def size_of(case: PlannedCase, preset: Preset) -> int:
+def choose_size(case: PlannedCase, preset: Preset) -> int:
     """Octets of a case's frames: where the test case names none, the smallest."""
     return case.frame_size or min(preset.frame_sizes)
 
 
-def _why_not_test(planner: Planner, test: str, scenario: Scenario) -> str:
+def _find_test_problem(planner: Planner, test: str, scenario: Scenario) -> str:
     """What keeps a test from a scenario that carries frames."""
     preset = planner.configuration.preset
     try:
@@ -478,7 +495,7 @@ def _why_not_test(planner: Planner, test: str, scenario: Scenario) -> str:
     return ""
 
 
-def _longest_search(preset: Preset, at: str) -> tuple[str, float]:
+def _longest_search(preset: Preset, sizes_text: str) -> tuple[str, float]:
     """The longest that all rounds of a throughput can take: text, and seconds."""
     seconds = preset.time_budget_s
     if seconds is None:  # its limit is of traffic: the waits of all trials besides
@@ -487,27 +504,30 @@ def _longest_search(preset: Preset, at: str) -> tuple[str, float]:
         seconds = DurationEstimate(trials, seconds).wall_s(preset)
     most = max(preset.rounds, preset.most_rounds)
     warm = DurationEstimate(int(preset.warm_up_s), preset.warm_up_s).wall_s(preset)
-    whole = most * seconds + (most - 1) * preset.round_gap_s + warm
+    total_s = most * seconds + (most - 1) * preset.round_gap_s + warm
     rounds = f", {most} rounds of {duration(seconds)}" if most > 1 else ""
     text = (
-        f"{THROUGHPUT}: at most {duration(whole)} with all waits{rounds}, deployment besides, {at}"
+        f"{THROUGHPUT}: at most {duration(total_s)} with all waits{rounds}, "
+        f"deployment besides, {sizes_text}"
     )
-    return text, whole
+    return text, total_s
 
 
 def _longest(
     test: str, preset: Preset, media: LinkSpeed, sizes: Sequence[int]
 ) -> tuple[str, float | None]:
     """The longest that a test can take at one of its frame sizes: text, and seconds."""
-    at = f"at each of {len(sizes)} frame sizes" if len(sizes) > 1 else f"at {sizes[0]} octets"
+    sizes_text = (
+        f"at each of {len(sizes)} frame sizes" if len(sizes) > 1 else f"at {sizes[0]} octets"
+    )
     if test == THROUGHPUT:
-        return _longest_search(preset, at)
-    found = duration_estimate(test, preset, media.max_frame_rate(min(sizes)))
-    if found is None:
+        return _longest_search(preset, sizes_text)
+    estimate = duration_estimate(test, preset, media.max_frame_rate(min(sizes)))
+    if estimate is None:
         return f"{test}: as many trials as it takes", None
-    seconds = found.wall_s(preset)
+    seconds = estimate.wall_s(preset)
     text = (
-        f"{test}: at most {found.trials} trials, {duration(seconds)} with "
-        f"all waits, deployment besides, {at}"
+        f"{test}: at most {estimate.trials} trials, {duration(seconds)} with "
+        f"all waits, deployment besides, {sizes_text}"
     )
     return text, seconds

@@ -37,7 +37,7 @@ _LEFT_OUT: pytest.StashKey[list[str]] = pytest.StashKey()
 COLLECTED_S = 1.0
 
 
-def session_of(config: pytest.Config) -> BenchSession:
+def get_session(config: pytest.Config) -> BenchSession:
     """The session's state, made on first use."""
     if _SESSION not in config.stash:
         from vnetperf.pytest_plugin.session import BenchSession
@@ -104,9 +104,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("resume") == "":
         raise pytest.UsageError("--resume names no folder; name one, e.g. results/latest")
     if config.getoption("resume"):
-        from vnetperf.pytest_plugin.session import select_cases_of_run
+        from vnetperf.pytest_plugin.session import select_run_cases
 
-        select_cases_of_run(config)
+        select_run_cases(config)
     try:
         config.hook.pytest_vnetperf_register(register=registry.register)
     except ConfigError as error:
@@ -133,17 +133,21 @@ def pytest_collection(session: pytest.Session) -> None:
         folder = "." if paths == [start.resolve()] else config.args[0]
         raise pytest.UsageError(_nothing_chosen(folder, config.invocation_params.args))
     if not hasattr(config, "workerinput"):  # its controller has
-        _ = session_of(config).configuration
+        _ = get_session(config).configuration
 
 
 def _nothing_chosen(folder: str, typed: Sequence[str]) -> str:
     """What to type besides, so that it is known which scenarios are meant."""
     names: list[str] = []
     add_options(lambda *strings, **_: names.extend(strings))
-    how = [name for name in names if any(arg.partition("=")[0] == name for arg in typed)]
-    said = f" ({', '.join(how)}: how it is measured, not which scenarios)" if how else ""
+    method_options = [name for name in names if any(arg.partition("=")[0] == name for arg in typed)]
+    said = (
+        f" ({', '.join(method_options)}: how it is measured, not which scenarios)"
+        if method_options
+        else ""
+    )
     line = shlex.join(["pytest", folder, *typed])
-    brief = "" if "--preset" in how else " --preset smoke"
+    brief = "" if "--preset" in method_options else " --preset smoke"
     tries = {
         f"{line} -k phy2phy_bridge{brief}": "one vSwitch" + (", in a minute" if brief else ""),
         f"{line} -k pvp_dpdk --plan": "what a run would do",
@@ -153,7 +157,7 @@ def _nothing_chosen(folder: str, typed: Sequence[str]) -> str:
     return "\n".join(
         (
             f"this would measure every scenario in {folder}, for days{said}; try one of",
-            *(f"  {command:<{width}}   # {what}" for command, what in tries.items()),
+            *(f"  {command:<{width}}   # {explanation}" for command, explanation in tries.items()),
             f"`{line}` measures everything that this machine can carry",
         )
     )
@@ -168,8 +172,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     config, definition = metafunc.config, metafunc.definition
     config.stash.setdefault(_FUNCTIONS, set()).add(definition.name)
     try:
-        configuration = session_of(config).configuration_for(definition)
-        variants = cases.variants_of(definition, configuration.sources)
+        configuration = get_session(config).configuration_for(definition)
+        variants = cases.combine_variants(definition, configuration.sources)
         test = cases.measured_test(definition)
         # Who types tests means these and no transfers; a file's are for runs of all kinds.
         runs = test in configuration.preset.tests or (
@@ -182,7 +186,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 raise pytest.UsageError(f"{definition.nodeid}: --tests does not name {test}")
     except pytest.UsageError as error:  # raised here it would be an error of each test
         config.stash[_WRONG] = error
-        cases.parametrize(metafunc, None, cases.variants_of(None, {}), runs=True)
+        cases.parametrize(metafunc, None, cases.combine_variants(None, {}), runs=True)
         return
     if cases.parametrize(metafunc, configuration, variants, runs=runs) and not runs:
         config.stash.setdefault(_LEFT_OUT, []).append(test or definition.name)
@@ -191,20 +195,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
     """Take away what a test without cases was given."""
-    made = yield
-    if not isinstance(made, list) or not _any_measures(made):
-        return made
-    from vnetperf.pytest_plugin.cases import selected_of
+    collected = yield
+    if not isinstance(collected, list) or not _any_measures(collected):
+        return collected
+    from vnetperf.pytest_plugin.cases import find_selected
 
-    return [item for item in made if selected_of(item) is not None]
+    return [item for item in collected if find_selected(item) is not None]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Let -k name a variant, "rx_queues:2"."""
     if _measures(item):
-        from vnetperf.pytest_plugin.cases import selected_of
+        from vnetperf.pytest_plugin.cases import find_selected
 
-        selected = selected_of(item)
+        selected = find_selected(item)
         if selected is not None and selected.variant:
             item.extra_keyword_matches.add(selected.keyword)
 
@@ -217,7 +221,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _raise_wrong(config)
     if not _any_measures(items):
         return
-    from vnetperf.pytest_plugin.cases import comparisons_of, group_by_scenario, not_meant
+    from vnetperf.pytest_plugin.cases import group_by_scenario, make_comparisons, not_meant
 
     if others := not_meant(config, items):
         config.hook.pytest_deselected(items=others)
@@ -225,8 +229,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     try:
         if any(item.get_closest_marker("vary") for item in items):
-            ours = session_of(config)
-            ours.expect(comparisons_of(items, ours.configuration.sources))
+            ours = get_session(config)
+            ours.expect(make_comparisons(items, ours.configuration.sources))
     except pytest.UsageError as error:
         _refuse(config, error)
     group_by_scenario(items)
@@ -247,15 +251,15 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
     from vnetperf.model.parameters import TestName
 
     lines = _preset_lines(config) if items else []
-    found = config.stash.get(_LEFT_OUT, [])
-    known = get_args(TestName)
-    if others := list(dict.fromkeys(name for name in found if name not in known)):
+    unselected = config.stash.get(_LEFT_OUT, [])
+    frame_tests = get_args(TestName)
+    if others := list(dict.fromkeys(name for name in unselected if name not in frame_tests)):
         lines.append(
             f"vnetperf: --tests leaves out {', '.join(others)}, which measure no test of frames; "
             "leave --tests out to run them"
         )
-    if left_out := [test for test in known if test in found]:
-        ours = session_of(config).configuration
+    if left_out := [test for test in frame_tests if test in unselected]:
+        ours = get_session(config).configuration
         by_preset = ours.sources["tests"] == "default"
         whose = f"preset {ours.preset.name}" if by_preset else "--tests"
         lines.append(
@@ -273,7 +277,7 @@ def _preset_lines(config: pytest.Config) -> list[str]:
     """What is measured where nobody said it and it is not what a lab measures."""
     from vnetperf.config import shared_processors
 
-    ours = session_of(config).configuration
+    ours = get_session(config).configuration
     number = shared_processors()
     if ours.sources["preset"] != "default" or ours.preset.name != "shared" or not number:
         return []
@@ -286,9 +290,9 @@ def _preset_lines(config: pytest.Config) -> list[str]:
 
 def _raise_wrong(config: pytest.Config) -> None:
     """Refuse the session, unless this is a worker of xdist and its controller will."""
-    if session_of(config).worker:
+    if get_session(config).worker:
         try:
-            _ = session_of(config).configuration
+            _ = get_session(config).configuration
         except pytest.UsageError:
             return
     _refuse(config, config.stash[_WRONG])
@@ -296,9 +300,9 @@ def _raise_wrong(config: pytest.Config) -> None:
 
 def _refuse(config: pytest.Config, error: pytest.UsageError) -> None:
     """End the session; a worker of xdist cannot, and fails each case."""
-    if not session_of(config).worker:
+    if not get_session(config).worker:
         raise error
-    session_of(config).refused = str(error)
+    get_session(config).refused = str(error)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -309,10 +313,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     if not _any_measures(session.items) and not config.getoption("plan"):
         return None
-    from vnetperf.pytest_plugin.cases import check_selection, selected_of
+    from vnetperf.pytest_plugin.cases import check_selection, find_selected
 
-    measuring = [item for item in session.items if selected_of(item) is not None]
-    ours = session_of(config)
+    measuring = [item for item in session.items if find_selected(item) is not None]
+    ours = get_session(config)
     if measuring:
         try:
             left_out = check_selection(ours.configuration, measuring)
@@ -337,7 +341,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 @pytest.fixture(scope="session")
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """The scenario under test, deployed for all its cases and taken away after the last."""
-    session = session_of(request.config)
+    session = get_session(request.config)
     measured = session.bench(request.param)
     yield measured
     measured.release()
@@ -372,12 +376,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 def _moves(item: pytest.Item) -> bool:
     """Whether a case that met a `HostError` can go on, on another testbed."""
-    from vnetperf.pytest_plugin.cases import selected_of
+    from vnetperf.pytest_plugin.cases import find_selected
 
-    bench, selected = getattr(item, "funcargs", {}).get("bench"), selected_of(item)
+    bench, selected = getattr(item, "funcargs", {}).get("bench"), find_selected(item)
     if bench is None or selected is None:
         return False
-    return session_of(item.config).moves(bench, selected)
+    return get_session(item.config).moves(bench, selected)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -386,7 +390,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show our own errors as the message they are; `--tb=long` still shows the traceback."""
     if call.when == "call" and _measures(item):
-        session_of(item.config).note_testbed(item)
+        get_session(item.config).note_testbed(item)
     report = yield
     if call.excinfo is None or not report.failed:
         return report
@@ -397,9 +401,9 @@ def pytest_runtest_makereport(
     if _measures(item) and quiet and item.config.option.showcapture == "all":
         # What was logged is in run.log, whole; here it would stand below what matters.
         report.sections = [part for part in report.sections if "Captured log" not in part[0]]
-        if logs := session_of(item.config).run_logs:
+        if logs := get_session(item.config).run_logs:
             report.sections.append(("log of the run", " ".join(logs)))
-    if _measures(item) and (trouble := session_of(item.config).log_trouble):
+    if _measures(item) and (trouble := get_session(item.config).log_trouble):
         # What cannot be written down need not be measured.
         item.session.shouldfail = f"vnetperf: {trouble}"
     if isinstance(error, VnetperfError) and quiet:
@@ -418,7 +422,7 @@ class _Message(ReprExceptionInfo):
     """
 
     def __init__(self, text: str, path: str, line: int) -> None:
-        lines = [f"{one}\n" for one in text.splitlines()]
+        lines = [f"{text_line}\n" for text_line in text.splitlines()]
         super().__init__(
             reprtraceback=ReprTraceback([ReprEntryNative(lines)], extraline=None, style="native"),
             reprcrash=ReprFileLocation(path, line + 1, text.partition("\n")[0]),
@@ -433,14 +437,14 @@ class _Message(ReprExceptionInfo):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     """Under pytest-xdist: refuse what cannot be measured so before any worker is started."""
-    session_of(config).reserve_name()
+    get_session(config).reserve_name()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Under pytest-xdist: workers write into one results folder, each about its own testbed."""
-    node.workerinput["vnetperf_run"] = session_of(node.config).reserve_name()
-    node.workerinput["vnetperf_testbed"] = session_of(node.config).takes_testbed(node)
+    node.workerinput["vnetperf_run"] = get_session(node.config).reserve_name()
+    node.workerinput["vnetperf_testbed"] = get_session(node.config).takes_testbed(node)
     node.workerinput["vnetperf_cases"] = node.gateway.newchannel()
 
 
@@ -451,17 +455,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     cases: dict[str, str] = {}
     if _any_measures(session.items):
         from vnetperf.pytest_plugin.cases import (
-            frame_sizes_of,
-            selected_of,
-            throughput_sizes_of,
+            find_selected,
+            group_throughput_sizes,
+            list_frame_sizes,
         )
 
-        session_of(config).frame_sizes = frame_sizes_of(session.items)
-        session_of(config).sizes_of = throughput_sizes_of(session.items)
-        chosen = ((item.nodeid, selected_of(item)) for item in session.items)
+        get_session(config).frame_sizes = list_frame_sizes(session.items)
+        get_session(config).sizes_of = group_throughput_sizes(session.items)
+        chosen = ((item.nodeid, find_selected(item)) for item in session.items)
         cases = {nodeid: selected.in_test_id for nodeid, selected in chosen if selected is not None}
     if cases:
-        session_of(config).outcomes.cases.update(cases)
+        get_session(config).outcomes.cases.update(cases)
     channel = getattr(config, "workerinput", {}).get("vnetperf_cases")
     if channel is not None:
         channel.send((cases, pytest_report_collectionfinish(config, session.items)))
@@ -471,7 +475,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_testnodedown(node: Any) -> None:
     """Under pytest-xdist: a worker has ended; one that takes its place gets its testbed."""
     if _SESSION in node.config.stash:
-        session_of(node.config).testbeds.pop(node, None)
+        get_session(node.config).testbeds.pop(node, None)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -480,8 +484,8 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
     channel = node.workerinput["vnetperf_cases"]
     # vnetperf is not installed where the worker runs, or the worker has ended.
     with suppress(channel.TimeoutError, channel.RemoteError, EOFError):
-        session_of(node.config).collected_by_worker(*channel.receive(timeout=COLLECTED_S))
-        session_of(node.config).follow_worker(node)
+        get_session(node.config).collected_by_worker(*channel.receive(timeout=COLLECTED_S))
+        get_session(node.config).follow_worker(node)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -491,7 +495,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None  # the user chose another order
     from vnetperf.pytest_plugin.xdist import LateScheduling, ScenarioScheduling
 
-    session = session_of(config)
+    session = get_session(config)
     scheduling = ScenarioScheduling(
         config,
         log,
@@ -547,11 +551,12 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
         terminalreporter.line(line)
     if exitstatus == pytest.ExitCode.INTERRUPTED:  # last: the tables may be many screens
         terminalreporter.write_line(
-            f"vnetperf: the run was interrupted; to continue: {_to_continue(config)}", yellow=True
+            f"vnetperf: the run was interrupted; to continue: {_make_resume_command(config)}",
+            yellow=True,
         )
 
 
-def _to_continue(config: pytest.Config) -> str:
+def _make_resume_command(config: pytest.Config) -> str:
     """The command that continues an interrupted run."""
     session = config.stash[_SESSION]
     # In one word: of two, pytest takes the folder for a path when it looks for its own files.

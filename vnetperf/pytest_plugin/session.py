@@ -23,7 +23,7 @@ from vnetperf.config import Configuration, load
 from vnetperf.config.settings import given
 from vnetperf.model.errors import CapabilityError, ConfigError, HostError, LogError, VnetperfError
 from vnetperf.model.units import duration
-from vnetperf.pytest_plugin.cases import Selected, check_variants, round_count, scenario_of
+from vnetperf.pytest_plugin.cases import Selected, build_scenario, check_variants, round_count
 from vnetperf.pytest_plugin.terminal import LiveProgress
 from vnetperf.pytest_plugin.xdist import WorkerProgress
 from vnetperf.results import folder as folders
@@ -46,7 +46,7 @@ def testbed_number(pytest_config: pytest.Config) -> int | None:
     return 0 if several else None
 
 
-def configuration_of(
+def load_configuration(
     pytest_config: pytest.Config,
     test_case: Mapping[str, Any] | None = None,
     number: int | None = None,
@@ -70,7 +70,7 @@ def configuration_of(
 _CHOICES = ("keyword", "markexpr", "pyargs", "deselect", "ignore", "ignore_glob")
 
 
-def select_cases_of_run(config: pytest.Config) -> None:
+def select_run_cases(config: pytest.Config) -> None:
     """With --resume: how often and by what the run is judged; and its cases, if none are named."""
     option = config.option
     folder = Path(option.resume)
@@ -106,22 +106,22 @@ def select_cases_of_run(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"--resume {option.resume}: its log does not have the command; give its paths and -k"
         )
-    then = config._parser.parse_known_args(_without_workers(arguments))
-    if option.expect is None and then.expect and not Path(then.expect).exists():
+    earlier = config._parser.parse_known_args(_without_workers(arguments))
+    if option.expect is None and earlier.expect and not Path(earlier.expect).exists():
         raise pytest.UsageError(
-            f"--resume {option.resume}: its command has --expect {then.expect}, which is not "
+            f"--resume {option.resume}: its command has --expect {earlier.expect}, which is not "
             "there; give the file with its path, or --expect '' to judge nothing"
         )
     # What belongs to the run, and what chose its cases unless this command does. Lists hold what
     # the configuration of pytest adds to either command.
     for name in ("repeat", "expect", *(() if selects else _CHOICES)):
-        mine, its = getattr(option, name), getattr(then, name)
-        if isinstance(mine or its, list):
-            setattr(option, name, list(dict.fromkeys([*(mine or ()), *(its or ())])))
-        elif mine is None or (not mine and name != "expect"):  # --expect '' is meant
+        current, its = getattr(option, name), getattr(earlier, name)
+        if isinstance(current or its, list):
+            setattr(option, name, list(dict.fromkeys([*(current or ()), *(its or ())])))
+        elif current is None or (not current and name != "expect"):  # --expect '' is meant
             setattr(option, name, its)
     if not selects:
-        config.args[:] = then.file_or_dir or config.args
+        config.args[:] = earlier.file_or_dir or config.args
 
 
 def _refuse_log(folder: Path) -> NoReturn:
@@ -238,8 +238,8 @@ class OutcomeCounter:
         self._ran: set[str] = set()
         self._progress = progress
         self._began = time.monotonic()
-        #: Test whose end was not told yet -> its outcome, seconds and testbed: reports of several
-        #: workers come between each other.
+        #: Test whose end was not printed yet -> its outcome, seconds and testbed: reports of
+        #: several workers come between each other.
         self._ended: dict[str, tuple[str, float, str]] = {}
         #: Testbeds that were given up, and why.
         self.lost: dict[str, str] = {}
@@ -257,14 +257,14 @@ class OutcomeCounter:
             about = dict(report.user_properties)
             testbed = str(about.get(TESTBED, ""))
             self._ended[report.nodeid] = (report.outcome, report.duration, testbed)
-            told = about.get(LOST)
-            lost = told if isinstance(told, dict) else {}
-            lost = {name: why for name, why in lost.items() if name not in self.lost}
+            lost_testbeds = about.get(LOST)
+            lost = lost_testbeds if isinstance(lost_testbeds, dict) else {}
+            lost = {name: reason for name, reason in lost.items() if name not in self.lost}
             self.lost |= lost
-            for name, why in lost.items():
+            for name, reason in lost.items():
                 if self._progress:
                     self._progress.line(
-                        f"testbed {name} is lost, others take its cases: {' '.join(why.split())}"
+                        f"testbed {name} is lost, others take its cases: {' '.join(reason.split())}"
                     )
 
     @pytest.hookimpl(tryfirst=True)
@@ -281,10 +281,10 @@ class OutcomeCounter:
         done, spent = self._counts.total(), time.monotonic() - self._began
         outcome, seconds, testbed = self._ended.pop(nodeid, ("", 0.0, ""))
         total = len(self.cases)
-        left = spent / max(done, 1) * (total - done)
+        remaining_s = spent / max(done, 1) * (total - done)
         where = f"{testbed}: " if testbed else ""
         case = f"{done}/{total} {where}{nodeid.rpartition('::')[2]}"
-        to_go = f", about {duration(left)} to go" if done < total else ""
+        to_go = f", about {duration(remaining_s)} to go" if done < total else ""
         self._progress.line(
             f"{case} {outcome} in {duration(seconds)}; {duration(spent)} so far{to_go}"
         )
@@ -295,14 +295,14 @@ class OutcomeCounter:
         return tuple(map(_case_name, self.cases))
 
     @property
-    def left(self) -> tuple[str, ...]:
+    def not_run(self) -> tuple[str, ...]:
         """Those that did not run."""
         return tuple(_case_name(nodeid) for nodeid in self.cases if nodeid not in self._ran)
 
     @property
     def unfinished(self) -> bool:
         """Whether cases were selected that did not run."""
-        return bool(self.left)
+        return bool(self.not_run)
 
     @property
     def nothing_measured(self) -> bool:
@@ -371,7 +371,7 @@ class BenchSession:
 
     def _configuration_on(self, number: int | None) -> Configuration:
         """The configuration on a testbed; None: this process's own."""
-        loaded = configuration_of(self.config, number=number)
+        loaded = load_configuration(self.config, number=number)
         if self.worker:  # workers that share a testbed take turns, a scenario at a time
             patient = loaded.testbed.model_copy(update={"lock_timeout_s": WORKER_PATIENCE_S})
             loaded = replace(loaded, testbed=patient)
@@ -386,8 +386,8 @@ class BenchSession:
         """Under pytest-xdist: the testbed of a worker, the first that no other has."""
         with suppress(pytest.UsageError):  # reported when a worker has collected
             if (count := len(self.configuration.settings.testbeds)) > 1:
-                taken = set(self.testbeds.values())
-                free = (n for n in range(count) if n not in taken)
+                used = set(self.testbeds.values())
+                free = (n for n in range(count) if n not in used)
                 self.testbeds[node] = next(free, count - 1)
         return self.testbeds.get(node, 0)
 
@@ -402,10 +402,12 @@ class BenchSession:
                 f"-n {len(self.testbeds)}, and {source} names {len(names)}: each worker measures "
                 f"on a testbed of its own; give -n {len(names)}, or name more testbeds"
             )
-        found = [self._configuration_on(number).testbed.name for number in range(len(names))]
-        self._check_names(found, source)
-        self._check_resumed(found)
-        if self.progress and (unused := found[len(self.testbeds) :]):
+        testbed_names = [
+            self._configuration_on(number).testbed.name for number in range(len(names))
+        ]
+        self._check_names(testbed_names, source)
+        self._check_resumed(testbed_names)
+        if self.progress and (unused := testbed_names[len(self.testbeds) :]):
             self.progress.line(
                 f"-n {len(self.testbeds)} leaves {', '.join(unused)} out until another testbed is "
                 "lost"
@@ -414,15 +416,15 @@ class BenchSession:
     def _check_names(self, names: Sequence[str], source: str) -> None:
         """Refuse testbeds that results, or the files of their logs, would not tell apart."""
         logs = [folders.log_path(Path(), testbed=name).name for name in names]
-        one = next((log for log in logs if logs.count(log) > 1), "")
-        twice = [name for name, log in zip(names, logs, strict=True) if log == one]
+        shared_log = next((log for log in logs if logs.count(log) > 1), "")
+        twice = [name for name, log in zip(names, logs, strict=True) if log == shared_log]
         if twice and len(set(twice)) == 1:
-            why = f"two testbeds are called {twice[0]!r}, and results name them so"
+            problem = f"two testbeds are called {twice[0]!r}, and results name them so"
         elif twice:
-            why = f"{' and '.join(map(repr, twice))} would have one log, {one}"
+            problem = f"{' and '.join(map(repr, twice))} would have one log, {shared_log}"
         else:
             return
-        raise pytest.UsageError(f'{source}: {why}; give one another name = "..." in its file')
+        raise pytest.UsageError(f'{source}: {problem}; give one another name = "..." in its file')
 
     def _check_resumed(self, names: Sequence[str]) -> None:
         """Refuse to go on with logs of other testbeds; note where each scenario was measured."""
@@ -444,15 +446,15 @@ class BenchSession:
                 continue
             now = run_record(self._configuration_on(number), "", resumed=True)
             try:
-                held = ResumedRun.read(log, now)
+                resumed = ResumedRun.read(log, now)
             except VnetperfError as error:
                 raise pytest.UsageError(str(error)) from None
-            for test in (test for tests in held.rounds.values() for test in tests if test.final):
+            for test in (test for tests in resumed.rounds.values() for test in tests if test.final):
                 ended[test.case[0].partition(",")[0], number] += test.end is not None
-            for one in (one for moved in held.moved.values() for one in moved):
-                ended[one.scenario.partition(",")[0], number] += len(one.transfers)
+            for transfers in (transfers for moved in resumed.moved.values() for transfers in moved):
+                ended[transfers.scenario.partition(",")[0], number] += len(transfers.transfers)
         # Where most of a scenario was finished, it goes on; the first testbed of those alike.
-        for scenario, number in sorted(ended, key=lambda found: (ended[found], -found[1])):
+        for scenario, number in sorted(ended, key=lambda finished: (ended[finished], -finished[1])):
             self.measured_on[scenario] = number
 
     def _refuse_other_testbeds(self) -> None:
@@ -463,9 +465,9 @@ class BenchSession:
         if on_one == (count == 1):
             return
         named = f"testbed ({self.configuration.sources['testbed']}) names {count}"
-        then = str(folders.settings_of_run(resume).get("testbed", ""))
-        again = f"--testbed {then}" if then else "the --testbed of that run"
-        workers = "" if on_one else f" and -n {max(len(logs), len(then.split(',')))}"
+        testbed = str(folders.settings_of_run(resume).get("testbed", ""))
+        again = f"--testbed {testbed}" if testbed else "the --testbed of that run"
+        workers = "" if on_one else f" and -n {max(len(logs), len(testbed.split(',')))}"
         raise pytest.UsageError(
             f"--resume {resume}: this run is one on {'one testbed' if on_one else 'several'}, and "
             f"{named}; name the testbeds of that run: {again}{workers}"
@@ -482,12 +484,12 @@ class BenchSession:
                 f"{item.nodeid}: @pytest.mark.vnetperf takes frame_sizes=(...) and nothing else "
                 "in a test case that varies nothing: all other settings belong to the whole run"
             )
-        own = {key: value for key, value in marker.kwargs.items() if key == "frame_sizes"}
-        if not own:
+        sizes = {key: value for key, value in marker.kwargs.items() if key == "frame_sizes"}
+        if not sizes:
             return self.configuration
-        key = repr(own)
+        key = repr(sizes)
         if key not in self._configurations:
-            self._configurations[key] = configuration_of(self.config, own)
+            self._configurations[key] = load_configuration(self.config, sizes)
         return self._configurations[key]
 
     def results_folder(self) -> Path:
@@ -510,8 +512,8 @@ class BenchSession:
     def interrupt_on_sigterm(self) -> None:
         """Let a first SIGTERM end the session as Ctrl-C does: with reports, and how to go on."""
         in_main = threading.current_thread() is threading.main_thread()
-        taken = not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-        if taken or self.worker:  # a worker is ended by its controller
+        handled = not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        if handled or self.worker:  # a worker is ended by its controller
             return
 
         def restore() -> None:
@@ -566,13 +568,13 @@ class BenchSession:
     def follow_worker(self, node: Any) -> None:
         """Under pytest-xdist: print what a worker waits for."""
 
-        def told(text: object) -> None:  # by a worker that measures: there is a configuration
+        def print_line(text: object) -> None:  # by a worker that measures: there is a configuration
             number, names = self.testbeds.get(node), self.configuration.settings.testbeds
             where = f"{names[number]}: " if number is not None and len(names) > 1 else ""
             if self.progress and isinstance(text, str):
                 self.progress.line(f"{where}{text}")
 
-        node.workerinput["vnetperf_cases"].setcallback(told)
+        node.workerinput["vnetperf_cases"].setcallback(print_line)
 
     def _named(self, name: str) -> Path:
         return Path(self.configuration.settings.results_dir).resolve() / name
@@ -602,11 +604,11 @@ class BenchSession:
         if number not in self._runs:
             from vnetperf.runner.run import Run
 
-            own = number == self.number
-            configuration = self.configuration if own else self._configuration_on(number)
+            local = number == self.number
+            configuration = self.configuration if local else self._configuration_on(number)
             several = len(configuration.settings.testbeds) > 1
             # Each testbed has one log; who visits another's writes what is merged into it.
-            worker = "" if several and own else self.worker
+            worker = "" if several and local else self.worker
             log = folders.log_path(
                 self.results_folder(), worker, configuration.testbed.name if several else ""
             )
@@ -645,9 +647,9 @@ class BenchSession:
 
         if self.refused:
             raise ConfigError(self.refused)
-        return Bench(*self._carried(selected), selected.variant)
+        return Bench(*self._choose_testbed(selected), selected.variant)
 
-    def _carried(self, selected: Selected) -> tuple[Run, Scenario]:
+    def _choose_testbed(self, selected: Selected) -> tuple[Run, Scenario]:
         """A scenario on this process's testbed, or on the next one that can carry it."""
         names = self.configuration.settings.testbeds
         lost: HostError | None = None
@@ -662,7 +664,7 @@ class BenchSession:
                 planned = round_count(self.config, self.configuration) or 1
                 run.begin_round(selected.round or 1, planned)
             try:
-                scenario = scenario_of(run.configuration, selected, run.facts())
+                scenario = build_scenario(run.configuration, selected, run.facts())
                 run.plan(scenario)
             except HostError as error:
                 if len(names) == 1:
@@ -678,11 +680,11 @@ class BenchSession:
                 pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
             else:
                 return run, scenario
-        for run, why in cannot.values():
-            run.note_skipped(selected.id, why)  # it is in the log and in every report
+        for run, reason in cannot.values():
+            run.note_skipped(selected.id, reason)  # it is in the log and in every report
         if cannot:
-            one = len(names) == 1
-            pytest.skip("; ".join(w if one else f"{n}: {w}" for n, (_, w) in cannot.items()))
+            single = len(names) == 1
+            pytest.skip("; ".join(w if single else f"{n}: {w}" for n, (_, w) in cannot.items()))
         raise lost or HostError(
             "every testbed is lost: " + "; ".join(run.lost for run in self._runs.values())
         )
@@ -691,7 +693,7 @@ class BenchSession:
         """After a `HostError`: take a scenario to another testbed, where this one is lost."""
         if len(self.configuration.settings.testbeds) == 1 or bench.run.still_answers():
             return False
-        bench.move(*self._carried(selected))
+        bench.move(*self._choose_testbed(selected))
         return True
 
     def note_testbed(self, item: pytest.Item) -> None:
@@ -716,7 +718,7 @@ class BenchSession:
     def _finish(self, exit_status: int, *, cut: bool) -> None:
         for run in self._runs.values():
             try:
-                run.close(exit_status, cut=cut, left=self.outcomes.left)
+                run.close(exit_status, cut=cut, not_run=self.outcomes.not_run)
             except VnetperfError as error:  # the log is closed, and the reports can be written
                 if self.progress:
                     self.progress.say(str(error))

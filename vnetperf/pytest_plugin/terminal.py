@@ -79,13 +79,13 @@ class LiveProgress:
 
         last = rounds[-1]
         # How it repeats is told of all of them, and not of one.
-        each = (goal.model_copy(update={"repeatable": None}) for goal in last.goals)
-        found = ", ".join(f"{goal.name} {headline(goal)}" for goal in each)
+        goals = (goal.model_copy(update={"repeatable": None}) for goal in last.goals)
+        headlines = ", ".join(f"{goal.name} {headline(goal)}" for goal in goals)
         # pytest captures what is written while a test runs.
         plugins = getattr(getattr(self.terminal, "config", None), "pluginmanager", None)
         capture = plugins.getplugin("capturemanager") if plugins is not None else None
         with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
-            self.line(f"{last.scenario} {last.size_name}: round {len(rounds)}: {found}")
+            self.line(f"{last.scenario} {last.size_name}: round {len(rounds)}: {headlines}")
 
     def trial_begins(self, test: BeginRecord, spec: TrialSpec) -> None:
         """A trial begins."""
@@ -93,15 +93,15 @@ class LiveProgress:
             return
         gbps = spec.load_fps * test.in_sum * l1_bits_per_frame(test.wire_size) / 1e9
         size = IMIX if test.imix else f"{test.frame_size} B"
-        what = f"{rate_text(spec.load_fps)} per direction ({gbps:.2f} Gbit/s L1 in sum)"
+        load = f"{rate_text(spec.load_fps)} per direction ({gbps:.2f} Gbit/s L1 in sum)"
         if spec.burst:
-            what = f"burst of {spec.burst} frames"
+            load = f"burst of {spec.burst} frames"
         if spec.event is not None:
-            what += f", {spec.event.what} is reset"
+            load += f", {spec.event.what} is reset"
         spent = time.monotonic() - self._began
         self._before = NOTHING
         self._trial = (
-            f"{test.scenario} {size} {test.test}: {self._again}trial {self._trials + 1}, {what}, "
+            f"{test.scenario} {size} {test.test}: {self._again}trial {self._trials + 1}, {load}, "
             f"{spec.duration_s:.3g} s; {spent:.0f} s so far"
         )
         self._show(f"{self._trial}{self._last}")
@@ -115,9 +115,9 @@ class LiveProgress:
             return
         sent, received = counts.sent + counts.refused, counts.received
         now = (sent - before.sent - before.refused, received - before.received)
-        there, back = (rate_text(frames / seconds) for frames in now)
+        forth, back = (rate_text(frames / seconds) for frames in now)
         self._show(
-            f"{self._trial}; now {there} sent, {back} received, {sent - received} lost or under way"
+            f"{self._trial}; now {forth} sent, {back} received, {sent - received} lost or under way"
         )
 
     def trial_ends(self, test: BeginRecord, trial: TrialRecord) -> None:

@@ -17,12 +17,12 @@ class WorkerProgress:
 
     def __init__(self, config: pytest.Config) -> None:
         self._channel = getattr(config, "workerinput", {}).get("vnetperf_cases")
-        self._told = ""
+        self._waited_for = ""
 
     def say(self, text: str) -> None:
         """Pass on a wait, once: it is reported ten times a second."""
-        if self._channel is not None and text.startswith("waiting") and text != self._told:
-            self._told = text
+        if self._channel is not None and text.startswith("waiting") and text != self._waited_for:
+            self._waited_for = text
             with suppress(OSError, EOFError):  # the controller has gone
                 self._channel.send(text)
 

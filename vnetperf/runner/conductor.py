@@ -29,7 +29,7 @@ from vnetperf.analysis.logged_tests import (
 from vnetperf.analysis.results_from_log import derive_result, merge_searches
 from vnetperf.analysis.rounds import in_rounds, start_loads, wants_round
 from vnetperf.deployment.capability_check import require_trial
-from vnetperf.deployment.events import why_no_event
+from vnetperf.deployment.events import find_event_problem
 from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import (
     CapabilityError,
@@ -101,8 +101,8 @@ def require_generator(run: Planning, scenario: Scenario, test: str) -> None:
     generator = registry.load("traffic", scenario.generator)
     apart = bool(run.facts().hosts) and len(run.plan(scenario).testers) > 1
     where = f"{scenario.id}, test {test}"
-    for each in (request, *kind.later(kind.parameters(preset))):
-        trial = TrialSpec(frame_size=64, **each.model_dump())
+    for trial_request in (request, *kind.later(kind.parameters(preset))):
+        trial = TrialSpec(frame_size=64, **trial_request.model_dump())
         require_trial(scenario.generator, generator, trial, where, apart=apart)
 
 
@@ -120,8 +120,11 @@ def reset_inputs(
         "link": str(graph.cables[0][0]) if between else "",
     }
     events = events_of(run.configuration.preset.reset, ends, **places)
-    whys = {what: why_no_event(plan, what) for what in events}
-    return {"impossible": {what: why for what, why in whys.items() if why}, **places}
+    problems = {event: find_event_problem(plan, event) for event in events}
+    return {
+        "impossible": {event: problem for event, problem in problems.items() if problem},
+        **places,
+    }
 
 
 def begin_test(
@@ -129,7 +132,7 @@ def begin_test(
     scenario: Scenario,
     test: str,
     frame_size: int,
-    known: KnownThroughput | None,
+    throughput: KnownThroughput | None,
     *,
     lowered: tuple[float, str] | None = None,
     after: Sequence[Result] = (),
@@ -185,8 +188,8 @@ def begin_test(
         max_load = max(preset.min_load_fps, preferred_below(max_load))
         reason += ", rounded down to a preferred number (ISO 3, R20)"
         common["limit_reason"] = f"limited by {reason}"
-    if known is not None and not kind.needs_carried:
-        known = known.model_copy(update={"try_s": 0.0})
+    if throughput is not None and not kind.needs_carried:
+        throughput = throughput.model_copy(update={"try_s": 0.0})
     inputs = kind.inputs(
         parameters=kind.parameters(preset),
         frame_size=frame_size,
@@ -208,7 +211,7 @@ def begin_test(
         session_timeout_s=registry.load("vswitches", scenario.vswitch).session_timeout_s(scenario)
         if scenario.translated is not None
         else None,
-        throughput=known,
+        throughput=throughput,
         **reset_inputs(run, scenario, kind, common["ends"]),
     )
     return ProcedureRecord(inputs=inputs.model_dump(mode="json"), **common)
@@ -219,7 +222,7 @@ def _max_load(
 ) -> tuple[float, str]:
     """The largest load worth requesting, frames/s per interface, and what it is limited by."""
     least = run.configuration.preset.min_load_fps
-    of_all = run.max_loads.of(scenario, frame_size, run.calibrated(frame_size))
+    of_all = run.max_loads.find_limit(scenario, frame_size, run.calibrated(frame_size))
     max_load, reason = min(of_all, lowered or of_all)
     if max_load <= least:
         raise GeneratorError(
@@ -231,13 +234,13 @@ def _max_load(
     return max_load, reason
 
 
-def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
+def derive_throughput(result: Result, begin: BeginRecord) -> KnownThroughput:
     """The throughput that other tests take their loads of: of several rounds the least."""
     goal = result.throughput_goal
     assert goal is not None  # noqa: S101 - for the type checker: a search has a goal or more
-    every = goal.rounds or (goal,)
-    lowers = [one.lower_bound_load_fps for one in every]
-    uppers = [one.upper_bound_load_fps for one in every]
+    rounds = goal.rounds or (goal,)
+    lowers = [round_goal.lower_bound_load_fps for round_goal in rounds]
+    uppers = [round_goal.upper_bound_load_fps for round_goal in rounds]
     loads = [load for load in lowers if load is not None]
     if len(loads) < len(lowers):
         raise NoResultError(
@@ -272,7 +275,7 @@ def profiled_loads(
     result: Result, begin: BeginRecord
 ) -> dict[tuple[Literal["lower", "upper"], float], tuple[str, ...]]:
     """Bound and its load, frames/s per interface -> the goals that have it."""
-    found: dict[tuple[Literal["lower", "upper"], float], tuple[str, ...]] = {}
+    goals_by_load: dict[tuple[Literal["lower", "upper"], float], tuple[str, ...]] = {}
     for goal in result.goals:
         bounds: tuple[tuple[Literal["lower", "upper"], float | None], ...] = (
             ("lower", goal.lower_bound_load_fps),
@@ -281,8 +284,8 @@ def profiled_loads(
         for bound, load in bounds:
             if load:
                 key = (bound, load / begin.in_sum)
-                found[key] = (*found.get(key, ()), goal.name)
-    return found
+                goals_by_load[key] = (*goals_by_load.get(key, ()), goal.name)
+    return goals_by_load
 
 
 class LimitedError(Exception):
@@ -333,7 +336,7 @@ def in_turn(cases: Sequence[RoundsOfCase], preset: Preset) -> Iterator[RoundsOfC
     """Whose round is next: each one's first, then whose last one is the longest ago."""
     yield from cases
     while waiting := [s for s in cases if not s.failed and wants_round(s.results, preset)]:
-        yield min(waiting, key=lambda one: one.ended or 0.0)
+        yield min(waiting, key=lambda series: series.ended or 0.0)
 
 
 class Conductor:
@@ -349,7 +352,7 @@ class Conductor:
         """Run a test at a frame size; the throughput is searched first where it needs one."""
         case = (self.scenario.id, test, frame_size)
         try:
-            _, result = self._measured(case)
+            _, result = self._measure_or_replay(case)
         except VnetperfError as error:
             self.run.failed[case] = str(error)
             if isinstance(error, HostError):  # the agent died, and what it had deployed with it
@@ -359,22 +362,26 @@ class Conductor:
         self.run.failed.pop(case, None)
         return result
 
-    def _measured(self, case: Case) -> tuple[BeginRecord, Result]:
-        """What a test was given and came to; its trials are in the log, and nothing in memory."""
+    def _measure_or_replay(self, case: Case) -> tuple[BeginRecord, Result]:
+        """Run a test, or take it from the log. Trials stay in the log only."""
         run = self.run
         if case not in run.done:
-            logged = self._searched(case) if case[1] == THROUGHPUT else [self._done(case)]
+            logged = (
+                self._search_or_replay(case)
+                if case[1] == THROUGHPUT
+                else [self._run_or_replay(case)]
+            )
             result = self._result(logged)
             run.done[case] = self._kept(logged)
             return logged[-1].begin, result
         kept = run.done[case]
-        held = run.resumed.tests if kept.octets is None else group_tests(run.log.read(*kept.octets))
-        logged = [one for one in held if one.begin.search in kept.searches]
+        tests = run.resumed.tests if kept.octets is None else group_tests(run.log.read(*kept.octets))
+        logged = [test for test in tests if test.begin.search in kept.searches]
         return logged[-1].begin, self._result(logged)
 
     def _kept(self, logged: Sequence[LoggedTest]) -> Measured:
-        run, searches = self.run, tuple(one.begin.search for one in logged)
-        if any(one.begin.search in searches for one in run.resumed.tests):
+        run, searches = self.run, tuple(test.begin.search for test in logged)
+        if any(test.begin.search in searches for test in run.resumed.tests):
             return Measured(searches)
         return Measured(searches, (self._from, run.log.octets), run.deployment)
 
@@ -389,8 +396,8 @@ class Conductor:
             imix=mix.name if mix is not None else "",
         )
 
-    def _searched(self, case: Case) -> Sequence[LoggedTest]:
-        """The searches of a throughput: as an earlier run left them, or made now, in rounds.
+    def _search_or_replay(self, case: Case) -> Sequence[LoggedTest]:
+        """Search a throughput in rounds, or take its searches from an earlier run.
 
         They are in turn with those of the scenario's other frame sizes: the longer there is between
         rounds, the less do they see the same weather. Rounds that an earlier run did not finish
@@ -400,45 +407,49 @@ class Conductor:
         last = run.resumed.test(self.scenario, case)
         if last is not None and last.end is None:
             self._end_interrupted(last)
-        held = in_rounds([one for one in run.resumed.tests if one.case == case])
-        if held:
-            if not wants_round([self._result([one]) for one in held], preset):
-                return held
-            for one in held:
-                why = "the run was interrupted between rounds, and what was deployed is gone"
-                self._end(one, one.seconds, stopped=why, superseded=True)
+        searches = in_rounds([test for test in run.resumed.tests if test.case == case])
+        if searches:
+            if not wants_round([self._result([search]) for search in searches], preset):
+                return searches
+            for search in searches:
+                reason = "the run was interrupted between rounds, and what was deployed is gone"
+                self._end(search, search.seconds, stopped=reason, superseded=True)
         self._from = run.log.octets
-        series = [RoundsOfCase(case), *map(RoundsOfCase, self._beside(case))]
+        series = [RoundsOfCase(case), *map(RoundsOfCase, self._list_interleaved_cases(case))]
         try:
-            for each in in_turn(series, preset):
-                self._attempt(each, is_own=each is series[0])
+            for case_rounds in in_turn(series, preset):
+                self._attempt(case_rounds, is_own=case_rounds is series[0])
         finally:
-            for each in series[1:]:
-                if each.failed or not each.results or wants_round(each.results, preset):
-                    self._supersede(each, "it was not searched as often as it was to be")
+            for case_rounds in series[1:]:
+                if (
+                    case_rounds.failed
+                    or not case_rounds.results
+                    or wants_round(case_rounds.results, preset)
+                ):
+                    self._supersede(case_rounds, "it was not searched as often as it was to be")
                 else:
-                    run.done[each.case] = self._kept(each.searches)
-        for each in (one for one in series if one.searches):
+                    run.done[case_rounds.case] = self._kept(case_rounds.searches)
+        for case_rounds in (member for member in series if member.searches):
             if run.takes_profiles(self.scenario):
-                self._profile(self._result(each.searches), each.searches[-1].begin)
+                self._profile(self._result(case_rounds.searches), case_rounds.searches[-1].begin)
         return series[0].searches
 
-    def _supersede(self, series: RoundsOfCase, why: str) -> None:
+    def _supersede(self, series: RoundsOfCase, reason: str) -> None:
         """Take rounds back: the others without those that lack would be selected."""
-        for one in series.searches:
-            self._end(one, one.seconds, stopped=why, superseded=True)
+        for search in series.searches:
+            self._end(search, search.seconds, stopped=reason, superseded=True)
         series.searches.clear()
         series.results.clear()
 
-    def _beside(self, case: Case) -> list[Case]:
+    def _list_interleaved_cases(self, case: Case) -> list[Case]:
         """Cases of the session whose rounds are made between those of a case."""
         run = self.run
         if run.configuration.preset.rounds == 1:
             return []
         sizes = run.sizes_of.get(self.scenario.id, ())
         cases = [(self.scenario.id, THROUGHPUT, size) for size in sizes if size != case[2]]
-        known = {one.case for one in run.resumed.tests}
-        return [c for c in cases if not (c in run.done or c in run.failed or c in known)]
+        logged = {test.case for test in run.resumed.tests}
+        return [c for c in cases if not (c in run.done or c in run.failed or c in logged)]
 
     def _attempt(self, series: RoundsOfCase, *, is_own: bool) -> None:
         """A round; what goes wrong in that of another case is told when that has its turn."""
@@ -464,7 +475,7 @@ class Conductor:
         series.deployment = run.deployment
         await_calm(run)
         try:
-            logged = self._until_offered(series.case, None, after=series.results)
+            logged = self._run_with_restarts(series.case, None, after=series.results)
         except VnetperfError as error:
             self._supersede(series, str(error))
             raise
@@ -473,38 +484,37 @@ class Conductor:
         series.ended = time.monotonic()
         run.progress.round_ends(series.results)
 
-    def _done(self, case: Case) -> LoggedTest:
-        """A test with its end: as an earlier run left it, or driven there.
+    def _run_or_replay(self, case: Case) -> LoggedTest:
+        """Run a test to its end, or take it from an earlier run.
 
-        A test that was interrupted begins anew: what is
-        deployed now is not what its trials were of.
+        A test that was interrupted begins again, because its trials were of another deployment.
         """
         _, test, frame_size = case
-        held = self.run.resumed.test(self.scenario, case)
-        if held is not None and held.end is None:
-            self._end_interrupted(held)
-        if held is not None and held.final:
-            return held  # measured before the run was interrupted
-        known = None
+        logged = self.run.resumed.test(self.scenario, case)
+        if logged is not None and logged.end is None:
+            self._end_interrupted(logged)
+        if logged is not None and logged.final:
+            return logged  # measured before the run was interrupted
+        throughput = None
         require_generator(self.run, self.scenario, test)
         if standard_test(test).needs_throughput(self.run.configuration.preset):
-            known = self._known_throughput(frame_size)
+            throughput = self._find_throughput(frame_size)
         self.run.deploy(self.scenario, frame_size)
-        if known is not None:
-            known = self._of_what_deployment(known, frame_size)
+        if throughput is not None:
+            throughput = self._note_deployment(throughput, frame_size)
         self._from = self.run.log.octets
-        return self._until_offered(case, known)
+        return self._run_with_restarts(case, throughput)
 
-    def _end_interrupted(self, held: LoggedTest) -> None:
+    def _end_interrupted(self, logged: LoggedTest) -> None:
         """Note the end of a test that the log has no end of: superseded, unless only that lacks."""
         try:
-            is_complete = replay(start_procedure(held.begin), held.outcomes()).next_request is None
+            is_complete = replay(start_procedure(logged.begin), logged.outcomes()).next_request is None
         except VnetperfError:  # its trials give no result, or are those of another version
             is_complete = False
-        why = "" if is_complete else "the run was interrupted, and what was deployed is gone"
-        self._end(held, held.seconds, stopped=why, superseded=not is_complete)
+        reason = "" if is_complete else "the run was interrupted, and what was deployed is gone"
+        self._end(logged, logged.seconds, stopped=reason, superseded=not is_complete)
 
-    def _known_throughput(self, frame_size: int) -> KnownThroughput:
+    def _find_throughput(self, frame_size: int) -> KnownThroughput:
         """The throughput of this run, searched now if need be."""
         case = (self.scenario.id, THROUGHPUT, frame_size)
         if case in self.run.failed:
@@ -514,38 +524,38 @@ class Conductor:
             )
         if case not in self.run.done:
             self.measure(THROUGHPUT, frame_size)
-        begin, result = self._measured(case)
-        return throughput_of(result, begin)
+        begin, result = self._measure_or_replay(case)
+        return derive_throughput(result, begin)
 
-    def _of_what_deployment(self, known: KnownThroughput, frame_size: int) -> KnownThroughput:
+    def _note_deployment(self, throughput: KnownThroughput, frame_size: int) -> KnownThroughput:
         """The throughput, with a note where it is not that of what is deployed now."""
         measured = self.run.done[self.scenario.id, THROUGHPUT, frame_size]
         if measured.deployment == self.run.deployment:
-            return known
+            return throughput
         note = "the throughput is that of another deployment, which may carry more or less"
-        notes = "; ".join(filter(None, (known.note, note)))
-        return known.model_copy(update={"note": notes, "other_deployment": True})
+        notes = "; ".join(filter(None, (throughput.note, note)))
+        return throughput.model_copy(update={"note": notes, "other_deployment": True})
 
     def _result(self, logged: Sequence[LoggedTest]) -> Result:
         """The result of a test; of a throughput, of all its rounds."""
         media = self.run.configuration.testbed.media.speed
         if searches := in_rounds(logged):
-            rounds = {one.begin.round: derive_result(one, media) for one in searches}
-            found = merge_searches(rounds, searches)
+            rounds = {test.begin.round: derive_result(test, media) for test in searches}
+            round_result = merge_searches(rounds, searches)
         else:
-            found = derive_result(logged[-1], media)
-        return merge_rounds({1: [found]})[0]
+            round_result = derive_result(logged[-1], media)
+        return merge_rounds({1: [round_result]})[0]
 
-    def _until_offered(
-        self, case: Case, known: KnownThroughput | None, after: Sequence[Result] = ()
+    def _run_with_restarts(
+        self, case: Case, throughput: KnownThroughput | None, after: Sequence[Result] = ()
     ) -> LoggedTest:
         """Run a test; when the generator cannot offer a load, again below what it can."""
         _, test, frame_size = case
         lowered: tuple[float, str] | None = None
-        why = ""
+        reason = ""
         for _ in range(MAX_RESTARTS):
             begin = begin_test(
-                self.run, self.scenario, test, frame_size, known, lowered=lowered, after=after
+                self.run, self.scenario, test, frame_size, throughput, lowered=lowered, after=after
             )
             logged = Logged(begin)
             self.run.log.append(logged.begin)
@@ -555,16 +565,16 @@ class Conductor:
             try:
                 self._drive(logged)
             except LimitedError as limited:
-                lowered, why = limited.lowered, limited.reason
+                lowered, reason = limited.lowered, limited.reason
                 self._end(
                     logged,
                     time.monotonic() - began,
                     superseded=True,
-                    stopped=why,
+                    stopped=reason,
                     lowered_to_fps=lowered[0],
                     lowered_by=lowered[1],
                 )
-                log.warning("%s begins anew: %s", test, why)
+                log.warning("%s begins anew: %s", test, reason)
                 continue
             except VnetperfError as error:
                 # Half a test is no result: the case has none, and a resumed run begins it anew.
@@ -573,7 +583,8 @@ class Conductor:
             self._end(logged, time.monotonic() - began)
             return logged
         raise GeneratorError(
-            f"the generator could not offer a steady load in {MAX_RESTARTS} attempts; last: {why}",
+            f"the generator could not offer a steady load in {MAX_RESTARTS} attempts; "
+            f"last: {reason}",
             where=f"{self.scenario.id}, {frame_size} octets",
             cure=FREE_THE_TESTER,
         )
@@ -589,7 +600,7 @@ class Conductor:
                 load_fps=load_fps,
             )
             try:
-                profile = self._profiled(profile)
+                profile = self._sample_stacks(profile)
             except (VnetperfError, OSError) as error:
                 profile = profile.model_copy(update={"why": f"not measured: {error}"})
                 self.run.forget_deployment()
@@ -599,7 +610,7 @@ class Conductor:
                 self.run.not_profiled.add(self.scenario.vswitch)
                 return
 
-    def _profiled(self, profile: Profile) -> Profile:
+    def _sample_stacks(self, profile: Profile) -> Profile:
         """Run one trial with `perf`, and write its flame graph."""
         run, times = self.run, self.run.configuration.preset.trial
         spec = TrialSpec(
@@ -616,20 +627,20 @@ class Conductor:
         run.spend("wait", times.settle_s)
         time.sleep(times.settle_s)  # what follows is a trial like any other
         failure = f"not measured: {result.failure}" if result.failure else ""
-        why = failure or result.uncollected.get("profile", "")
+        reason = failure or result.uncollected.get("profile", "")
         if result.failed:
             run.forget_deployment()
         if not result.stacks:
-            return profile.model_copy(update={"why": why or "not measured: no call stack"})
-        found = profile.model_copy(
+            return profile.model_copy(update={"why": reason or "not measured: no call stack"})
+        measured = profile.model_copy(
             update={
                 "samples": sum(result.stacks.values()),
                 "top": top_functions(result.stacks),
                 "loss_ratio": result.worst_loss_ratio() if result.directions else None,
             }
         )
-        file = write_flame_graph(run.log.path.parent, found, result.stacks)
-        return found.model_copy(update={"file": file})
+        file = write_flame_graph(run.log.path.parent, measured, result.stacks)
+        return measured.model_copy(update={"file": file})
 
     def _end(
         self,
@@ -656,7 +667,7 @@ class Conductor:
         procedure = start_procedure(logged.begin)
         request = replay(procedure, ()).next_request
         while request is not None:
-            outcome = self._counted(logged, request)
+            outcome = self._repeat_until_valid(logged, request)
             try:
                 request = procedure.send(outcome)
             except StopIteration:
@@ -671,7 +682,7 @@ class Conductor:
                 cure=LOWER_THE_LEAST,
             )
 
-    def _counted(self, logged: LoggedTest, request: TrialRequest) -> TrialOutcome:
+    def _repeat_until_valid(self, logged: LoggedTest, request: TrialRequest) -> TrialOutcome:
         """Run a trial until it is a measurement, or give up with the reason."""
         times = self.run.configuration.preset.trial
         tried: list[TrialRecord] = []
@@ -688,33 +699,33 @@ class Conductor:
                 of_dut = trial.verdict is Verdict.DUT_FAILED
                 raise (DutError if of_dut else GeneratorError)(trial.reason, where=where)
             if trial.verdict is Verdict.INCONSISTENT:
-                raise _inconsistent(trial, where)
+                raise _make_inconsistency_error(trial, where)
             log.warning("%s is no measurement: %s", where, trial.reason)
         if request.when_limited == "lower":
-            raise self._limited(logged, tried)
+            raise self._make_limited_error(logged, tried)
         raise GeneratorError(f"{trial.verdict}: {trial.reason}", where=where, cure=FREE_THE_TESTER)
 
-    def _limited(self, logged: LoggedTest, tried: Sequence[TrialRecord]) -> LimitedError:
-        """What becomes of a test at a load that was tried in vain.
+    def _make_limited_error(self, logged: LoggedTest, tried: Sequence[TrialRecord]) -> LimitedError:
+        """Decide how a test goes on at a lower load after the tester missed its load.
 
         Most of the tries tell why. What the generator could not offer lowers the maximum to what
         it offered, but not below a load that it has offered whole in this deployment, unless that
         is the one that it could not offer again.
         """
         last, load_fps = tried[-1], tried[-1].spec.load_fps
-        short = [one for one in tried if one.verdict is Verdict.GENERATOR_LIMITED]
+        short = [trial for trial in tried if trial.verdict is Verdict.GENERATOR_LIMITED]
         if 2 * len(short) <= len(tried):
-            at = f"the tester, which stood still at {load_fps:.0f} frames/s per interface"
-            return LimitedError(last.reason, load_fps * OFFERED_MARGIN, at)
-        limits = [offerable_load(one.result, logged.begin.loads) for one in short]
-        offered = max((one for one in limits if one is not None), default=load_fps)
-        whole = self.run.max_loads.offered_whole(logged.case, self.run.deployment)
+            cause = f"the tester, which stood still at {load_fps:.0f} frames/s per interface"
+            return LimitedError(last.reason, load_fps * OFFERED_MARGIN, cause)
+        limits = [offerable_load(trial.result, logged.begin.loads) for trial in short]
+        offered = max((limit for limit in limits if limit is not None), default=load_fps)
+        offered_before = self.run.max_loads.find_offered_load(logged.case, self.run.deployment)
         by = "what the generator offered on its core"
         lowered = min(offered, load_fps * OFFERED_MARGIN)
-        if whole < load_fps and not same_load(whole, load_fps):
-            lowered = max(whole, lowered)
+        if offered_before < load_fps and not same_load(offered_before, load_fps):
+            lowered = max(offered_before, lowered)
         else:
-            by += f", which is less than the {whole:.0f} frames/s that it offered before"
+            by += f", which is less than the {offered_before:.0f} frames/s that it offered before"
         return LimitedError(short[-1].reason, lowered, by)
 
     def _renew(self, logged: LoggedTest, outcome: TrialOutcome) -> None:
@@ -778,19 +789,19 @@ class Conductor:
         return trial
 
 
-def _inconsistent(trial: TrialRecord, where: str) -> VnetperfError:
+def _make_inconsistency_error(trial: TrialRecord, where: str) -> VnetperfError:
     """What ends a test whose counts contradict each other.
 
     Another try that passes would only hide it: frames that a DUT sends to a wrong port, changes or
     invents are what it does at this load (RFC 2544 section 10 has them verified), and counts that
     do not add up discredit the others.
     """
-    what = f"{trial.verdict}: {trial.reason}"
+    message = f"{trial.verdict}: {trial.reason}"
     if is_finding(trial.result):
         cure = (
             "this is what the DUT did with the frames, and no measurement of its capacity: see "
             f"trial {trial.number} in trials.jsonl, and the frames with --pcap 100:foreign"
         )
-        return DutError(what, where=where, cure=cure)
+        return DutError(message, where=where, cure=cure)
     cure = "counters that do not add up are never a number; see the trial in trials.jsonl"
-    return GeneratorError(what, where=where, cure=cure)
+    return GeneratorError(message, where=where, cure=cure)

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from vnetperf import registry
 from vnetperf.config import Configuration
-from vnetperf.deployment.endpoints import why_no_endpoints
-from vnetperf.deployment.pods import network_of, switch_class
+from vnetperf.deployment.endpoints import find_endpoint_problem
+from vnetperf.deployment.pods import find_network, switch_class
 from vnetperf.model.errors import CapabilityError, VnetperfError
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT, Plan, Scenario, variant_id
@@ -62,7 +62,7 @@ class Planning(Protocol):
     def plan(self, scenario: Scenario, /) -> Plan:
         """Plan a scenario on this testbed."""
 
-    def note_skipped(self, scenario_id: str, why: str, /) -> None:
+    def note_skipped(self, scenario_id: str, reason: str, /) -> None:
         """Note that the testbed cannot carry a scenario."""
 
 
@@ -76,35 +76,35 @@ class Planner:
     note_skipped: Callable[[str, str], None] = lambda *_: None
 
 
-def _why_not(run: Planning, noted: str, kind: str, reasons: Iterator[str]) -> str:
+def _find_problem(run: Planning, noted: str, kind: str, reasons: Iterator[str]) -> str:
     """The first reason, or what the planner refuses; it is noted.
 
     The generator is advanced to the first reason only: what follows a reason in it may rely on
     that one not being there.
     """
     try:
-        why = next(filter(None, reasons), "")
+        problem = next(filter(None, reasons), "")
     except CapabilityError as error:
-        why = str(error).replace("\n", ";")
-    if why:
-        run.note_skipped(noted, f"{kind}: {why}")
-    return why
+        problem = str(error).replace("\n", ";")
+    if problem:
+        run.note_skipped(noted, f"{kind}: {problem}")
+    return problem
 
 
-def why_no_users_traffic(run: Planning, scenario: Scenario) -> str:
+def find_users_problem(run: Planning, scenario: Scenario) -> str:
     """What keeps users' traffic of a scenario from being measured; it is noted."""
     if scenario.deployment.vnf_count:
         vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
         if issubclass(vnf, UserPlane):
-            why = vnf.no_users(run.facts(), run.plan(scenario))
+            problem = vnf.no_users(run.facts(), run.plan(scenario))
         else:
-            why = f"{vnf.name} has no users of its own; choose one with a mobile core: -k vepc"
-        why = why or registry.load("endpoints", USERS_TOOL)().missing(run.facts())
+            problem = f"{vnf.name} has no users of its own; choose one with a mobile core: -k vepc"
+        problem = problem or registry.load("endpoints", USERS_TOOL)().missing(run.facts())
     else:
-        why = f"{scenario.id} has no VNF, and so no users"
-    if why:
-        run.note_skipped(f"{scenario.id}, traffic of users", why)
-    return why
+        problem = f"{scenario.id} has no VNF, and so no users"
+    if problem:
+        run.note_skipped(f"{scenario.id}, traffic of users", problem)
+    return problem
 
 
 def users_specs(run: Planning) -> list[TransferSpec]:
@@ -122,11 +122,11 @@ def users_specs(run: Planning) -> list[TransferSpec]:
 
 def measure_users_traffic(run: Run, planning: Planning, scenario: Scenario) -> Transfers:
     """Measure the transfers of users."""
-    found = _measured(run, scenario, "users_transfer", users_specs(planning))
+    transfers = _measure_or_replay(run, scenario, "users_transfer", users_specs(planning))
     vnf = registry.load_vnf(scenario.vnf)
     if issubclass(vnf, UserPlane) and vnf.ends_with_users:
         run.forget_deployment()
-    return found
+    return transfers
 
 
 def endpoint_scenario(
@@ -153,7 +153,7 @@ def endpoint_scenario(
     return scenario.model_copy(update=changes)
 
 
-def why_no_endpoint_traffic(
+def find_endpoint_traffic_problem(
     run: Planning,
     scenario: Scenario,
     kind: Kind,
@@ -164,8 +164,8 @@ def why_no_endpoint_traffic(
     deployed = endpoint_scenario(run.configuration, scenario)
 
     def reasons() -> Iterator[str]:
-        yield why_no_endpoints(deployed)
-        yield _no_inside(run, deployed)
+        yield find_endpoint_problem(deployed)
+        yield _find_inside_problem(run, deployed)
         # First what keeps it from being deployed: without a cluster no tool is of use.
         plan = run.plan(deployed)
         endpoint_spec(run, deployed, kind, message_size, clients=clients)
@@ -180,10 +180,10 @@ def why_no_endpoint_traffic(
                 "one host, or leave --endpoint-server out"
             )
 
-    return _why_not(run, variant_id(scenario.id, ENDPOINTS_VARIANT), kind, reasons())
+    return _find_problem(run, variant_id(scenario.id, ENDPOINTS_VARIANT), kind, reasons())
 
 
-def _no_inside(run: Planning, scenario: Scenario) -> str:
+def _find_inside_problem(run: Planning, scenario: Scenario) -> str:
     if run.configuration.settings.endpoint_server != "vnf":
         return ""
     if not scenario.deployment.vnf_count:
@@ -211,7 +211,7 @@ def measure_endpoints(
     deployed = endpoint_scenario(planning.configuration, scenario)
     spec = endpoint_spec(planning, deployed, kind, message_size, way, clients=clients)
     server = planning.configuration.settings.endpoint_server
-    return _measured(run, deployed, "transfer", [spec], server=server)
+    return _measure_or_replay(run, deployed, "transfer", [spec], server=server)
 
 
 def endpoint_spec(
@@ -236,19 +236,21 @@ def endpoint_spec(
     in_vnf = settings.endpoint_server == "vnf" or deployed.ends_in_guests
     inside = deployed if in_vnf else None
     facts = run.facts()
-    network = network_of(deployed)
+    network = find_network(deployed)
     of_image = None if network is None else network.tools(facts)
     # Of several hosts those with an endpoint: where the tester would be, or one of two apart.
     hosts = run.plan(deployed).hosts if facts.hosts else ()
     having = {p.host for p in hosts if p.ends} or {p.host for p in hosts if p.has_tester}
     places = [facts.hosts[host] for host in sorted(having)] or [facts]
-    wanted = settings.endpoint_tool
-    firsts = [choose_tool(spec, wanted, there, inside, of_image) for there in places]
+    requested = settings.endpoint_tool
+    firsts = [choose_tool(spec, requested, host_facts, inside, of_image) for host_facts in places]
 
     def all_have(name: str) -> bool:
-        return not any(_why_no_tool(spec, name, there, inside, of_image) for there in places)
+        return not any(
+            _find_tool_problem(spec, name, host_facts, inside, of_image) for host_facts in places
+        )
 
-    tool = next(filter(all_have, _tool_names(spec, wanted)), "")
+    tool = next(filter(all_have, _tool_names(spec, requested)), "")
     if not tool:
         raise CapabilityError(
             f"no tool is on all hosts with an endpoint: they have {' or '.join(sorted(firsts))}",
@@ -260,30 +262,30 @@ def endpoint_spec(
 
 def choose_tool(
     spec: TransferSpec,
-    wanted: str,
+    requested: str,
     facts: MachineFacts,
     inside: Scenario | None = None,
     of_image: Sequence[str] | None = None,
 ) -> str:
     """The tool for a transfer; `of_image` has those of pods that are not on a machine."""
     reasons = []
-    for name in _tool_names(spec, wanted):
-        why = _why_no_tool(spec, name, facts, inside, of_image)
-        if not why:
+    for name in _tool_names(spec, requested):
+        problem = _find_tool_problem(spec, name, facts, inside, of_image)
+        if not problem:
             return name
-        reasons.append(why)
+        reasons.append(problem)
     raise CapabilityError("; ".join(reasons), where=f"endpoint tool for {spec.kind}")
 
 
-def _tool_names(spec: TransferSpec, wanted: str) -> Sequence[str]:
+def _tool_names(spec: TransferSpec, requested: str) -> Sequence[str]:
     """Tools to choose among, in their order: those that are made for such a transfer."""
-    if wanted != AUTO:
-        return (wanted,)
+    if requested != AUTO:
+        return (requested,)
     names = registry.names("endpoints")
     return [n for n in names if registry.load("endpoints", n).alone is spec.is_guest]
 
 
-def _why_no_tool(
+def _find_tool_problem(
     spec: TransferSpec,
     name: str,
     facts: MachineFacts,
@@ -294,15 +296,15 @@ def _why_no_tool(
     tool = registry.load("endpoints", name)()
     # Where both ends are in guests, no program runs on the machine.
     in_guests = inside is not None and not spec.is_guest and len(inside.ends_in_guests) == 2
-    here = of_image is None and not in_guests
-    why: str = tool.cannot(spec) or (tool.missing(facts) if here else "")
+    on_machine = of_image is None and not in_guests
+    problem: str = tool.cannot(spec) or (tool.missing(facts) if on_machine else "")
     if of_image is not None and name not in of_image:
-        why = why or f"{name} is not among the tools of the pods' image"
-    if not why and inside is not None:
+        problem = problem or f"{name} is not among the tools of the pods' image"
+    if not problem and inside is not None:
         names = [program.name for program in tool.programs]
         vnf: type[Vnf] = registry.load_vnf(inside.vnf)
-        why = vnf.lacks_inside(inside, names) if issubclass(vnf, EndpointHost) else ""
-    return why
+        problem = vnf.lacks_inside(inside, names) if issubclass(vnf, EndpointHost) else ""
+    return problem
 
 
 def guest_scenario(configuration: Configuration, scenario: Scenario) -> Scenario:
@@ -310,7 +312,7 @@ def guest_scenario(configuration: Configuration, scenario: Scenario) -> Scenario
     return endpoint_scenario(configuration, scenario, inside=True)
 
 
-def why_no_guests(run: Planning, scenario: Scenario, kind: GuestKind) -> str:
+def find_guest_problem(run: Planning, scenario: Scenario, kind: GuestKind) -> str:
     """What keeps a scenario's VNFs from being measured, before it is deployed; it is noted."""
 
     def reasons() -> Iterator[str]:
@@ -329,26 +331,26 @@ def why_no_guests(run: Planning, scenario: Scenario, kind: GuestKind) -> str:
         guest_spec(run, deployed, kind)
         run.plan(deployed)
 
-    return _why_not(run, variant_id(scenario.id, ENDPOINTS_VARIANT), kind, reasons())
+    return _find_problem(run, variant_id(scenario.id, ENDPOINTS_VARIANT), kind, reasons())
 
 
 def measure_guests(run: Run, planning: Planner, scenario: Scenario, kind: GuestKind) -> Transfers:
     """What VNFs' processors or memory do, as long as the preset's longest trial, and the host's."""
     deployed = guest_scenario(planning.configuration, scenario)
     spec = guest_spec(planning, deployed, kind)
-    return _measured(run, deployed, "transfer", [spec], more_s=OVER_S, server="vnf")
+    return _measure_or_replay(run, deployed, "transfer", [spec], more_s=OVER_S, server="vnf")
 
 
 def guest_spec(run: Planning, deployed: Scenario, kind: GuestKind) -> TransferSpec:
     """What is run in each VNF, with the tool that can do it; refused when none can."""
-    asked = run.configuration
+    configuration = run.configuration
     spec = TransferSpec(
         kind=kind,
-        instances=asked.settings.instances,
+        instances=configuration.settings.instances,
         duration_s=_duration_s(run),
-        warmup_s=WARMUP_S if asked.preset.benchmark else 0,
+        warmup_s=WARMUP_S if configuration.preset.benchmark else 0,
     )
-    tool = choose_tool(spec, asked.settings.endpoint_tool, run.facts(), deployed)
+    tool = choose_tool(spec, configuration.settings.endpoint_tool, run.facts(), deployed)
     return spec.model_copy(update={"tool": tool})
 
 
@@ -363,7 +365,9 @@ def mpi_scenario(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update=changes)
 
 
-def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None) -> str:
+def find_mpi_problem(
+    run: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None
+) -> str:
     """What keeps ranks of MPI from running in a scenario, before it is deployed; it is noted."""
     graph = scenario.deployment
 
@@ -374,7 +378,7 @@ def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: i
             yield "ranks are launched in the network of the first pod, on its host; choose bmp2vmp"
         if run.facts().hosts:
             yield "ranks run in pods on one machine; choose a testbed of one host"
-        if (network := network_of(scenario)) and network.capabilities.elsewhere:
+        if (network := find_network(scenario)) and network.capabilities.elsewhere:
             yield (
                 "no ranks of MPI are launched in pods of a cluster; choose another than "
                 f"{network.name}"
@@ -385,7 +389,7 @@ def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: i
         mpi_spec(run, scenario, kind, message_size)
         run.plan(mpi_scenario(scenario))
 
-    return _why_not(run, variant_id(scenario.id, MPI_VARIANT), kind, reasons())
+    return _find_problem(run, variant_id(scenario.id, MPI_VARIANT), kind, reasons())
 
 
 def measure_mpi(
@@ -394,7 +398,9 @@ def measure_mpi(
     """One run of a program of MPI, as long as the preset's longest trial."""
     spec = mpi_spec(planning, scenario, kind, message_size)
     more_s = longest_s(spec) - spec.length_s
-    return _measured(run, mpi_scenario(scenario), "transfer", [spec], more_s=more_s, server="far")
+    return _measure_or_replay(
+        run, mpi_scenario(scenario), "transfer", [spec], more_s=more_s, server="far"
+    )
 
 
 def longest_s(spec: TransferSpec) -> float:
@@ -417,20 +423,20 @@ def mpi_spec(
         pods=pods,
         ranks=ranks,
     )
-    wanted = run.configuration.settings.mpi_program
+    requested = run.configuration.settings.mpi_program
     reasons = []
-    for name in registry.names("mpi") if wanted == AUTO else (wanted,):
+    for name in registry.names("mpi") if requested == AUTO else (requested,):
         program: MpiProgram = registry.load("mpi", name)()
-        if wanted == AUTO and kind not in program.kinds:
+        if requested == AUTO and kind not in program.kinds:
             continue
-        why = program.cannot(spec) or program.missing(run.facts(), spec)
-        if not why and scenario.deployment.guests and not program.in_guests:
-            why = f"{name} needs libraries that guests do not have; choose bmp2bmp for it"
-        if not why and scenario.deployment.guests:
-            why = why_not_in_guests(run.facts())
-        if not why:
+        problem = program.cannot(spec) or program.missing(run.facts(), spec)
+        if not problem and scenario.deployment.guests and not program.in_guests:
+            problem = f"{name} needs libraries that guests do not have; choose bmp2bmp for it"
+        if not problem and scenario.deployment.guests:
+            problem = why_not_in_guests(run.facts())
+        if not problem:
             return spec.model_copy(update={"tool": name})
-        reasons.append(why)
+        reasons.append(problem)
     raise CapabilityError("; ".join(dict.fromkeys(reasons)), where=f"program for {kind}")
 
 
@@ -438,17 +444,17 @@ def _duration_s(run: Planning) -> int:
     return ceil(max(goal.final_trial_s for goal in run.configuration.preset.goals))
 
 
-def _measured(
+def _measure_or_replay(
     run: Run,
     scenario: Scenario,
     call: str,
     specs: list[TransferSpec],
     *,
     more_s: float = 0.0,
-    **more: str,
+    **parameters: str,
 ) -> Transfers:
-    if (held := run.resumed.transfers(scenario, specs)) is not None:
-        return held  # measured before the run was interrupted
+    if (logged := run.resumed.transfers(scenario, specs)) is not None:
+        return logged  # measured before the run was interrupted
     try:
         size = run.configuration.preset.frame_sizes[0]
         run.deploy(scenario, size, calibrated=call != "transfer")
@@ -457,7 +463,7 @@ def _measured(
             call,
             length_s=sum(spec.length_s for spec in specs) + more_s,
             specs=[spec.model_dump(mode="json") for spec in specs],
-            **more,
+            **parameters,
         )
     except VnetperfError as error:
         run.forget_deployment()
@@ -473,8 +479,9 @@ def _measured(
                 )
             )
         raise
-    found = Transfers(
-        scenario=scenario.id, transfers=tuple(Transfer.model_validate(one) for one in answer)
+    transfers = Transfers(
+        scenario=scenario.id,
+        transfers=tuple(Transfer.model_validate(transfer) for transfer in answer),
     )
-    run.log.append(TransfersRecord(result=found))
-    return found
+    run.log.append(TransfersRecord(result=transfers))
+    return transfers
