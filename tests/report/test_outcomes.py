@@ -344,17 +344,17 @@ def test_what_all_of_an_input_rate_is_stands_beside_it(every):
     top = max(step.load_fps / step.input_ratio for step in result.loss_steps)
     alike = result.model_copy(update={"media_max_fps": top * 2})
     said = "the largest load of this test, 50 % of the medium's"
-    assert said in outcomes.whole_load_text(alike)
-    assert "the maximum of the medium" in outcomes.whole_load_text(
+    assert said in outcomes.full_load_text(alike)
+    assert "the maximum of the medium" in outcomes.full_load_text(
         result.model_copy(update={"media_max_fps": top})
     )
     nominal = result.model_copy(update={"media_max_fps": top / 5})  # a wire of no speed of its own
-    assert "this test, 500 % of the medium's" in outcomes.whole_load_text(nominal)
+    assert "this test, 500 % of the medium's" in outcomes.full_load_text(nominal)
     below = tuple(step for step in result.loss_steps if step.input_ratio < 1)
-    assert "load that the generator offers, 50 %" in outcomes.whole_load_text(
+    assert "load that the generator offers, 50 %" in outcomes.full_load_text(
         alike.model_copy(update={"loss_steps": below})
     )
-    assert "medium" not in outcomes.whole_load_text(
+    assert "medium" not in outcomes.full_load_text(
         result.model_copy(update={"media_max_fps": None})
     )
     run = every.model_copy(update={"results": (alike,)})

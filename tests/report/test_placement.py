@@ -69,7 +69,7 @@ def test_many_processors_are_in_rows_and_some_are_left_out() -> None:
     many = {"pmd": [*range(20)], "tester": [20]}
     found = drawn(ALONE | {"mode": "dedicated", "cores": many, "housekeeping": [21]})
     assert len(found.processors) == MOST
-    assert found.more == ("6 further processors are not drawn.",)
+    assert found.notes == ("6 further processors are not drawn.",)
     for box in (*found.processors, *found.blocks):
         assert box.x > 0
         assert box.x + box.width < WIDTH
