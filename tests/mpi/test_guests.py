@@ -18,7 +18,7 @@ from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import DutError
 from vnetperf.model.transfer import TransferSpec
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.runner.transfers import mpi_scenario, why_no_mpi
+from vnetperf.runner.transfers import find_mpi_problem, mpi_scenario
 from vnetperf.virt.endpoint import GuestPlace
 
 SPEC = TransferSpec(kind="MPI_ALLTOALL", message_size=64, duration_s=1, pods=2, ranks=2)
@@ -151,7 +151,7 @@ def test_ranks_in_guests_are_planned_with_their_image(
     run.facts.return_value = machine
     scenario = make_scenario(name, run.configuration)
     kind: Any = "MPI_HPL" if "mpi_program" in wishes else "MPI_ALLTOALL"
-    found = why_no_mpi(run, scenario, kind, 64)
+    found = find_mpi_problem(run, scenario, kind, 64)
     assert why in found
     assert bool(found) == bool(why)
     if not why:

@@ -580,7 +580,7 @@ def test_a_log_of_another_commit_is_refused_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure(tmp_path, "mlr")
-    monkeypatch.setattr(run_module, "fingerprint_of", lambda _: "of other things, no option")
+    monkeypatch.setattr(run_module, "make_fingerprint", lambda _: "of other things, no option")
     monkeypatch.setattr(run_module, "_git_commit", lambda: "abcdef")
     with pytest.raises(ConfigError, match="another commit of vnetperf"):
         Bench(tmp_path, agent(), configuration(PRESETS["mlr"]))

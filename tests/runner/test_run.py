@@ -236,7 +236,7 @@ def test_a_real_medium_carries_what_frames_are_in_besides(tmp_path: Path) -> Non
     bench = Bench(tmp_path, settings=slow)
     run = bench.run
     limits = {
-        name: run.max_loads.of(bench.scenario(name), 512, run.calibrated(512))[0]
+        name: run.max_loads.find_limit(bench.scenario(name), 512, run.calibrated(512))[0]
         for name in ("pvp_bridge", CORE)
     }
     assert limits["pvp_bridge"] == pytest.approx(1e8 / 8 / (512 + 20))

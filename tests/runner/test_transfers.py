@@ -102,7 +102,7 @@ def test_what_was_measured_before_the_run_was_interrupted_is_not_measured_again(
     assert transfers.measure_users_traffic(run, run, wanted) == held
     run.deploy.assert_not_called()
     run.log.append.assert_not_called()
-    run.resumed = resumed.at_round(2)  # another deployment measures them itself
+    run.resumed = resumed.select_round(2)  # another deployment measures them itself
     assert transfers.measure_users_traffic(run, run, wanted) != held
     run.resumed = resumed
     with pytest.raises(ConfigError, match="other settings than in this log"):
@@ -112,10 +112,10 @@ def test_what_was_measured_before_the_run_was_interrupted_is_not_measured_again(
 def test_what_keeps_users_away_is_noted() -> None:
     wanted = scenario()
     run = run_of(wanted)
-    assert transfers.why_no_users_traffic(run, wanted) == ""
+    assert transfers.find_users_traffic_problem(run, wanted) == ""
     run.note_skipped.assert_not_called()
     run = run_of(wanted, "memif")
-    assert "--wire veth" in transfers.why_no_users_traffic(run, wanted)
+    assert "--wire veth" in transfers.find_users_traffic_problem(run, wanted)
     ((where, why), _) = run.note_skipped.call_args
     assert where == "vepc_bridge, traffic of users"
     assert "memif" in why
@@ -126,7 +126,7 @@ def test_a_tool_that_is_not_here_keeps_users_away() -> None:
     wanted = scenario()
     run = run_of(wanted)
     run.facts().programs.pop("iperf3")
-    assert "install the package iperf3" in transfers.why_no_users_traffic(run, wanted)
+    assert "install the package iperf3" in transfers.find_users_traffic_problem(run, wanted)
 
 
 def test_endpoints_are_deployed_on_wires_of_the_kernel_under_a_name_of_their_own() -> None:
@@ -146,15 +146,17 @@ def test_a_vnf_with_an_endpoint_in_it_routes_and_has_tools() -> None:
         *("route", "port"),
         "endpoint",
     )
-    assert transfers.why_no_endpoint_traffic(run, plain, "TCP_STREAM", 64) == ""
+    assert transfers.find_endpoint_traffic_problem(run, plain, "TCP_STREAM", 64) == ""
     io = deployed.model_copy(update={"vnf_mode": "io"})
     run.configuration = config.load(
         {"vnf": "vloop:vm", "vnf_mode": "io", "endpoint_server": "vnf"}, environment={}
     )
-    assert "make it route" in transfers.why_no_endpoint_traffic(run, io, "TCP_STREAM", 64)
+    assert "make it route" in transfers.find_endpoint_traffic_problem(run, io, "TCP_STREAM", 64)
     assert run.note_skipped.called
     alone = scenario("phy2phy_bridge")
-    assert "has no VNF to be in" in transfers.why_no_endpoint_traffic(run, alone, "TCP_STREAM", 64)
+    assert "has no VNF to be in" in transfers.find_endpoint_traffic_problem(
+        run, alone, "TCP_STREAM", 64
+    )
 
 
 def test_a_vnf_that_refuses_programs_by_an_error_is_a_noted_skip(
@@ -168,8 +170,8 @@ def test_a_vnf_that_refuses_programs_by_an_error_is_a_noted_skip(
     run = run_of(plain)
     run.configuration = config.load({"endpoint_server": "vnf"}, environment={})
     for kind, why in (
-        ("TCP_STREAM", transfers.why_no_endpoint_traffic(run, plain, "TCP_STREAM", 64)),
-        ("GUEST_CPU", transfers.why_no_guests(run, plain, "GUEST_CPU")),
+        ("TCP_STREAM", transfers.find_endpoint_traffic_problem(run, plain, "TCP_STREAM", 64)),
+        ("GUEST_CPU", transfers.find_guests_problem(run, plain, "GUEST_CPU")),
     ):
         assert "it has no kernel" in why
         assert "\n" not in why
@@ -214,7 +216,7 @@ def test_endpoints_take_no_tester_that_is_on_two_hosts() -> None:
         for number, host in enumerate(("east", "north"))
     ]
     run.plan.return_value = Plan.model_construct(scenario=plain, hosts=tuple(parts))
-    why = transfers.why_no_endpoint_traffic(run, plain, "TCP_STREAM", 64)
+    why = transfers.find_endpoint_traffic_problem(run, plain, "TCP_STREAM", 64)
     assert "on two hosts; choose p2c2p or v2c2v" in why
 
 
@@ -376,7 +378,7 @@ def test_what_was_run_again_is_as_it_was_the_last_time() -> None:
 
 def test_without_a_vnf_there_are_no_users() -> None:
     plain = scenario("phy2phy_bridge")
-    assert "no VNF" in transfers.why_no_users_traffic(run_of(plain), plain)
+    assert "no VNF" in transfers.find_users_traffic_problem(run_of(plain), plain)
 
 
 def test_a_host_without_an_endpoint_needs_no_tool() -> None:
@@ -389,9 +391,9 @@ def test_a_host_without_an_endpoint_needs_no_tool() -> None:
     run = run_of(plain)
     run.configuration, run.facts = loaded, lambda: facts
     run.plan = lambda deployed: make_plan(deployed, loaded.testbed, facts)
-    assert transfers.why_no_endpoint_traffic(run, plain, "TCP_STREAM", 64) == ""
+    assert transfers.find_endpoint_traffic_problem(run, plain, "TCP_STREAM", 64) == ""
     apart = make_scenario("p2c2p_bridge", loaded)
-    assert "iperf3" in transfers.why_no_endpoint_traffic(run, apart, "TCP_STREAM", 64)
+    assert "iperf3" in transfers.find_endpoint_traffic_problem(run, apart, "TCP_STREAM", 64)
 
 
 @pytest.mark.parametrize(
@@ -434,6 +436,6 @@ def test_without_a_cluster_no_tool_is_asked_for() -> None:
     run = run_of(plain)
     run.configuration, run.facts = loaded, lambda: facts
     run.plan = lambda deployed: make_plan(deployed, loaded.testbed, facts)
-    why = transfers.why_no_endpoint_traffic(run, plain, "TCP_STREAM", 64)
+    why = transfers.find_endpoint_traffic_problem(run, plain, "TCP_STREAM", 64)
     assert "no cluster is named; write kubeconfig" in why
     assert "tools" not in why

@@ -269,12 +269,12 @@ def _transfer(planner: Planner, scenario: Scenario, case: PlannedCase) -> tuple[
     kind: Any = case.kind
     size = case.message_size
     if case.what == USERS:
-        why = transfers.why_no_users_traffic(planner, scenario)
+        why = transfers.find_users_traffic_problem(planner, scenario)
         specs = transfers.users_specs(planner)
         text = "TCP and UDP between users and a server, each both ways, by iperf3"
         return text, sum(spec.length_s for spec in specs), why
     if case.what == MPI:
-        if why := transfers.why_no_mpi(planner, scenario, kind, size):
+        if why := transfers.find_mpi_problem(planner, scenario, kind, size):
             return "", 0.0, f"{kind}: {why}"
         spec = transfers.mpi_spec(planner, scenario, kind, size)
         ranks = f"{spec.pods} pods with {spec.ranks} rank(s) each"
@@ -286,7 +286,7 @@ def _transfer(planner: Planner, scenario: Scenario, case: PlannedCase) -> tuple[
     # Of a function that states no kind: what most tools can do.
     stated: Kind = kind or "TCP_STREAM"
     octets = size or 1
-    if why := transfers.why_no_endpoint_traffic(planner, scenario, stated, octets, clients):
+    if why := transfers.find_endpoint_traffic_problem(planner, scenario, stated, octets, clients):
         return "", 0.0, f"{stated}: {why}"
     deployed = transfers.endpoint_scenario(asked, scenario)
     way: Any = case.way
@@ -297,7 +297,7 @@ def _transfer(planner: Planner, scenario: Scenario, case: PlannedCase) -> tuple[
 
 def _guests(planner: Planner, scenario: Scenario, kind: GuestKind) -> tuple[str, float, str]:
     """The same of a case of VNFs' processors or memory."""
-    if why := transfers.why_no_guests(planner, scenario, kind):
+    if why := transfers.find_guests_problem(planner, scenario, kind):
         return "", 0.0, f"{kind}: {why}"
     deployed = transfers.guest_scenario(planner.configuration, scenario)
     spec = transfers.guest_spec(planner, deployed, kind)

@@ -737,7 +737,7 @@ class BenchSession:
     def _finish(self, exit_status: int, *, cut: bool) -> None:
         for run in self._runs.values():
             try:
-                run.close(exit_status, cut=cut, left=self.outcomes.left)
+                run.close(exit_status, cut=cut, not_run=self.outcomes.left)
             except VnetperfError as error:  # the log is closed, and the reports can be written
                 if self.progress:
                     self.progress.say(str(error))

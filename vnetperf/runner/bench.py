@@ -18,14 +18,14 @@ from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import address_scenario, session_scenario
 from vnetperf.runner.transfers import (
     Planner,
+    find_endpoint_traffic_problem,
+    find_guests_problem,
+    find_mpi_problem,
+    find_users_traffic_problem,
     measure_endpoints,
     measure_guests,
     measure_mpi,
     measure_users_traffic,
-    why_no_endpoint_traffic,
-    why_no_guests,
-    why_no_mpi,
-    why_no_users_traffic,
 )
 
 Check = Callable[[Result], None]
@@ -204,7 +204,7 @@ class Bench:
         Returns:
             "" when nothing does; otherwise what and the cure, in one sentence.
         """
-        return why_no_users_traffic(self._planner, self.scenario)
+        return find_users_traffic_problem(self._planner, self.scenario)
 
     def users_traffic(self) -> TransferResult:
         """TCP and UDP throughput between a UE of the VNF and a server, each both ways.
@@ -228,7 +228,9 @@ class Bench:
         Returns:
             "" when nothing does; otherwise what and the cure, in one sentence.
         """
-        return why_no_endpoint_traffic(self._planner, self.scenario, kind, message_size, clients)
+        return find_endpoint_traffic_problem(
+            self._planner, self.scenario, kind, message_size, clients
+        )
 
     def between_endpoints(
         self, kind: Kind, message_size: int, way: Way = "forth", clients: int | None = None
@@ -263,7 +265,7 @@ class Bench:
         Returns:
             "" when nothing does; otherwise what and the cure, in one sentence.
         """
-        return why_no_mpi(self._planner, self.scenario, kind, message_size)
+        return find_mpi_problem(self._planner, self.scenario, kind, message_size)
 
     def mpi(self, kind: MpiKind, message_size: int | None = None) -> TransferResult:
         """What ranks of MPI measure in `--pods` pods with `--ranks` ranks each.
@@ -291,7 +293,7 @@ class Bench:
         Returns:
             "" when nothing does; otherwise what and the cure, in one sentence.
         """
-        return why_no_guests(self._planner, self.scenario, kind)
+        return find_guests_problem(self._planner, self.scenario, kind)
 
     def guest_speed(self, kind: GuestKind) -> TransferResult:
         """What `--instances` threads in each VNF do at once, and as many on the host.

@@ -69,11 +69,11 @@ class CalibrationCache:
         """A stored calibration."""
         try:
             text = (self.directory / f"{key}.json").read_text()
-            held = Calibration.model_validate_json(text)
-            age = datetime.now(UTC) - datetime.fromisoformat(held.when)
+            stored = Calibration.model_validate_json(text)
+            age = datetime.now(UTC) - datetime.fromisoformat(stored.when)
         except (OSError, ValueError, TypeError):  # a ValidationError is a ValueError
             return None
-        return held if -CLOCKS_DIFFER < age < MAX_AGE else None
+        return stored if -CLOCKS_DIFFER < age < MAX_AGE else None
 
     def add(self, key: str, calibration: Calibration) -> Calibration:
         """Store a calibration; frame sizes held already are kept unless measured anew.
@@ -83,12 +83,12 @@ class CalibrationCache:
         Returns:
             What is stored now, and the uncertain.
         """
-        held = self.load(key)
-        known = calibration if held is None else held.joined(calibration)
-        certain = tuple(point for point in known.points if not point.is_uncertain)
+        stored = self.load(key)
+        joined = calibration if stored is None else stored.joined(calibration)
+        certain = tuple(point for point in joined.points if not point.is_uncertain)
         if certain:
-            self._write(key, known.model_copy(update={"points": certain}))
-        return known
+            self._write(key, joined.model_copy(update={"points": certain}))
+        return joined
 
     def drop(self, key: str) -> None:
         """Forget a calibration, so that it is measured anew."""

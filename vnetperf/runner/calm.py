@@ -34,11 +34,11 @@ def await_calm(run: Run) -> None:
             return
         began = time.monotonic()
         try:
-            taken = run.client.watch(CALM_S).taken
+            disturbances = run.client.watch(CALM_S).taken
         except VnetperfError as error:  # the first trial finds what is wrong, and who it is of
             log.warning("the machine cannot be watched: %s", error)
             return
-        texts = [text for one in taken.values() for text in one.texts(limit)]
+        texts = [text for disturbance in disturbances.values() for text in disturbance.texts(limit)]
         if not texts:
             return
         if not waited_s:

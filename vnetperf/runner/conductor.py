@@ -101,8 +101,8 @@ def require_generator(run: Planning, scenario: Scenario, test: str) -> None:
     generator = registry.load("traffic", scenario.generator)
     apart = bool(run.facts().hosts) and len(run.plan(scenario).testers) > 1
     where = f"{scenario.id}, test {test}"
-    for each in (request, *kind.later(kind.parameters(preset))):
-        trial = TrialSpec(frame_size=64, **each.model_dump())
+    for trial_request in (request, *kind.later(kind.parameters(preset))):
+        trial = TrialSpec(frame_size=64, **trial_request.model_dump())
         require_trial(scenario.generator, generator, trial, where, apart=apart)
 
 
@@ -120,8 +120,8 @@ def reset_inputs(
         "link": str(graph.cables[0][0]) if between else "",
     }
     events = events_of(run.configuration.preset.reset, ends, **places)
-    whys = {what: why_no_event(plan, what) for what in events}
-    return {"impossible": {what: why for what, why in whys.items() if why}, **places}
+    reasons = {event: why_no_event(plan, event) for event in events}
+    return {"impossible": {event: reason for event, reason in reasons.items() if reason}, **places}
 
 
 def begin_test(
@@ -129,7 +129,7 @@ def begin_test(
     scenario: Scenario,
     test: str,
     frame_size: int,
-    known: KnownThroughput | None,
+    throughput: KnownThroughput | None,
     *,
     lowered: tuple[float, str] | None = None,
     after: Sequence[Result] = (),
@@ -185,8 +185,8 @@ def begin_test(
         max_load = max(preset.min_load_fps, preferred_below(max_load))
         reason += ", rounded down to a preferred number (ISO 3, R20)"
         common["limit_reason"] = f"limited by {reason}"
-    if known is not None and not kind.needs_carried:
-        known = known.model_copy(update={"try_s": 0.0})
+    if throughput is not None and not kind.needs_carried:
+        throughput = throughput.model_copy(update={"try_s": 0.0})
     inputs = kind.inputs(
         parameters=kind.parameters(preset),
         frame_size=frame_size,
@@ -208,7 +208,7 @@ def begin_test(
         session_timeout_s=registry.load("vswitches", scenario.vswitch).session_timeout_s(scenario)
         if scenario.translated is not None
         else None,
-        throughput=known,
+        throughput=throughput,
         **reset_inputs(run, scenario, kind, common["ends"]),
     )
     return ProcedureRecord(inputs=inputs.model_dump(mode="json"), **common)
@@ -219,7 +219,7 @@ def _max_load(
 ) -> tuple[float, str]:
     """The largest load worth requesting, frames/s per interface, and what it is limited by."""
     least = run.configuration.preset.min_load_fps
-    of_all = run.max_loads.of(scenario, frame_size, run.calibrated(frame_size))
+    of_all = run.max_loads.find_limit(scenario, frame_size, run.calibrated(frame_size))
     max_load, reason = min(of_all, lowered or of_all)
     if max_load <= least:
         raise GeneratorError(
@@ -231,13 +231,13 @@ def _max_load(
     return max_load, reason
 
 
-def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
+def choose_throughput(result: Result, begin: BeginRecord) -> KnownThroughput:
     """The throughput that other tests take their loads of: of several rounds the least."""
     goal = result.throughput_goal
     assert goal is not None  # noqa: S101 - for the type checker: a search has a goal or more
-    every = goal.rounds or (goal,)
-    lowers = [one.lower_bound_load_fps for one in every]
-    uppers = [one.upper_bound_load_fps for one in every]
+    searches = goal.rounds or (goal,)
+    lowers = [search.lower_bound_load_fps for search in searches]
+    uppers = [search.upper_bound_load_fps for search in searches]
     loads = [load for load in lowers if load is not None]
     if len(loads) < len(lowers):
         raise NoResultError(
@@ -272,7 +272,7 @@ def profiled_loads(
     result: Result, begin: BeginRecord
 ) -> dict[tuple[Literal["lower", "upper"], float], tuple[str, ...]]:
     """Bound and its load, frames/s per interface -> the goals that have it."""
-    found: dict[tuple[Literal["lower", "upper"], float], tuple[str, ...]] = {}
+    goals_by_load: dict[tuple[Literal["lower", "upper"], float], tuple[str, ...]] = {}
     for goal in result.goals:
         bounds: tuple[tuple[Literal["lower", "upper"], float | None], ...] = (
             ("lower", goal.lower_bound_load_fps),
@@ -281,8 +281,8 @@ def profiled_loads(
         for bound, load in bounds:
             if load:
                 key = (bound, load / begin.in_sum)
-                found[key] = (*found.get(key, ()), goal.name)
-    return found
+                goals_by_load[key] = (*goals_by_load.get(key, ()), goal.name)
+    return goals_by_load
 
 
 class LimitedError(Exception):
@@ -333,7 +333,7 @@ def in_turn(cases: Sequence[RoundsOfCase], preset: Preset) -> Iterator[RoundsOfC
     """Whose round is next: each one's first, then whose last one is the longest ago."""
     yield from cases
     while waiting := [s for s in cases if not s.failed and wants_round(s.results, preset)]:
-        yield min(waiting, key=lambda one: one.ended or 0.0)
+        yield min(waiting, key=lambda case: case.ended or 0.0)
 
 
 class Conductor:
@@ -368,13 +368,13 @@ class Conductor:
             run.done[case] = self._kept(logged)
             return logged[-1].begin, result
         kept = run.done[case]
-        held = run.resumed.tests if kept.octets is None else tests_of(run.log.read(*kept.octets))
-        logged = [one for one in held if one.begin.search in kept.searches]
+        tests = run.resumed.tests if kept.octets is None else tests_of(run.log.read(*kept.octets))
+        logged = [test for test in tests if test.begin.search in kept.searches]
         return logged[-1].begin, self._result(logged)
 
     def _kept(self, logged: Sequence[LoggedTest]) -> Measured:
-        run, searches = self.run, tuple(one.begin.search for one in logged)
-        if any(one.begin.search in searches for one in run.resumed.tests):
+        run, searches = self.run, tuple(test.begin.search for test in logged)
+        if any(test.begin.search in searches for test in run.resumed.tests):
             return Measured(searches)
         return Measured(searches, (self._from, run.log.octets), run.deployment)
 
@@ -400,45 +400,45 @@ class Conductor:
         last = run.resumed.test(self.scenario, case)
         if last is not None and last.end is None:
             self._end_interrupted(last)
-        held = in_rounds([one for one in run.resumed.tests if one.case == case])
-        if held:
-            if not wants_round([self._result([one]) for one in held], preset):
-                return held
-            for one in held:
-                why = "the run was interrupted between rounds, and what was deployed is gone"
-                self._end(one, one.seconds, stopped=why, superseded=True)
+        searches = in_rounds([search for search in run.resumed.tests if search.case == case])
+        if searches:
+            if not wants_round([self._result([search]) for search in searches], preset):
+                return searches
+            for search in searches:
+                reason = "the run was interrupted between rounds, and what was deployed is gone"
+                self._end(search, search.seconds, stopped=reason, superseded=True)
         self._from = run.log.octets
-        series = [RoundsOfCase(case), *map(RoundsOfCase, self._beside(case))]
+        series = [RoundsOfCase(case), *map(RoundsOfCase, self._interleaved_cases(case))]
         try:
-            for each in in_turn(series, preset):
-                self._attempt(each, is_own=each is series[0])
+            for rounds in in_turn(series, preset):
+                self._attempt(rounds, is_own=rounds is series[0])
         finally:
-            for each in series[1:]:
-                if each.failed or not each.results or wants_round(each.results, preset):
-                    self._supersede(each, "it was not searched as often as it was to be")
+            for rounds in series[1:]:
+                if rounds.failed or not rounds.results or wants_round(rounds.results, preset):
+                    self._supersede(rounds, "it was not searched as often as it was to be")
                 else:
-                    run.done[each.case] = self._kept(each.searches)
-        for each in (one for one in series if one.searches):
+                    run.done[rounds.case] = self._kept(rounds.searches)
+        for rounds in (s for s in series if s.searches):
             if run.takes_profiles(self.scenario):
-                self._profile(self._result(each.searches), each.searches[-1].begin)
+                self._profile(self._result(rounds.searches), rounds.searches[-1].begin)
         return series[0].searches
 
-    def _supersede(self, series: RoundsOfCase, why: str) -> None:
+    def _supersede(self, series: RoundsOfCase, reason: str) -> None:
         """Take rounds back: the others without those that lack would be selected."""
-        for one in series.searches:
-            self._end(one, one.seconds, stopped=why, superseded=True)
+        for search in series.searches:
+            self._end(search, search.seconds, stopped=reason, superseded=True)
         series.searches.clear()
         series.results.clear()
 
-    def _beside(self, case: Case) -> list[Case]:
+    def _interleaved_cases(self, case: Case) -> list[Case]:
         """Cases of the session whose rounds are made between those of a case."""
         run = self.run
         if run.configuration.preset.rounds == 1:
             return []
         sizes = run.sizes_of.get(self.scenario.id, ())
         cases = [(self.scenario.id, THROUGHPUT, size) for size in sizes if size != case[2]]
-        known = {one.case for one in run.resumed.tests}
-        return [c for c in cases if not (c in run.done or c in run.failed or c in known)]
+        logged = {test.case for test in run.resumed.tests}
+        return [c for c in cases if not (c in run.done or c in run.failed or c in logged)]
 
     def _attempt(self, series: RoundsOfCase, *, is_own: bool) -> None:
         """A round; what goes wrong in that of another case is told when that has its turn."""
@@ -480,31 +480,31 @@ class Conductor:
         deployed now is not what its trials were of.
         """
         _, test, frame_size = case
-        held = self.run.resumed.test(self.scenario, case)
-        if held is not None and held.end is None:
-            self._end_interrupted(held)
-        if held is not None and held.final:
-            return held  # measured before the run was interrupted
-        known = None
+        logged = self.run.resumed.test(self.scenario, case)
+        if logged is not None and logged.end is None:
+            self._end_interrupted(logged)
+        if logged is not None and logged.final:
+            return logged  # measured before the run was interrupted
+        throughput = None
         require_generator(self.run, self.scenario, test)
         if standard_test(test).needs_throughput(self.run.configuration.preset):
-            known = self._known_throughput(frame_size)
+            throughput = self._find_throughput(frame_size)
         self.run.deploy(self.scenario, frame_size)
-        if known is not None:
-            known = self._of_what_deployment(known, frame_size)
+        if throughput is not None:
+            throughput = self._note_deployment(throughput, frame_size)
         self._from = self.run.log.octets
-        return self._until_offered(case, known)
+        return self._until_offered(case, throughput)
 
-    def _end_interrupted(self, held: LoggedTest) -> None:
+    def _end_interrupted(self, logged: LoggedTest) -> None:
         """Note the end of a test that the log has no end of: superseded, unless only that lacks."""
         try:
-            is_complete = replay(procedure_of(held.begin), held.outcomes()).next_request is None
+            is_complete = replay(procedure_of(logged.begin), logged.outcomes()).next_request is None
         except VnetperfError:  # its trials give no result, or are those of another version
             is_complete = False
-        why = "" if is_complete else "the run was interrupted, and what was deployed is gone"
-        self._end(held, held.seconds, stopped=why, superseded=not is_complete)
+        reason = "" if is_complete else "the run was interrupted, and what was deployed is gone"
+        self._end(logged, logged.seconds, stopped=reason, superseded=not is_complete)
 
-    def _known_throughput(self, frame_size: int) -> KnownThroughput:
+    def _find_throughput(self, frame_size: int) -> KnownThroughput:
         """The throughput of this run, searched now if need be."""
         case = (self.scenario.id, THROUGHPUT, frame_size)
         if case in self.run.failed:
@@ -515,37 +515,37 @@ class Conductor:
         if case not in self.run.done:
             self.measure(THROUGHPUT, frame_size)
         begin, result = self._measured(case)
-        return throughput_of(result, begin)
+        return choose_throughput(result, begin)
 
-    def _of_what_deployment(self, known: KnownThroughput, frame_size: int) -> KnownThroughput:
+    def _note_deployment(self, throughput: KnownThroughput, frame_size: int) -> KnownThroughput:
         """The throughput, with a note where it is not that of what is deployed now."""
         measured = self.run.done[self.scenario.id, THROUGHPUT, frame_size]
         if measured.deployment == self.run.deployment:
-            return known
+            return throughput
         note = "the throughput is that of another deployment, which may carry more or less"
-        notes = "; ".join(filter(None, (known.note, note)))
-        return known.model_copy(update={"note": notes, "other_deployment": True})
+        notes = "; ".join(filter(None, (throughput.note, note)))
+        return throughput.model_copy(update={"note": notes, "other_deployment": True})
 
     def _result(self, logged: Sequence[LoggedTest]) -> Result:
         """The result of a test; of a throughput, of all its rounds."""
         media = self.run.configuration.testbed.media.speed
         if searches := in_rounds(logged):
-            rounds = {one.begin.round: result_of(one, media) for one in searches}
-            found = result_of_rounds(rounds, searches)
+            rounds = {search.begin.round: result_of(search, media) for search in searches}
+            measured = result_of_rounds(rounds, searches)
         else:
-            found = result_of(logged[-1], media)
-        return merge_rounds({1: [found]})[0]
+            measured = result_of(logged[-1], media)
+        return merge_rounds({1: [measured]})[0]
 
     def _until_offered(
-        self, case: Case, known: KnownThroughput | None, after: Sequence[Result] = ()
+        self, case: Case, throughput: KnownThroughput | None, after: Sequence[Result] = ()
     ) -> LoggedTest:
         """Run a test; when the generator cannot offer a load, again below what it can."""
         _, test, frame_size = case
         lowered: tuple[float, str] | None = None
-        why = ""
+        reason = ""
         for _ in range(MAX_RESTARTS):
             begin = begin_test(
-                self.run, self.scenario, test, frame_size, known, lowered=lowered, after=after
+                self.run, self.scenario, test, frame_size, throughput, lowered=lowered, after=after
             )
             logged = Logged(begin)
             self.run.log.append(logged.begin)
@@ -555,16 +555,16 @@ class Conductor:
             try:
                 self._drive(logged)
             except LimitedError as limited:
-                lowered, why = limited.lowered, limited.reason
+                lowered, reason = limited.lowered, limited.reason
                 self._end(
                     logged,
                     time.monotonic() - began,
                     superseded=True,
-                    stopped=why,
+                    stopped=reason,
                     lowered_to_fps=lowered[0],
                     lowered_by=lowered[1],
                 )
-                log.warning("%s begins anew: %s", test, why)
+                log.warning("%s begins anew: %s", test, reason)
                 continue
             except VnetperfError as error:
                 # Half a test is no result: the case has none, and a resumed run begins it anew.
@@ -573,7 +573,8 @@ class Conductor:
             self._end(logged, time.monotonic() - began)
             return logged
         raise GeneratorError(
-            f"the generator could not offer a steady load in {MAX_RESTARTS} attempts; last: {why}",
+            f"the generator could not offer a steady load in {MAX_RESTARTS} attempts; "
+            f"last: {reason}",
             where=f"{self.scenario.id}, {frame_size} octets",
             cure=FREE_THE_TESTER,
         )
@@ -616,20 +617,20 @@ class Conductor:
         run.spend("wait", times.settle_s)
         time.sleep(times.settle_s)  # what follows is a trial like any other
         failure = f"not measured: {result.failure}" if result.failure else ""
-        why = failure or result.uncollected.get("profile", "")
+        reason = failure or result.uncollected.get("profile", "")
         if result.failed:
             run.forget_deployment()
         if not result.stacks:
-            return profile.model_copy(update={"why": why or "not measured: no call stack"})
-        found = profile.model_copy(
+            return profile.model_copy(update={"why": reason or "not measured: no call stack"})
+        sampled = profile.model_copy(
             update={
                 "samples": sum(result.stacks.values()),
                 "top": top_functions(result.stacks),
                 "loss_ratio": result.worst_loss_ratio() if result.directions else None,
             }
         )
-        file = write_flame_graph(run.log.path.parent, found, result.stacks)
-        return found.model_copy(update={"file": file})
+        file = write_flame_graph(run.log.path.parent, sampled, result.stacks)
+        return sampled.model_copy(update={"file": file})
 
     def _end(
         self,
@@ -702,19 +703,19 @@ class Conductor:
         is the one that it could not offer again.
         """
         last, load_fps = tried[-1], tried[-1].spec.load_fps
-        short = [one for one in tried if one.verdict is Verdict.GENERATOR_LIMITED]
+        short = [trial for trial in tried if trial.verdict is Verdict.GENERATOR_LIMITED]
         if 2 * len(short) <= len(tried):
-            at = f"the tester, which stood still at {load_fps:.0f} frames/s per interface"
-            return LimitedError(last.reason, load_fps * OFFERED_MARGIN, at)
-        limits = [offerable_load(one.result, logged.begin.loads) for one in short]
-        offered = max((one for one in limits if one is not None), default=load_fps)
-        whole = self.run.max_loads.offered_whole(logged.case, self.run.deployment)
+            stalled = f"the tester, which stood still at {load_fps:.0f} frames/s per interface"
+            return LimitedError(last.reason, load_fps * OFFERED_MARGIN, stalled)
+        limits = [offerable_load(trial.result, logged.begin.loads) for trial in short]
+        offered = max((limit for limit in limits if limit is not None), default=load_fps)
+        offered_before = self.run.max_loads.largest_offered(logged.case, self.run.deployment)
         by = "what the generator offered on its core"
         lowered = min(offered, load_fps * OFFERED_MARGIN)
-        if whole < load_fps and not same_load(whole, load_fps):
-            lowered = max(whole, lowered)
+        if offered_before < load_fps and not same_load(offered_before, load_fps):
+            lowered = max(offered_before, lowered)
         else:
-            by += f", which is less than the {whole:.0f} frames/s that it offered before"
+            by += f", which is less than the {offered_before:.0f} frames/s that it offered before"
         return LimitedError(short[-1].reason, lowered, by)
 
     def _renew(self, logged: LoggedTest, outcome: TrialOutcome) -> None:
@@ -785,12 +786,12 @@ def _inconsistent(trial: TrialRecord, where: str) -> VnetperfError:
     invents are what it does at this load (RFC 2544 section 10 has them verified), and counts that
     do not add up discredit the others.
     """
-    what = f"{trial.verdict}: {trial.reason}"
+    contradiction = f"{trial.verdict}: {trial.reason}"
     if is_finding(trial.result):
         cure = (
             "this is what the DUT did with the frames, and no measurement of its capacity: see "
             f"trial {trial.number} in trials.jsonl, and the frames with --pcap 100:foreign"
         )
-        return DutError(what, where=where, cure=cure)
+        return DutError(contradiction, where=where, cure=cure)
     cure = "counters that do not add up are never a number; see the trial in trials.jsonl"
-    return GeneratorError(what, where=where, cure=cure)
+    return GeneratorError(contradiction, where=where, cure=cure)

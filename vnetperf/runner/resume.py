@@ -33,7 +33,7 @@ _VARIABLE = "variable "
 
 def machine_identity(facts: MachineFacts) -> dict[str, str]:
     """The facts of a machine that its rates depend on; of other hosts those that differ."""
-    own = {
+    identity = {
         "kernel": _fact(facts.record.get("kernel"), "release"),
         "CPU model": _fact(facts.record.get("cpu"), "model"),
         # Also which were looked for and are missing: another plugin looks for other programs.
@@ -47,17 +47,17 @@ def machine_identity(facts: MachineFacts) -> dict[str, str]:
     }
     others = {
         f"{name}{_OF_HOST}{host}": text
-        for host, there in facts.hosts.items()
-        for name, text in machine_identity(there).items()
-        if own.get(name) != text
+        for host, host_facts in facts.hosts.items()
+        for name, text in machine_identity(host_facts).items()
+        if identity.get(name) != text
     }
-    return own | others
+    return identity | others
 
 
 def _variables(facts: MachineFacts) -> dict[str, str]:
     """Variables that programs get since the testbed file names them, with their values."""
-    held = facts.record.get("variables")
-    named = held.get("let through by the testbed") if isinstance(held, Mapping) else None
+    variables = facts.record.get("variables")
+    named = variables.get("let through by the testbed") if isinstance(variables, Mapping) else None
     return {name: str(value) for name, value in named.items()} if named else {}
 
 
@@ -66,16 +66,20 @@ def _fact(fact: Any, key: str) -> str:
     return str(fact.get(key, _ABSENT) if isinstance(fact, Mapping) else fact)
 
 
-def require_same_machine(then: Mapping[str, str], now: Mapping[str, str], where: str) -> None:
+def require_same_machine(logged: Mapping[str, str], now: Mapping[str, str], where: str) -> None:
     """Refuse to go on with a run on a machine that has changed.
 
     Programs that one of them did not look for, as a plugin came or went, may be there or not.
     """
-    known = [(name, _known(then, name), _known(now, name)) for name in dict.fromkeys([*then, *now])]
+    pairs = [
+        (name, _host_fact(logged, name), _host_fact(now, name))
+        for name in dict.fromkeys([*logged, *now])
+    ]
     differing = [
-        f"{name} was {_line(was or _ABSENT)}, is {_line(found or _ABSENT)}"
-        for name, was, found in known
-        if was != found and not (name.startswith((_VERSION, _VARIABLE)) and None in (was, found))
+        f"{name} was {_line(was or _ABSENT)}, is {_line(current or _ABSENT)}"
+        for name, was, current in pairs
+        if was != current
+        and not (name.startswith((_VERSION, _VARIABLE)) and None in (was, current))
     ]
     if differing:
         raise ConfigError(
@@ -86,7 +90,7 @@ def require_same_machine(then: Mapping[str, str], now: Mapping[str, str], where:
         )
 
 
-def _known(machine: Mapping[str, str], name: str) -> str | None:
+def _host_fact(machine: Mapping[str, str], name: str) -> str | None:
     """A fact; of another host that is not listed, the one of the first host."""
     return machine.get(name, machine.get(name.partition(_OF_HOST)[0]))
 
@@ -160,27 +164,27 @@ class ResumedRun:
             scenarios=_scenarios(records),
         )
 
-    def at_round(self, number: int) -> ResumedRun:
+    def select_round(self, number: int) -> ResumedRun:
         """The same for another round."""
         return replace(self, tests=self.rounds.get(number, ()), number=number)
 
     def test(self, scenario: Scenario, case: Case) -> LoggedTest | None:
         """What it holds of a case: its last test in the round that is a result, else its last."""
         same = [test for test in self.tests if test.case == case]
-        held = next((test for test in reversed(same) if test.final), same[-1] if same else None)
-        if held is not None:
+        logged = next((test for test in reversed(same) if test.final), same[-1] if same else None)
+        if logged is not None:
             self._require_same(scenario)
-        return held
+        return logged
 
     def transfers(self, scenario: Scenario, specs: Sequence[TransferSpec]) -> Transfers | None:
         """What it holds of transfers that were measured together; None where it has not all."""
-        wanted = [spec.requested for spec in specs]
-        for one in reversed(self.moved.get(self.number, ())):
-            found = {transfer.spec.requested: transfer for transfer in one.transfers}
-            if one.scenario == scenario.id and all(spec in found for spec in wanted):
+        requested = [spec.requested for spec in specs]
+        for moved in reversed(self.moved.get(self.number, ())):
+            by_spec = {transfer.spec.requested: transfer for transfer in moved.transfers}
+            if moved.scenario == scenario.id and all(spec in by_spec for spec in requested):
                 self._require_same(scenario)
                 return Transfers(
-                    scenario=one.scenario, transfers=tuple(found[spec] for spec in wanted)
+                    scenario=moved.scenario, transfers=tuple(by_spec[spec] for spec in requested)
                 )
         return None
 
@@ -189,8 +193,10 @@ class ResumedRun:
         # The largest frame may differ: a test case can ask for sizes of its own. Sockets at ports
         # and programs in VNFs have one name, and are deployed otherwise.
         size = {"max_frame_size": scenario.max_frame_size}
-        then = [one.model_copy(update=size) for one in self.scenarios.get(scenario.id, ())]
-        if not then or scenario in then:
+        logged = [
+            deployed.model_copy(update=size) for deployed in self.scenarios.get(scenario.id, ())
+        ]
+        if not logged or scenario in logged:
             return
         raise ConfigError(
             f"{scenario.id} now stands for other settings than in this log; "
@@ -202,32 +208,32 @@ class ResumedRun:
 
 def _scenarios(records: Iterable[Record]) -> dict[str, list[Scenario]]:
     """All that were deployed under a name."""
-    found: dict[str, list[Scenario]] = {}
+    scenarios_by_name: dict[str, list[Scenario]] = {}
     for record in records:
         if isinstance(record, ScenarioRecord):
-            found.setdefault(record.scenario.id, []).append(record.scenario)
-    return found
+            scenarios_by_name.setdefault(record.scenario.id, []).append(record.scenario)
+    return scenarios_by_name
 
 
-def _configuration_differences(then: RunRecord, now: RunRecord) -> str:
+def _configuration_differences(logged: RunRecord, now: RunRecord) -> str:
     """What a user would have to give again, as far as the log has it."""
 
     def tree(record: RunRecord) -> dict[str, Any]:
         return {
             "tool": record.identity.tool,
             "settings": {
-                key: held["value"]
-                for key, held in record.settings.items()
+                key: setting["value"]
+                for key, setting in record.settings.items()
                 if key not in NOT_OF_TRIALS
             },
             "preset": record.preset.model_dump(mode="json", exclude=set(NOT_OF_TRIALS)),
             "testbed": record.testbed.model_dump(mode="json", exclude=set(TESTBED_NOT_OF_TRIALS)),
         }
 
-    found = tree_differences(tree(then), tree(now))
-    texts = [f"{one.path} was {one.a!r}, is {one.b!r}" for one in found[:_SHOWN]]
-    if len(found) > _SHOWN:
-        texts.append(f"and {len(found) - _SHOWN} more")
-    if not texts and then.identity.git != now.identity.git:
-        return f"it was made by another commit of vnetperf: {then.identity.git}"
+    differences = tree_differences(tree(logged), tree(now))
+    texts = [f"{change.path} was {change.a!r}, is {change.b!r}" for change in differences[:_SHOWN]]
+    if len(differences) > _SHOWN:
+        texts.append(f"and {len(differences) - _SHOWN} more")
+    if not texts and logged.identity.git != now.identity.git:
+        return f"it was made by another commit of vnetperf: {logged.identity.git}"
     return "; ".join(texts) or "the content of a file of traffic or of the vSwitch's options"

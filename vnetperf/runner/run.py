@@ -118,7 +118,7 @@ class MaxLoads:
         #: Scenario and frame size -> number of the deployment, and the load.
         self._offered: dict[tuple[str, int], tuple[int, float]] = {}
 
-    def of(
+    def find_limit(
         self, scenario: Scenario, frame_size: int, point: CalibrationPoint | None
     ) -> tuple[float, str]:
         """Largest load worth requesting, frames/s per interface, and what limits it."""
@@ -140,13 +140,13 @@ class MaxLoads:
     def note_offered(self, case: Case, deployment: int, load_fps: float) -> None:
         """Note a load that was offered whole in a valid trial."""
         place = (case[0], case[2])
-        before = self.offered_whole(case, deployment)
+        before = self.largest_offered(case, deployment)
         self._offered[place] = (deployment, max(before, load_fps))
 
-    def offered_whole(self, case: Case, deployment: int) -> float:
+    def largest_offered(self, case: Case, deployment: int) -> float:
         """The largest such load in a deployment, frames/s per interface; 0 for none."""
-        known, load_fps = self._offered.get((case[0], case[2]), (deployment, 0.0))
-        return load_fps if known == deployment else 0.0
+        measured_in, load_fps = self._offered.get((case[0], case[2]), (deployment, 0.0))
+        return load_fps if measured_in == deployment else 0.0
 
 
 def run_record(
@@ -167,13 +167,13 @@ def run_record(
         preset=c.preset,
         testbed=c.testbed,
         settings=c.as_record(),
-        fingerprint=fingerprint_of(c),
+        fingerprint=make_fingerprint(c),
         resumed=resumed,
         cases=tuple(cases),
     )
 
 
-def fingerprint_of(configuration: Configuration) -> str:
+def make_fingerprint(configuration: Configuration) -> str:
     """What must be equal for trials of two runs to be mixed."""
     c = configuration
     chosen = c.settings.model_dump_json(exclude=set(NOT_OF_TRIALS))
@@ -250,14 +250,14 @@ class Run:
         self.client.follow = self.progress.follows
         self._named = _named(configuration)
         several = self.client.clients if isinstance(self.client, HostsClient) else {"": self.client}
-        for one in several.values():
-            one.named = self._named
+        for host_client in several.values():
+            host_client.named = self._named
         self.store = calibrations or CalibrationCache()
         self.resumed = ResumedRun(log_path)
         self.spent: dict[str, float] = {}
         self._facts: MachineFacts | None = None
         #: What a resumed session writes once its machine is known to be the one that it was.
-        self._held: list[Record] = []
+        self._pending: list[Record] = []
         self._is_refused = False
         self._deployed: Scenario | None = None
         self._is_latest = False
@@ -295,7 +295,7 @@ class Run:
             if resumed:
                 self.resumed = ResumedRun.read(log_path, record)
             if self.resumed.machine:
-                self._held.append(record)
+                self._pending.append(record)
             else:
                 self.log.append(record)
             self.run_log = RunLog(run_log(log_path))
@@ -312,31 +312,31 @@ class Run:
         if event.get("event") == "notice":
             self._say(str(event["text"]))
         if event.get("event") == "restored":
-            found = {key: value for key, value in event.items() if key != "event"}
-            self._note_restored(RestoredRecord.model_validate(found))
+            restored = {key: value for key, value in event.items() if key != "event"}
+            self._note_restored(RestoredRecord.model_validate(restored))
 
     def _note(self, record: Record) -> None:
         """Write a record, or hold it back with what opens a resumed session."""
-        if self._held:
-            self._held.append(record)
+        if self._pending:
+            self._pending.append(record)
         else:
             self.log.append(record)
 
-    def _write_held(self) -> None:
-        while self._held:
-            self.log.append(self._held[0])
-            del self._held[0]
+    def _write_pending(self) -> None:
+        while self._pending:
+            self.log.append(self._pending[0])
+            del self._pending[0]
 
-    def _note_restored(self, found: RestoredRecord) -> None:
+    def _note_restored(self, restored: RestoredRecord) -> None:
         """Log what became of the machine, and say what is not as it was."""
-        self._note(found)
+        self._note(restored)
         bed = self.configuration.testbed
         transports = [host.transport for host in bed.hosts.values()] or [bed.agent.transport]
         command = restore_command(transports, self._named)
-        for trouble in found.troubles if found.scenario else ():
+        for trouble in restored.troubles if restored.scenario else ():
             self._say(f"could not be undone: {trouble}; run `{command}`")
-        for text in found.differences or ():
-            self._say(f"not as before {found.scenario}, by this run or others: {text}")
+        for text in restored.differences or ():
+            self._say(f"not as before {restored.scenario}, by this run or others: {text}")
 
     def _say(self, text: str) -> None:
         log.info("%s", text)
@@ -345,23 +345,23 @@ class Run:
     def facts(self) -> MachineFacts:
         """The machine, looked at once."""
         if self._facts is None:
-            found = self.client.inventory()
-            machine = machine_identity(found)
+            inventory = self.client.inventory()
+            machine = machine_identity(inventory)
             if self.resumed.machine:
                 try:
                     require_same_machine(self.resumed.machine, machine, str(self.log.path))
                 except ConfigError:
                     self._is_refused = True
                     raise
-            self._write_held()
-            self._facts = found
-            self.log.append(EnvironmentRecord(facts=found.record, machine=machine))
+            self._write_pending()
+            self._facts = inventory
+            self.log.append(EnvironmentRecord(facts=inventory.record, machine=machine))
             for report in self.client.restored:
                 runs = ", ".join(undone["run_id"] for undone in report["restored"])
                 self._say(f"undid what a run that died had left: {runs}")
             if self.client.troubles:
-                left = "; ".join(self.client.troubles)
-                self._say(f"this machine is not restored after an earlier run: {left}")
+                troubles = "; ".join(self.client.troubles)
+                self._say(f"this machine is not restored after an earlier run: {troubles}")
                 self._note_restored(RestoredRecord(troubles=self.client.troubles))
         return self._facts
 
@@ -387,7 +387,7 @@ class Run:
         if number == self._round:
             return
         self._round = number
-        self.resumed = self.resumed.at_round(number)
+        self.resumed = self.resumed.select_round(number)
         self.done.clear()
         self.failed.clear()
         self._failed.clear()  # what could not be deployed may be now
@@ -397,12 +397,12 @@ class Run:
 
     def takes_profiles(self, scenario: Scenario) -> bool:
         """Whether call stacks are wanted at a scenario's bounds: in one round, and if it can."""
-        wanted = self.configuration.settings.profile and self._round <= 1
-        return wanted and scenario.vswitch not in self.not_profiled
+        is_requested = self.configuration.settings.profile and self._round <= 1
+        return is_requested and scenario.vswitch not in self.not_profiled
 
-    def note_skipped(self, scenario_id: str, why: str) -> None:
+    def note_skipped(self, scenario_id: str, reason: str) -> None:
         """Log that the testbed cannot carry a scenario."""
-        self.log.append(SkippedRecord(scenario=scenario_id, why=why))
+        self.log.append(SkippedRecord(scenario=scenario_id, why=reason))
 
     def deploy(self, scenario: Scenario, frame_size: int, *, calibrated: bool = True) -> None:
         """Deploy a scenario unless it is deployed already; the generator is calibrated first."""
@@ -465,38 +465,38 @@ class Run:
         no benchmark, and where the tester shares its processor with the DUT: what it can do alone
         is then a limit of loads, and no rate is compared with it.
         """
-        wanted = {*(self.frame_sizes or self.configuration.preset.frame_sizes)}
-        wanted |= {frame_size} if frame_size else set()
+        frame_sizes = {*(self.frame_sizes or self.configuration.preset.frame_sizes)}
+        frame_sizes |= {frame_size} if frame_size else set()
         least, largest = scenario.traffic.least_frame_size, largest_frame(scenario)
-        sizes = {size for size in wanted if least <= size <= largest}
+        sizes = {size for size in frame_sizes if least <= size <= largest}
         plan = make_loop_plan(scenario, self.configuration.testbed, self.facts())
         brief = not self.configuration.preset.benchmark or self._tester_shares(scenario)
         key = self.store.key(plan, self.facts(), brief=brief)
-        held = self._calibrations.get(key)
-        if held is not None and held is self._calibration and all(map(held.at, sizes)):
-            return held
-        held = held or self.store.load(key)
-        missing = sorted(s for s in sizes if held is None or held.at(s) is None)
+        stored = self._calibrations.get(key)
+        if stored is not None and stored is self._calibration and all(map(stored.at, sizes)):
+            return stored
+        stored = stored or self.store.load(key)
+        missing = sorted(s for s in sizes if stored is None or stored.at(s) is None)
         if missing:
             self._say(
                 f"calibrating {scenario.generator} over {plan.wire}: {len(missing)} frame sizes"
             )
             began = time.monotonic()
             self._deployed = None  # the generator cannot be in a loop and in a deployment
-            found = self.client.calibrate(plan, missing, brief=brief)
+            measured = self.client.calibrate(plan, missing, brief=brief)
             if not (brief and self.configuration.preset.benchmark):  # one value of no weight
-                found = self.store.add(key, found)
-            held = found if held is None else held.joined(found)
+                measured = self.store.add(key, measured)
+            stored = measured if stored is None else stored.joined(measured)
             self.spend("calibrate", time.monotonic() - began)
-        assert held is not None  # noqa: S101 - for the type checker: missing was not empty
-        self._calibration = self._calibrations[key] = held
-        self._loops[plan.wire] = plan, held
-        self.log.append(CalibrationRecord(calibration=held))
-        return held
+        assert stored is not None  # noqa: S101 - for the type checker: missing was not empty
+        self._calibration = self._calibrations[key] = stored
+        self._loops[plan.wire] = plan, stored
+        self.log.append(CalibrationRecord(calibration=stored))
+        return stored
 
     def _tester_shares(self, scenario: Scenario) -> bool:
         plan = self.plan(scenario)
-        return any(one.placement.takes_turns("tester") for one in (plan, *plan.hosts))
+        return any(part.placement.takes_turns("tester") for part in (plan, *plan.hosts))
 
     def check_calibrations(self) -> None:
         """Calibrate the smallest frame size of each wire again: what limits a run may drift.
@@ -509,32 +509,32 @@ class Run:
             return
         for wire, (plan, calibration) in self._loops.items():
             size = min(case[2] for case in self.done)
-            then = calibration.at(size)
-            if then is not None and then.brief:
+            before = calibration.at(size)
+            if before is not None and before.brief:
                 continue
             self._say(f"calibrating {plan.scenario.generator} over {wire} again: one frame size")
             began = time.monotonic()
             try:
-                found = self.client.calibrate(plan, [size])
+                repeated = self.client.calibrate(plan, [size])
             except VnetperfError as error:
                 self._say(f"the calibration could not be checked: {error}")
                 continue
             finally:
                 self.spend("calibrate", time.monotonic() - began)
-            self.log.append(CalibrationRecord(calibration=found, at_end=True))
-            now = found.at(size)
-            if then is None or now is None:
+            self.log.append(CalibrationRecord(calibration=repeated, at_end=True))
+            now = repeated.at(size)
+            if before is None or now is None:
                 continue
-            if change_of(then.max_clean_values, now.max_clean_values) != "held":
+            if change_of(before.max_clean_values, now.max_clean_values) != "held":
                 self.store.drop(self.store.key(plan, self.facts()))
 
     def calibrated(self, frame_size: int) -> CalibrationPoint | None:
         """What the generator can do over the wire of what is deployed."""
         return self._calibration.at(frame_size) if self._calibration else None
 
-    def spend(self, what: str, seconds: float) -> None:
+    def spend(self, kind: str, seconds: float) -> None:
         """Account wall time, for the overhead figures of the log."""
-        self.spent[what] = self.spent.get(what, 0.0) + seconds
+        self.spent[kind] = self.spent.get(kind, 0.0) + seconds
 
     def release(self) -> None:
         """Take what is deployed away; the agent stays."""
@@ -543,8 +543,10 @@ class Run:
         self.client.teardown()
         self.spend("teardown", time.monotonic() - began)
 
-    def close(self, exit_status: int = 0, *, cut: bool = False, left: Iterable[str] = ()) -> None:
-        """End the run in order; `cut` when -x left cases out, `left` those that did not run."""
+    def close(
+        self, exit_status: int = 0, *, cut: bool = False, not_run: Iterable[str] = ()
+    ) -> None:
+        """End the run in order; `cut` when -x left cases out, `not_run` those that did not run."""
         clocks: dict[str, ClockOffset] = {}
         try:
             self.release()
@@ -560,16 +562,16 @@ class Run:
                 at_the_end.callback(self.run_log.close)
                 at_the_end.callback(self.log.close)
                 end = EndRecord(
-                    ended="", exit_status=exit_status, cut=cut, left=tuple(left), clocks=clocks
+                    ended="", exit_status=exit_status, cut=cut, left=tuple(not_run), clocks=clocks
                 )
                 at_the_end.callback(self._log_end, end)
                 self.client.close()
 
     def _log_end(self, end: EndRecord) -> None:
-        spent = {what: round(seconds, 3) for what, seconds in self.spent.items()}
+        spent = {kind: round(seconds, 3) for kind, seconds in self.spent.items()}
         log.info("the run ends with status %d; seconds spent: %s", end.exit_status, spent)
         if self._is_refused:  # the log is left as it was
             return
-        self._write_held()
-        known = {"ended": utc_now(), "overhead": spent, "lost": self.lost}
-        self.log.append(end.model_copy(update=known))
+        self._write_pending()
+        update = {"ended": utc_now(), "overhead": spent, "lost": self.lost}
+        self.log.append(end.model_copy(update=update))

@@ -38,10 +38,10 @@ def possible_ids() -> list[str]:
 def exists(possible: str) -> bool:
     """Whether a vSwitch has the deployment of a possible id."""
     deployment, name = split_id(possible)
-    return deployment in PODS or deployment in _deployments_of(name)
+    return deployment in PODS or deployment in _list_deployments(name)
 
 
-def _deployments_of(vswitch: str) -> tuple[str, ...]:
+def _list_deployments(vswitch: str) -> tuple[str, ...]:
     try:
         return registry.load("vswitches", vswitch).deployments or OF_VSWITCHES
     except VnetperfError:  # its own cases give the reason
@@ -76,8 +76,8 @@ def _guest(chosen: str) -> str:
     """The VNF whose guests pods in VMs are: the one that is chosen, where it has such."""
     from vnetperf.vnfs.base import EndpointHost, UserPlane
 
-    known = registry.names("vnfs")
-    places = (f"{name}:{place}" for name in known for place in registry.load_vnf(name).places)
+    names = registry.names("vnfs")
+    places = (f"{name}:{place}" for name in names for place in registry.load_vnf(name).places)
     for name in (chosen, *places):
         vnf = registry.load_vnf(name)
         plain = issubclass(vnf, EndpointHost) and not issubclass(vnf, UserPlane)

@@ -62,7 +62,7 @@ class Planning(Protocol):
     def plan(self, scenario: Scenario, /) -> Plan:
         """Plan a scenario on this testbed."""
 
-    def note_skipped(self, scenario_id: str, why: str, /) -> None:
+    def note_skipped(self, scenario_id: str, reason: str, /) -> None:
         """Note that the testbed cannot carry a scenario."""
 
 
@@ -76,35 +76,35 @@ class Planner:
     note_skipped: Callable[[str, str], None] = lambda *_: None
 
 
-def _why_not(run: Planning, noted: str, kind: str, reasons: Iterator[str]) -> str:
+def _note_first_reason(run: Planning, noted: str, kind: str, reasons: Iterator[str]) -> str:
     """The first reason, or what the planner refuses; it is noted.
 
     The generator is advanced to the first reason only: what follows a reason in it may rely on
     that one not being there.
     """
     try:
-        why = next(filter(None, reasons), "")
+        reason = next(filter(None, reasons), "")
     except CapabilityError as error:
-        why = str(error).replace("\n", ";")
-    if why:
-        run.note_skipped(noted, f"{kind}: {why}")
-    return why
+        reason = str(error).replace("\n", ";")
+    if reason:
+        run.note_skipped(noted, f"{kind}: {reason}")
+    return reason
 
 
-def why_no_users_traffic(run: Planning, scenario: Scenario) -> str:
+def find_users_traffic_problem(run: Planning, scenario: Scenario) -> str:
     """What keeps users' traffic of a scenario from being measured; it is noted."""
     if scenario.deployment.vnf_count:
         vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
         if issubclass(vnf, UserPlane):
-            why = vnf.no_users(run.facts(), run.plan(scenario))
+            reason = vnf.no_users(run.facts(), run.plan(scenario))
         else:
-            why = f"{vnf.name} has no users of its own; choose one with a mobile core: -k vepc"
-        why = why or registry.load("endpoints", USERS_TOOL)().missing(run.facts())
+            reason = f"{vnf.name} has no users of its own; choose one with a mobile core: -k vepc"
+        reason = reason or registry.load("endpoints", USERS_TOOL)().missing(run.facts())
     else:
-        why = f"{scenario.id} has no VNF, and so no users"
-    if why:
-        run.note_skipped(f"{scenario.id}, traffic of users", why)
-    return why
+        reason = f"{scenario.id} has no VNF, and so no users"
+    if reason:
+        run.note_skipped(f"{scenario.id}, traffic of users", reason)
+    return reason
 
 
 def users_specs(run: Planning) -> list[TransferSpec]:
@@ -122,11 +122,11 @@ def users_specs(run: Planning) -> list[TransferSpec]:
 
 def measure_users_traffic(run: Run, planning: Planning, scenario: Scenario) -> Transfers:
     """Measure the transfers of users."""
-    found = _measured(run, scenario, "users_transfer", users_specs(planning))
+    transfers = _measured(run, scenario, "users_transfer", users_specs(planning))
     vnf = registry.load_vnf(scenario.vnf)
     if issubclass(vnf, UserPlane) and vnf.ends_with_users:
         run.forget_deployment()
-    return found
+    return transfers
 
 
 def endpoint_scenario(
@@ -153,7 +153,7 @@ def endpoint_scenario(
     return scenario.model_copy(update=changes)
 
 
-def why_no_endpoint_traffic(
+def find_endpoint_traffic_problem(
     run: Planning,
     scenario: Scenario,
     kind: Kind,
@@ -180,7 +180,7 @@ def why_no_endpoint_traffic(
                 "one host, or leave --endpoint-server out"
             )
 
-    return _why_not(run, variant_id(scenario.id, ENDPOINTS_VARIANT), kind, reasons())
+    return _note_first_reason(run, variant_id(scenario.id, ENDPOINTS_VARIANT), kind, reasons())
 
 
 def _no_inside(run: Planning, scenario: Scenario) -> str:
@@ -242,13 +242,15 @@ def endpoint_spec(
     hosts = run.plan(deployed).hosts if facts.hosts else ()
     having = {p.host for p in hosts if p.ends} or {p.host for p in hosts if p.has_tester}
     places = [facts.hosts[host] for host in sorted(having)] or [facts]
-    wanted = settings.endpoint_tool
-    firsts = [choose_tool(spec, wanted, there, inside, of_image) for there in places]
+    chosen = settings.endpoint_tool
+    firsts = [choose_tool(spec, chosen, machine, inside, of_image) for machine in places]
 
     def all_have(name: str) -> bool:
-        return not any(_why_no_tool(spec, name, there, inside, of_image) for there in places)
+        return not any(
+            _find_tool_problem(spec, name, machine, inside, of_image) for machine in places
+        )
 
-    tool = next(filter(all_have, _tool_names(spec, wanted)), "")
+    tool = next(filter(all_have, _tool_names(spec, chosen)), "")
     if not tool:
         raise CapabilityError(
             f"no tool is on all hosts with an endpoint: they have {' or '.join(sorted(firsts))}",
@@ -260,30 +262,30 @@ def endpoint_spec(
 
 def choose_tool(
     spec: TransferSpec,
-    wanted: str,
+    chosen: str,
     facts: MachineFacts,
     inside: Scenario | None = None,
     of_image: Sequence[str] | None = None,
 ) -> str:
     """The tool for a transfer; `of_image` has those of pods that are not on a machine."""
     reasons = []
-    for name in _tool_names(spec, wanted):
-        why = _why_no_tool(spec, name, facts, inside, of_image)
-        if not why:
+    for name in _tool_names(spec, chosen):
+        reason = _find_tool_problem(spec, name, facts, inside, of_image)
+        if not reason:
             return name
-        reasons.append(why)
+        reasons.append(reason)
     raise CapabilityError("; ".join(reasons), where=f"endpoint tool for {spec.kind}")
 
 
-def _tool_names(spec: TransferSpec, wanted: str) -> Sequence[str]:
+def _tool_names(spec: TransferSpec, chosen: str) -> Sequence[str]:
     """Tools to choose among, in their order: those that are made for such a transfer."""
-    if wanted != AUTO:
-        return (wanted,)
+    if chosen != AUTO:
+        return (chosen,)
     names = registry.names("endpoints")
     return [n for n in names if registry.load("endpoints", n).alone is spec.is_guest]
 
 
-def _why_no_tool(
+def _find_tool_problem(
     spec: TransferSpec,
     name: str,
     facts: MachineFacts,
@@ -294,15 +296,15 @@ def _why_no_tool(
     tool = registry.load("endpoints", name)()
     # Where both ends are in guests, no program runs on the machine.
     in_guests = inside is not None and not spec.is_guest and len(inside.ends_in_guests) == 2
-    here = of_image is None and not in_guests
-    why: str = tool.cannot(spec) or (tool.missing(facts) if here else "")
+    on_machine = of_image is None and not in_guests
+    reason: str = tool.cannot(spec) or (tool.missing(facts) if on_machine else "")
     if of_image is not None and name not in of_image:
-        why = why or f"{name} is not among the tools of the pods' image"
-    if not why and inside is not None:
+        reason = reason or f"{name} is not among the tools of the pods' image"
+    if not reason and inside is not None:
         names = [program.name for program in tool.programs]
         vnf: type[Vnf] = registry.load_vnf(inside.vnf)
-        why = vnf.lacks_inside(inside, names) if issubclass(vnf, EndpointHost) else ""
-    return why
+        reason = vnf.lacks_inside(inside, names) if issubclass(vnf, EndpointHost) else ""
+    return reason
 
 
 def guest_scenario(configuration: Configuration, scenario: Scenario) -> Scenario:
@@ -310,7 +312,7 @@ def guest_scenario(configuration: Configuration, scenario: Scenario) -> Scenario
     return endpoint_scenario(configuration, scenario, inside=True)
 
 
-def why_no_guests(run: Planning, scenario: Scenario, kind: GuestKind) -> str:
+def find_guests_problem(run: Planning, scenario: Scenario, kind: GuestKind) -> str:
     """What keeps a scenario's VNFs from being measured, before it is deployed; it is noted."""
 
     def reasons() -> Iterator[str]:
@@ -329,7 +331,7 @@ def why_no_guests(run: Planning, scenario: Scenario, kind: GuestKind) -> str:
         guest_spec(run, deployed, kind)
         run.plan(deployed)
 
-    return _why_not(run, variant_id(scenario.id, ENDPOINTS_VARIANT), kind, reasons())
+    return _note_first_reason(run, variant_id(scenario.id, ENDPOINTS_VARIANT), kind, reasons())
 
 
 def measure_guests(run: Run, planning: Planner, scenario: Scenario, kind: GuestKind) -> Transfers:
@@ -341,14 +343,14 @@ def measure_guests(run: Run, planning: Planner, scenario: Scenario, kind: GuestK
 
 def guest_spec(run: Planning, deployed: Scenario, kind: GuestKind) -> TransferSpec:
     """What is run in each VNF, with the tool that can do it; refused when none can."""
-    asked = run.configuration
+    configuration = run.configuration
     spec = TransferSpec(
         kind=kind,
-        instances=asked.settings.instances,
+        instances=configuration.settings.instances,
         duration_s=_duration_s(run),
-        warmup_s=WARMUP_S if asked.preset.benchmark else 0,
+        warmup_s=WARMUP_S if configuration.preset.benchmark else 0,
     )
-    tool = choose_tool(spec, asked.settings.endpoint_tool, run.facts(), deployed)
+    tool = choose_tool(spec, configuration.settings.endpoint_tool, run.facts(), deployed)
     return spec.model_copy(update={"tool": tool})
 
 
@@ -363,7 +365,9 @@ def mpi_scenario(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update=changes)
 
 
-def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None) -> str:
+def find_mpi_problem(
+    run: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None
+) -> str:
     """What keeps ranks of MPI from running in a scenario, before it is deployed; it is noted."""
     graph = scenario.deployment
 
@@ -385,7 +389,7 @@ def why_no_mpi(run: Planning, scenario: Scenario, kind: MpiKind, message_size: i
         mpi_spec(run, scenario, kind, message_size)
         run.plan(mpi_scenario(scenario))
 
-    return _why_not(run, variant_id(scenario.id, MPI_VARIANT), kind, reasons())
+    return _note_first_reason(run, variant_id(scenario.id, MPI_VARIANT), kind, reasons())
 
 
 def measure_mpi(
@@ -417,20 +421,20 @@ def mpi_spec(
         pods=pods,
         ranks=ranks,
     )
-    wanted = run.configuration.settings.mpi_program
+    chosen = run.configuration.settings.mpi_program
     reasons = []
-    for name in registry.names("mpi") if wanted == AUTO else (wanted,):
+    for name in registry.names("mpi") if chosen == AUTO else (chosen,):
         program: MpiProgram = registry.load("mpi", name)()
-        if wanted == AUTO and kind not in program.kinds:
+        if chosen == AUTO and kind not in program.kinds:
             continue
-        why = program.cannot(spec) or program.missing(run.facts(), spec)
-        if not why and scenario.deployment.guests and not program.in_guests:
-            why = f"{name} needs libraries that guests do not have; choose bmp2bmp for it"
-        if not why and scenario.deployment.guests:
-            why = why_not_in_guests(run.facts())
-        if not why:
+        reason = program.cannot(spec) or program.missing(run.facts(), spec)
+        if not reason and scenario.deployment.guests and not program.in_guests:
+            reason = f"{name} needs libraries that guests do not have; choose bmp2bmp for it"
+        if not reason and scenario.deployment.guests:
+            reason = why_not_in_guests(run.facts())
+        if not reason:
             return spec.model_copy(update={"tool": name})
-        reasons.append(why)
+        reasons.append(reason)
     raise CapabilityError("; ".join(dict.fromkeys(reasons)), where=f"program for {kind}")
 
 
@@ -445,10 +449,10 @@ def _measured(
     specs: list[TransferSpec],
     *,
     more_s: float = 0.0,
-    **more: str,
+    **arguments: str,
 ) -> Transfers:
-    if (held := run.resumed.transfers(scenario, specs)) is not None:
-        return held  # measured before the run was interrupted
+    if (logged := run.resumed.transfers(scenario, specs)) is not None:
+        return logged  # measured before the run was interrupted
     try:
         size = run.configuration.preset.frame_sizes[0]
         run.deploy(scenario, size, calibrated=call != "transfer")
@@ -457,7 +461,7 @@ def _measured(
             call,
             length_s=sum(spec.length_s for spec in specs) + more_s,
             specs=[spec.model_dump(mode="json") for spec in specs],
-            **more,
+            **arguments,
         )
     except VnetperfError as error:
         run.forget_deployment()
@@ -473,8 +477,9 @@ def _measured(
                 )
             )
         raise
-    found = Transfers(
-        scenario=scenario.id, transfers=tuple(Transfer.model_validate(one) for one in answer)
+    transfers = Transfers(
+        scenario=scenario.id,
+        transfers=tuple(Transfer.model_validate(transfer) for transfer in answer),
     )
-    run.log.append(TransfersRecord(result=found))
-    return found
+    run.log.append(TransfersRecord(result=transfers))
+    return transfers

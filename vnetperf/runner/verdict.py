@@ -47,8 +47,8 @@ def judge(
     """
     if result.failed:
         return _VERDICT_OF_FAILURE[result.failed], result.failure
-    if why := _inconsistency(result):
-        return Verdict.INCONSISTENT, why
+    if reason := _inconsistency(result):
+        return Verdict.INCONSISTENT, reason
     if classifies:
         return _judge_class(result, tolerance, classifies)
     return _judge_number(result, tolerance, loss_limits, overload=overload)
@@ -59,13 +59,13 @@ def _judge_class(
 ) -> tuple[Verdict, str]:
     loss = result.load_loss(tolerance)
     short = _shortfall(result, tolerance)
-    known = [ratio for ratio in classifies if loss.decides(ratio)]
-    if len(known) == len(classifies):
+    decided = [ratio for ratio in classifies if loss.decides(ratio)]
+    if len(decided) == len(classifies):
         return Verdict.VALID, f"{short}; {_loss_text(loss)}" if short else ""
-    whys = [short, *(_own_loss(result, counts) for counts in result.directions)]
-    text = "; ".join([*filter(None, whys), _loss_text(loss)])
-    if known:
-        named = ", ".join(f"{ratio:.4g}" for ratio in dict.fromkeys(known))
+    reasons = [short, *(_tester_loss(result, counts) for counts in result.directions)]
+    text = "; ".join([*filter(None, reasons), _loss_text(loss)])
+    if decided:
+        named = ", ".join(f"{ratio:.4g}" for ratio in dict.fromkeys(decided))
         return Verdict.VALID, f"{text}: classifies the load for a loss ratio of {named} only"
     offered = result.load_loss(1.0)  # had the load been what was offered
     is_stalled = not any(offered.decides(ratio) for ratio in classifies)
@@ -87,7 +87,7 @@ def _judge_number(
         return Verdict.GENERATOR_LIMITED, _shortfall_text(result, short[0])
     for counts in result.directions:
         if _matters(result, counts, loss_limits):
-            return Verdict.TESTER_STALLED, _own_loss(result, counts)
+            return Verdict.TESTER_STALLED, _tester_loss(result, counts)
     return Verdict.VALID, _shortfall(result, tolerance)
 
 
@@ -135,44 +135,46 @@ def _shortfall_text(result: TrialResult, counts: DirectionCounts) -> str:
     )
 
 
-def _own_loss(result: TrialResult, counts: DirectionCounts) -> str:
+def _tester_loss(result: TrialResult, counts: DirectionCounts) -> str:
     """Why a loss may be the tester's, by its gaps or its port's drops; "" where it cannot be."""
     lost, gaps = result.lost(counts), result.gaps
     if lost <= 0 or not result.most_lost_by_tester(counts):
         return ""
-    whys = []
+    reasons = []
     if gaps is not None and gaps.most_lost(counts.direction, 1.0) > 0:
         kinds = ("poll", "send") if counts.sent > counts.received else ("send",)
-        whys += _queue_stalls(gaps.of_direction(counts.direction), kinds) or _stalls(gaps, kinds)
+        reasons += _queue_stalls(gaps.of_direction(counts.direction), kinds) or _stalls(gaps, kinds)
     port = result.receiver(counts)
     if port is not None and port.dropped:
-        whys.append(str(port))
-    return f"direction {counts.direction}: {lost} frames lost, and {' and '.join(whys)}"
+        reasons.append(str(port))
+    return f"direction {counts.direction}: {lost} frames lost, and {' and '.join(reasons)}"
 
 
 _RINGS = {"poll": "the tester's receive ring", "send": "the DUT's receive ring"}
 
 
 def _stalls(gaps: TrialGaps, kinds: Sequence[str]) -> list[str]:
-    found = {"poll": gaps.poll, "send": gaps.send}
-    return [_stall_text(kind, "", found[kind]) for kind in kinds if found[kind].over_s > 0]
+    gaps_by_kind = {"poll": gaps.poll, "send": gaps.send}
+    return [
+        _stall_text(kind, "", gaps_by_kind[kind]) for kind in kinds if gaps_by_kind[kind].over_s > 0
+    ]
 
 
 def _queue_stalls(queues: Sequence[QueueGaps], kinds: Sequence[str]) -> list[str]:
     """The worst queue of each kind."""
-    found = []
+    texts = []
     for kind in kinds:
-        mine = [one for one in queues if one.kind == kind]
-        if mine:
-            worst = max(mine, key=lambda one: one.share * one.over_s)
-            found.append(_stall_text(kind, f" queue {worst.queue} of port {worst.port}", worst))
-    return found
+        same_kind = [queue for queue in queues if queue.kind == kind]
+        if same_kind:
+            worst = max(same_kind, key=lambda queue: queue.share * queue.over_s)
+            texts.append(_stall_text(kind, f" queue {worst.queue} of port {worst.port}", worst))
+    return texts
 
 
-def _stall_text(kind: str, at: str, gaps: Gaps | QueueGaps) -> str:
+def _stall_text(kind: str, place: str, gaps: Gaps | QueueGaps) -> str:
     holds = "is taken to hold" if gaps.assumed else "holds"
     return (
-        f"the tester did not {kind}{at} for {gaps.max_s * 1e3:.3g} ms ({_RINGS[kind]} {holds} "
+        f"the tester did not {kind}{place} for {gaps.max_s * 1e3:.3g} ms ({_RINGS[kind]} {holds} "
         f"{(gaps.hold_s or 0.0) * 1e3:.3g} ms of this load)"
     )
 
