@@ -14,7 +14,7 @@ from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.planner import make_plan
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.testing.stage import whole_trial
+from vnetperf.testing.stage import repeat_trial
 
 #: Far below what anything here can forward: nothing may be lost.
 SLOW = TrialSpec(frame_size=64, load_fps=2000.0, duration_s=0.3, drain_s=3.0, learning_frames=64)
@@ -56,7 +56,7 @@ def forwards(deployment: LiveDeployment, size: int = 64) -> TrialResult:
         The trial.
     """
     trial = SLOW.model_copy(update={"frame_size": size})
-    result = whole_trial(lambda: deployment.run_trial(trial))
+    result = repeat_trial(lambda: deployment.run_trial(trial))
     assert not result.failed, result.failure
     assert result.directions
     for d in result.directions:
