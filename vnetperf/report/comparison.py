@@ -163,7 +163,7 @@ class VariantResults:
         first = self.first(size, name)
         if first is None or first == variant:
             return None
-        base, other = (self._deployments(compared, size, name) for compared in (first, variant))
+        base, other = (self._deployments(v, size, name) for v in (first, variant))
         rounds = [number for number in base if number in other]
         if len(rounds) < 2:
             return None
@@ -189,14 +189,14 @@ class VariantResults:
         result = self.result(variant, size)
         deployments = result.deployments if result is not None else None
         numbers = deployments.numbers if deployments is not None else ()
-        repeated = next((number for number in numbers if number.label == name), None)
+        lower_bound = next((number for number in numbers if number.label == name), None)
         return {
             observation.round: Measurand(
                 observation.value,
                 observation.low or 0.0,
                 inf if observation.high is None else observation.high,
             )
-            for observation in (repeated.observations if repeated is not None else ())
+            for observation in (lower_bound.observations if lower_bound is not None else ())
         }
 
     @property
@@ -263,7 +263,7 @@ def _event_text(goal: GoalResult, event: str) -> str:
 
 def list_comparisons(results: RunResults) -> tuple[VariantResults, ...]:
     """All comparisons of a run."""
-    compared = []
+    comparisons = []
     placed = {s.scenario: sharing_of(s) for s in results.scenarios}
     shared = {name: sharing for name, sharing in placed.items() if sharing and sharing.shared}
     errors = {}
@@ -289,8 +289,10 @@ def list_comparisons(results: RunResults) -> tuple[VariantResults, ...]:
                 for frame_size in (size, 0)
                 if scenario in names and test in (hidden_test, "")
             )
-            compared.append(VariantResults(comparison, test, cases, shared, moved, errors, absent))
-    return tuple(compared)
+            comparisons.append(
+                VariantResults(comparison, test, cases, shared, moved, errors, absent)
+            )
+    return tuple(comparisons)
 
 
 #: A variant, with what it transferred if it did, or why it did not.
@@ -301,47 +303,47 @@ def _transfer_rows(variants: VariantResults) -> Iterator[_Moved]:
     """Each transfer with all variants below each other; the first that has it is the baseline."""
     alike: dict[TransferSpec, dict[str, list[HeldTransfer]]] = {}
     for scenario, repeats in variants.transfers.items():
-        for repeated in repeats:
+        for history in repeats:
             # What variants differ by, and what follows from earlier transfers.
             same = {"pods": 0, "ranks": 0, "rate_bps": 0.0, "tool": "", "instances": 1}
-            spec = repeated.transfer.spec.model_copy(update=same)
-            alike.setdefault(spec, {}).setdefault(scenario, []).append(repeated)
+            spec = history.transfer.spec.model_copy(update=same)
+            alike.setdefault(spec, {}).setdefault(scenario, []).append(history)
     for spec, by_scenario in alike.items():
         first: tuple[Transfer, ...] = ()  # of the first variant that has one
         for variant in variants.comparison.variants:
             variant_repeats = by_scenario.get(variant.scenario, [])
-            for repeated in variant_repeats:
+            for history in variant_repeats:
                 # A tool that was chosen for one variant alone would be taken for what they vary.
-                by_tool = {transfer.spec.tool for transfer in (*first, *repeated.rounds)}
+                by_tool = {transfer.spec.tool for transfer in (*first, *history.rounds)}
                 comparable = len(by_tool) == 1 or any(
                     "tool" in word or "program" in word for word in variant.typed
                 )
                 yield (
                     variant,
                     spec,
-                    replace(repeated, baseline=first if comparable else ()),
+                    replace(history, baseline=first if comparable else ()),
                     ("", ""),
                 )
             if not variant_repeats:
                 yield variant, spec, None, variants.not_run(variant)
             first = first or next(
-                (repeated.rounds for repeated in variant_repeats if repeated.value), ()
+                (history.rounds for history in variant_repeats if history.value), ()
             )
 
 
 def _transfer_value(row: _Moved) -> Cell | str | None:
-    _, _, repeated, (word, reason) = row
-    return Cell(word, role="faint", hint=reason) if repeated is None else repeated.text
+    _, _, history, (word, reason) = row
+    return Cell(word, role="faint", hint=reason) if history is None else history.text
 
 
 def _transfer_ratio(row: _Moved) -> str | None:
-    repeated = row[2]
-    if repeated is None or repeated.ratio is None:
+    history = row[2]
+    if history is None or history.ratio is None:
         return None
-    value, low, high = repeated.ratio
+    value, low, high = history.ratio
     if low is None or high is None:
         return _times(value)
-    return f"{_times(value)} ({_times(low)} to {_times(high)}; n {len(repeated.rounds)})"
+    return f"{_times(value)} ({_times(low)} to {_times(high)}; n {len(history.rounds)})"
 
 
 _TRANSFERS: tuple[Column[_Moved], ...] = (
@@ -357,7 +359,7 @@ def variant_transfers(variants: VariantResults) -> Table:
     """Transfers of the variants side by side; without rows where there were none."""
     rows = list(_transfer_rows(variants))
     notes = ["Means of all rounds. Of times a ratio above 1 is slower, of rates faster."]
-    if any(repeated is not None and len(repeated.rounds) > 1 for _, _, repeated, _ in rows):
+    if any(history is not None and len(history.rounds) > 1 for _, _, history, _ in rows):
         notes.append("In brackets: 95 % interval over deployments.")
     return Table.from_items("", _TRANSFERS, rows, notes)
 

@@ -51,15 +51,15 @@ class _Row(HeldTransfer):
 def _rows(results: RunResults) -> list[_Row]:
     facts = {scenario.scenario: scenario.facts for scenario in results.scenarios}
     rows = []
-    for deployed in results.transfers:
-        for transfer in deployed.transfers:
+    for scenario_transfers in results.transfers:
+        for transfer in scenario_transfers.transfers:
             if not transfer.spec.is_guest:
                 continue
-            rounds = deployed.rounds_of(transfer)
+            rounds = scenario_transfers.rounds_of(transfer)
             rows.append(
                 _Row(
-                    scenario=deployed.scenario.removesuffix(f",{ENDPOINTS_VARIANT}"),
-                    vnfs=_kind(facts.get(deployed.scenario, {})),
+                    scenario=scenario_transfers.scenario.removesuffix(f",{ENDPOINTS_VARIANT}"),
+                    vnfs=_kind(facts.get(scenario_transfers.scenario, {})),
                     rounds=rounds,
                     baseline=tuple(r.on_host for r in rounds if r.on_host is not None),
                 )

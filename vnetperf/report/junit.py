@@ -26,11 +26,11 @@ def _clean(value: object) -> str:
 
 
 def _properties(parent: ET.Element, values: Iterable[tuple[str, object]]) -> None:
-    filled = [(name, value) for name, value in values if value not in (None, "")]
-    if not filled:
+    nonempty = [(name, value) for name, value in values if value not in (None, "")]
+    if not nonempty:
         return
     holder = ET.SubElement(parent, "properties")
-    for name, value in filled:
+    for name, value in nonempty:
         text = str(value).lower() if isinstance(value, bool) else value
         ET.SubElement(holder, "property", name=_clean(name), value=_clean(text))
 

@@ -91,9 +91,9 @@ def _deployed(facts: ScenarioFacts) -> Iterator[str]:
             meaning = f"; {sharing.meaning}" if sharing.meaning else ""
             yield escape_markdown(f"Processors {sharing.label}: {sharing.sentence}{meaning}.")
     tree = {"path_check": facts.path_check, "facts": facts.facts, "plan": facts.plan}
-    filled = {name: value for name, value in tree.items() if value}
-    if filled:
-        yield from table_markdown(run_tables.tree_as_table("", filled))
+    nonempty = {name: value for name, value in tree.items() if value}
+    if nonempty:
+        yield from table_markdown(run_tables.tree_as_table("", nonempty))
 
 
 def _parts(results: RunResults) -> Iterator[str]:

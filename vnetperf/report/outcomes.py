@@ -98,12 +98,12 @@ def repeated_numbers(group: Group) -> list[Entry[RepeatedNumber]]:
 def over_deployments(result: Result, label: str) -> str:
     """A number as several deployments gave it: "390 +- 34 kfps over 5 deployments"; "" of one."""
     deployments = result.deployments
-    repeated = (
+    repeated_number = (
         next((n for n in deployments.numbers if n.label == label), None) if deployments else None
     )
-    if repeated is None:
+    if repeated_number is None:
         return ""
-    entry = Entry(result, repeated, label)
+    entry = Entry(result, repeated_number, label)
     over = f"over {_deployments_text(entry)} deployments"
     number, _, censored = _over_text(entry).partition(": ")
     return f"{number} {over}" + (f" ({censored})" if censored else "")
@@ -134,8 +134,8 @@ _REPETITIONS: tuple[Column[Entry[RepeatedNumber]], ...] = (
 def _repetition_tables(group: Group) -> Iterator[Table]:
     entries = repeated_numbers(group)
     spreads = [(e, e.outcome.spread) for e in entries if e.outcome.spread is not None]
-    repeated = [(r, r.deployments) for r in group.measured if r.deployments is not None]
-    shown = {f"{deployments.shown}" for _, deployments in repeated}
+    repetitions = [(r, r.deployments) for r in group.measured if r.deployments is not None]
+    shown = {f"{deployments.shown}" for _, deployments in repetitions}
     notes = [
         text.interval_note([spread for _, spread in spreads]),
         f"All other figures are of one deployment, round {', '.join(sorted(shown))}: the one in "
@@ -147,7 +147,7 @@ def _repetition_tables(group: Group) -> Iterator[Table]:
         ),
         *group_sentences(
             (r.size_text, f"{deployments.sentence}.")
-            for r, deployments in repeated
+            for r, deployments in repetitions
             if deployments.failures
         ),
         *(
@@ -838,7 +838,11 @@ def _fault_tables(group: Group) -> Iterator[Table]:
     rows = [
         entry
         for r in group.results
-        if any(getattr(counted.outcome, name) for counted in _fault_entries(r) for name in FAULTS)
+        if any(
+            getattr(fault_entry.outcome, name)
+            for fault_entry in _fault_entries(r)
+            for name in FAULTS
+        )
         for entry in _fault_entries(r)
     ]
     columns = (_SIZE, _DEPLOYMENT, *_FAULTS[1:]) if any(e.label for e in rows) else _FAULTS

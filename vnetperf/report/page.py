@@ -136,18 +136,18 @@ class GroupView:
         group, names = self.group, self.group.goal_names
         goals = [g for r in group.measured for g in r.goals]
         directions = tuple(dict.fromkeys(d for g in goals for d in g.latency))
-        searched = [(r, shown_trials(r, self.trials)) for r in group.measured]
+        searches = [(r, shown_trials(r, self.trials)) for r in group.measured]
         latencies = []
-        for r, _ in searched:
+        for r, _ in searches:
             lines = [(goal.name, d, v) for goal in r.goals for d, v in goal.latency.items()]
             latencies.append(plots.latency_plot(r, lines, names, directions))
         strips = [
             _strip(
-                "Loss against load", [plots.loss_plot(r, trials, names) for r, trials in searched]
+                "Loss against load", [plots.loss_plot(r, trials, names) for r, trials in searches]
             ),
             _strip(
                 "Loads in the order they were tried",
-                [plots.search_plot(r, trials, names) for r, trials in searched],
+                [plots.search_plot(r, trials, names) for r, trials in searches],
             ),
             _strip("Latency at the lower bounds", latencies),
             _strip(
@@ -244,9 +244,9 @@ def _loss_strips(group: Group) -> Strips:
 
 
 def _back_to_back_strips(group: Group) -> Strips:
-    searched = [(r, r.back_to_back) for r in group.measured if r.back_to_back]
+    burst_results = [(r, r.back_to_back) for r in group.measured if r.back_to_back]
     series = {
-        "mean": {r.frame_size: bursts.frames for r, bursts in searched if not bursts.is_limit}
+        "mean": {r.frame_size: bursts.frames for r, bursts in burst_results if not bursts.is_limit}
     }
     title = "Longest burst without loss against frame size"
     main = plots.by_size_plot(title, "frames, each interface", group.results, series, "frames")
@@ -258,17 +258,17 @@ def _back_to_back_strips(group: Group) -> Strips:
             "frames",
             least=bursts.is_limit,
         )
-        for r, bursts in searched
+        for r, bursts in burst_results
     ]
     yield _strip("Each search", spreads, main=main)
 
 
 def _recovery_strips(group: Group) -> Strips:
-    measured = [(r, r.recovery) for r in group.measured if r.recovery]
-    rows = [(r.size_text, recovery.seconds) for r, recovery in measured if recovery.seconds]
+    recoveries = [(r, r.recovery) for r in group.measured if r.recovery]
+    rows = [(r.size_text, recovery.seconds) for r, recovery in recoveries if recovery.seconds]
     yield _strip("", [plots.spread_plot("Recovery time of each trial", "recovery time", rows, "s")])
     curves = []
-    for r, recovery in measured:
+    for r, recovery in recoveries:
         in_none = {*recovery.not_overloaded, *recovery.disturbed, *recovery.censored}
         curves.append((r.size_text, recovery.curves, recovery.seconds, in_none))
     yield _timelines("Recovery over time", curves)

@@ -157,10 +157,10 @@ def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Itera
         yield from ends
         return
     external = (testbed.get("external") or {}) if plan.get("wire") == "external" else {}
-    reported = ((facts.facts.get("hosts") or {}).get(of_host) if of_host else facts.facts) or {}
+    host_facts = ((facts.facts.get("hosts") or {}).get(of_host) if of_host else facts.facts) or {}
     whose = "external DUT, run by others" if external else host
     switch = _Row(
-        whose, "vswitch", (_switch(plan, reported.get("vswitch") or {}, external),), graph
+        whose, "vswitch", (_switch(plan, host_facts.get("vswitch") or {}, external),), graph
     )
     # Where each end is at a vSwitch of its own, frames go from the first one up to the second.
     above = numbers == (1,) and graph.name in (*ACROSS, *PODS)
@@ -201,17 +201,17 @@ def _numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers)) if len(numbers) <= 6 else f"{numbers[0]} ... {numbers[-1]}"
 
 
-def _switch(plan: Mapping[str, Any], reported: object, external: Mapping[str, Any]) -> _Part:
+def _switch(plan: Mapping[str, Any], switch_facts: object, external: Mapping[str, Any]) -> _Part:
     name = str(plan["scenario"].get("vswitch", ""))
     cores_of = (plan.get("placement") or {}).get("cores") or {}
-    version = str(reported.get("version", "")) if isinstance(reported, Mapping) else ""
+    version = str(switch_facts.get("version", "")) if isinstance(switch_facts, Mapping) else ""
     if external:
         return str(external.get("name") or name), ((version,) if version else ()), "switch theirs"
     # Roles of other hosts have their host's name before them.
     roles = [r for r in cores_of if r != "tester" and not r.startswith("vnf") and ":" not in r]
     cores = sorted({cpu for role in roles for cpu in cores_of[role]})
     where = f"core{'s' * (len(cores) > 1)} {_numbers(cores)}" if cores else "in the kernel"
-    if isinstance(reported, Mapping) and "daemon" in str(reported.get("forwarded by", "")):
+    if isinstance(switch_facts, Mapping) and "daemon" in str(switch_facts.get("forwarded by", "")):
         where = "in its daemon"  # threads that are not placed
     # "ovs-vswitchd (Open vSwitch) 3.1.0" has no room.
     short = re.sub(r"^\S+ \(([^)]+)\)", r"\1", version.partition("\n")[0])

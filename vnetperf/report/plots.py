@@ -451,8 +451,8 @@ def search_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[st
         for series in _bound_series(goal, trials, goal_css(names.index(goal.name)))
     )
     marks = (
-        Series(name, marked, css=css, mark="trials")
-        for (css, name), marked in sorted(points.items())
+        Series(name, trial_points, css=css, mark="trials")
+        for (css, name), trial_points in sorted(points.items())
     )
     bursts = any(t.burst for t in trials)
     load = "burst, frames" if bursts else "load per interface, frames/s"
@@ -1015,10 +1015,10 @@ def service_plot(result: Result) -> Plot | None:
         ("mean FTD", service.delay_ms, "delay_mean_ns", 1e6, " ms"),
         ("FDV", service.variation_ms, "variation_ns", 1e6, " ms"),
     )
-    judged = [row for row in limits if row[1]]  # a limit of 0 has no shares
+    nonzero_limits = [row for row in limits if row[1]]  # a limit of 0 has no shares
     series, notes = [], []
-    for index, (name, limit, field, unit, suffix) in enumerate(judged):
-        shift, points = _spread_out(index, len(judged), _LANE), []
+    for index, (name, limit, field, unit, suffix) in enumerate(nonzero_limits):
+        shift, points = _spread_out(index, len(nonzero_limits), _LANE), []
         for place, (step, flow) in enumerate(rows):
             value = getattr(flow, field)
             if value is None or not limit:
@@ -1038,7 +1038,7 @@ def service_plot(result: Result) -> Plot | None:
         series=series,
         rules=[Rule("limit", 1.0, "x", "limit medium")],
         notes=notes,
-        row=17 + _LANE * len(judged),
+        row=17 + _LANE * len(nonzero_limits),
         row_ends=[service_verdict(step.met) for step, _ in rows],
         key=True,
     )

@@ -247,9 +247,11 @@ _UNIT_NAMES: Final = {"fps": "_fps", "bit/s": "_bps", "ns": "_ns", "s": "_s"}
 
 def _goal_numbers(metrics: Iterable[Metric]) -> dict[str, Any]:
     """The numbers of a goal: of all directions by name, those of one as they are found."""
-    listed = list(metrics)
-    totals = {m.name + _UNIT_NAMES.get(m.unit, ""): m.number for m in listed if not m.direction}
-    parts = [_metric_document(m) for m in listed if m.direction]
+    goal_metrics = list(metrics)
+    totals = {
+        m.name + _UNIT_NAMES.get(m.unit, ""): m.number for m in goal_metrics if not m.direction
+    }
+    parts = [_metric_document(m) for m in goal_metrics if m.direction]
     return totals | ({"directions": parts} if parts else {})
 
 

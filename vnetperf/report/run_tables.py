@@ -133,9 +133,7 @@ def _software_text(results: RunResults) -> Iterator[str]:
 
 def _dut_text(results: RunResults, scenario: str) -> str:
     """What was measured, and how it was deployed: "Open vSwitch 3.1.0 (dpdk), PVP"."""
-    facts = next(
-        (deployed for deployed in results.scenarios if deployed.scenario == scenario), None
-    )
+    facts = next((s for s in results.scenarios if s.scenario == scenario), None)
     if facts is None:
         return scenario
     planned = facts.plan.get("scenario") or {}
@@ -158,7 +156,7 @@ def title(results: RunResults, groups: Sequence[Group]) -> str:
     if not scenarios:
         answers = [answer.partition(": ")[2] for answer in _transfer_answers(results)]
         answers += [answer.partition("; ")[0] for answer in mpi.mpi_answers(results).values()]
-        named = [_dut_text(results, moved.scenario) for moved in results.transfers[:1]]
+        named = [_dut_text(results, part.scenario) for part in results.transfers[:1]]
         return f"{named[0]}: {answers[0]}" if answers else _run_name(results)
     if len(scenarios) > 1:
         duts = (_dut_text(results, scenario).partition(", ")[0] for scenario in scenarios)
@@ -180,14 +178,14 @@ def _run_name(results: RunResults) -> str:
 
 def _rates_text(group: Group) -> str:
     """The main goal's rates at the smallest and the largest size, in words."""
-    rated = [(r, r.goals[0]) for r in group.measured if r.goals]
-    ends = rated if len(rated) < _FEW_SIZES else [rated[0], rated[-1]]
+    goal_rates = [(r, r.goals[0]) for r in group.measured if r.goals]
+    ends = goal_rates if len(goal_rates) < _FEW_SIZES else [goal_rates[0], goal_rates[-1]]
     first, *others = [
         (_over_words(r, goal.name) or goal_text.rate_words(goal), r.size_text) for r, goal in ends
     ]
     texts = [f"{first[0] or 'no'} frames a second at {first[1]}"]
     texts += [f"{words or 'none'} at {size}" for words, size in others]
-    between = f" ({len(rated)} frame sizes)" if len(rated) >= _FEW_SIZES else ""
+    between = f" ({len(goal_rates)} frame sizes)" if len(goal_rates) >= _FEW_SIZES else ""
     return " and ".join(texts) + between
 
 
@@ -294,13 +292,13 @@ def _ends_text(results: Sequence[Result]) -> str:
     """The least and the most that results of one frame size carry, and how many carry nothing."""
     size = results[0].size_text
     rates = [(goal_text.headline_fps(r.goals[0]), r) for r in results]
-    ranked = sorted(((fps, r) for fps, r in rates if fps is not None), key=itemgetter(0))
-    none = len({r.scenario for r in results} - {r.scenario for _, r in ranked})
-    if not ranked:
+    sorted_rates = sorted(((fps, r) for fps, r in rates if fps is not None), key=itemgetter(0))
+    none = len({r.scenario for r in results} - {r.scenario for _, r in sorted_rates})
+    if not sorted_rates:
         return f"nothing at {size}"
     (low, least), (high, most) = (
         (_over_words(r, r.goals[0].name) or goal_text.rate_words(r.goals[0]), r.scenario)
-        for _, r in (ranked[0], ranked[-1])
+        for _, r in (sorted_rates[0], sorted_rates[-1])
     )
     nothing = f" ({none} of them nothing)" if none else ""
     return f"{low} ({least}) to {high} frames a second ({most}) at {size}{nothing}"
@@ -377,8 +375,8 @@ def headline(results: RunResults, groups: Sequence[Group]) -> list[tuple[str, st
     """What was measured, on what, and what it is worth, in plain words."""
     measured = list(_measured_text(groups))
     transfer_words = [
-        (moved.scenario, {_transfer_word(t.spec) for t in moved.transfers})
-        for moved in results.transfers
+        (part.scenario, {_transfer_word(t.spec) for t in part.transfers})
+        for part in results.transfers
     ]
     for kind in (_SOCKETS, "MPI", "speed of guests"):
         if transferred := [scenario for scenario, words in transfer_words if kind in words]:
@@ -456,15 +454,15 @@ _CALIBRATION: tuple[Column[CalibrationPoint], ...] = (
 )
 
 
-def calibration(measured: Calibration) -> tuple[str, Table]:
+def calibration(loop: Calibration) -> tuple[str, Table]:
     """What the generator can do over one wire: a sentence, and a table by frame size."""
-    cores = ", ".join(map(str, measured.cores)) or "none"
-    where = f" on testbed {measured.testbed}" if measured.testbed else ""
+    cores = ", ".join(map(str, loop.cores)) or "none"
+    where = f" on testbed {loop.testbed}" if loop.testbed else ""
     about = (
-        f"{measured.generator} looped to itself over {measured.wire}{where}, processors {cores}, "
-        f"{measured.when}."
+        f"{loop.generator} looped to itself over {loop.wire}{where}, processors {cores}, "
+        f"{loop.when}."
     )
-    return about, Table.from_items("", _CALIBRATION, measured.points)
+    return about, Table.from_items("", _CALIBRATION, loop.points)
 
 
 _STATUS = {

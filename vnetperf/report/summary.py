@@ -157,7 +157,7 @@ def shown_part(results: RunResults) -> RunResults:
     sizes = {result.frame_size for result in these}
     some = tuple(trial for trial in results.trials if identify_case(trial) in shown)
     ledger = tuple(e for e in results.ledger if not e.frame_size or e.frame_size in sizes)
-    all_scenarios, kept = ({r.scenario for r in listed} for listed in (results.results, these))
+    all_scenarios, kept = ({r.scenario for r in part} for part in (results.results, these))
     scope = (
         f", of {len(kept)} of {len(all_scenarios)} scenarios,"
         if len(kept) < len(all_scenarios)
@@ -318,8 +318,8 @@ def clause_counts(entries: Sequence[LedgerEntry]) -> dict[str, int]:
         statuses.setdefault(entry.clause, set()).add(entry.status)
     counts = dict.fromkeys(("met", IN_PART, "deviated", "not applicable", "not looked at"), 0)
     for stands in statuses.values():
-        judged = stands - {"not applicable"} if len(stands) > 1 else stands
-        counts[IN_PART if len(judged) > 1 else next(iter(judged))] += 1
+        applicable = stands - {"not applicable"} if len(stands) > 1 else stands
+        counts[IN_PART if len(applicable) > 1 else next(iter(applicable))] += 1
     return counts
 
 

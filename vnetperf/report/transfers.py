@@ -220,7 +220,7 @@ class _Row:
 def _rows(results: RunResults) -> list[_Row]:
     """Transfers between sockets; ranks of MPI, and the speed of VNFs, have parts of their own."""
     return [
-        _Row(scenario.scenario, transfer, others, tuple(repeated for repeated, _ in rounds))
+        _Row(scenario.scenario, transfer, others, tuple(t for t, _ in rounds))
         for scenario in results.transfers
         for rounds in scenario.rounds
         for transfer, others in rounds[-1:]
@@ -260,9 +260,11 @@ TRANSPORT_TITLE = "TCP (RFC 6349) and IP-layer capacity (RFC 9097)"
 def transport_table(results: RunResults) -> Table:
     """What transfers show of the network beneath them."""
     rows = [row for row in _rows(results) if row.transfer.spec.is_stream]
-    filled = [row for row in rows if any(column.cell(row) is not None for column in _TRANSPORT[2:])]
+    rows_with_values = [
+        row for row in rows if any(column.cell(row) is not None for column in _TRANSPORT[2:])
+    ]
     baselines = dict.fromkeys(
-        row.tcp.baseline_of for row in filled if row.tcp.buffer_delay is not None
+        row.tcp.baseline_of for row in rows_with_values if row.tcp.buffer_delay is not None
     )
     reasons = [(row.name, f"no buffer delay: {row.tcp.why}.") for row in rows if row.tcp.why]
     reasons += [
@@ -280,7 +282,7 @@ def transport_table(results: RunResults) -> Table:
         f"{units.percent(MOST_LOST)} or less was lost.",
         *group_sentences(reasons),
     ]
-    return Table.from_items(TRANSPORT_TITLE, _TRANSPORT, filled, notes)
+    return Table.from_items(TRANSPORT_TITLE, _TRANSPORT, rows_with_values, notes)
 
 
 def but_for(field: str, scenario: str) -> str:
@@ -575,8 +577,8 @@ def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer
     """Transfers between pods: by place and transfer, the networks in the order of the run."""
     rows: list[PodTransfer] = []
     facts = {deployed.scenario: deployed for deployed in results.scenarios}
-    for moved in results.transfers:
-        deployed = facts.get(moved.scenario)
+    for scenario_transfers in results.transfers:
+        deployed = facts.get(scenario_transfers.scenario)
         scenario = deployed.plan.get("scenario") if deployed is not None else None
         if deployed is None or not scenario or not scenario.get("deployment", {}).get("pods"):
             continue
@@ -586,9 +588,9 @@ def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer
                 place=scenario.get("pod_hosts", ""),
                 link=_link_name(scenario, deployed.facts.get("vswitch", {})),
                 is_baseline=bool(deployed.facts.get("vswitch", {}).get("baseline")),
-                rounds=moved.rounds_of(transfer),
+                rounds=scenario_transfers.rounds_of(transfer),
             )
-            for transfer in moved.transfers
+            for transfer in scenario_transfers.transfers
             if transfer.spec.is_mpi is mpi and not transfer.spec.is_guest
         )
     base = {_alike(row): row.rounds for row in rows if row.is_baseline}

@@ -69,11 +69,11 @@ class CalibrationCache:
         """A stored calibration."""
         try:
             text = (self.directory / f"{key}.json").read_text()
-            stored = Calibration.model_validate_json(text)
-            age = datetime.now(UTC) - datetime.fromisoformat(stored.when)
+            calibration = Calibration.model_validate_json(text)
+            age = datetime.now(UTC) - datetime.fromisoformat(calibration.when)
         except (OSError, ValueError, TypeError):  # a ValidationError is a ValueError
             return None
-        return stored if -CLOCKS_DIFFER < age < MAX_AGE else None
+        return calibration if -CLOCKS_DIFFER < age < MAX_AGE else None
 
     def add(self, key: str, calibration: Calibration) -> Calibration:
         """Store a calibration; frame sizes held already are kept unless measured anew.
@@ -83,12 +83,12 @@ class CalibrationCache:
         Returns:
             What is stored now, and the uncertain.
         """
-        stored = self.load(key)
-        joined = calibration if stored is None else stored.joined(calibration)
-        certain = tuple(point for point in joined.points if not point.is_uncertain)
+        old = self.load(key)
+        union = calibration if old is None else old.joined(calibration)
+        certain = tuple(point for point in union.points if not point.is_uncertain)
         if certain:
-            self._write(key, joined.model_copy(update={"points": certain}))
-        return joined
+            self._write(key, union.model_copy(update={"points": certain}))
+        return union
 
     def drop(self, key: str) -> None:
         """Forget a calibration, so that it is measured anew."""

@@ -531,10 +531,10 @@ class Conductor:
         media = self.run.configuration.testbed.media.speed
         if searches := in_rounds(logged):
             rounds = {search.begin.round: result_of(search, media) for search in searches}
-            measured = result_of_rounds(rounds, searches)
+            case_result = result_of_rounds(rounds, searches)
         else:
-            measured = result_of(logged[-1], media)
-        return merge_rounds({1: [measured]})[0]
+            case_result = result_of(logged[-1], media)
+        return merge_rounds({1: [case_result]})[0]
 
     def _until_offered(
         self, case: Case, throughput: KnownThroughput | None, after: Sequence[Result] = ()
@@ -622,15 +622,15 @@ class Conductor:
             run.forget_deployment()
         if not result.stacks:
             return profile.model_copy(update={"why": reason or "not measured: no call stack"})
-        sampled = profile.model_copy(
+        sampled_profile = profile.model_copy(
             update={
                 "samples": sum(result.stacks.values()),
                 "top": top_functions(result.stacks),
                 "loss_ratio": result.worst_loss_ratio() if result.directions else None,
             }
         )
-        file = write_flame_graph(run.log.path.parent, sampled, result.stacks)
-        return sampled.model_copy(update={"file": file})
+        file = write_flame_graph(run.log.path.parent, sampled_profile, result.stacks)
+        return sampled_profile.model_copy(update={"file": file})
 
     def _end(
         self,
@@ -705,8 +705,8 @@ class Conductor:
         last, load_fps = tried[-1], tried[-1].spec.load_fps
         short = [trial for trial in tried if trial.verdict is Verdict.GENERATOR_LIMITED]
         if 2 * len(short) <= len(tried):
-            stalled = f"the tester, which stood still at {load_fps:.0f} frames/s per interface"
-            return LimitedError(last.reason, load_fps * OFFERED_MARGIN, stalled)
+            limit_words = f"the tester, which stood still at {load_fps:.0f} frames/s per interface"
+            return LimitedError(last.reason, load_fps * OFFERED_MARGIN, limit_words)
         limits = [offerable_load(trial.result, logged.begin.loads) for trial in short]
         offered = max((limit for limit in limits if limit is not None), default=load_fps)
         offered_before = self.run.max_loads.largest_offered(logged.case, self.run.deployment)

@@ -66,14 +66,14 @@ def _fact(fact: Any, key: str) -> str:
     return str(fact.get(key, _ABSENT) if isinstance(fact, Mapping) else fact)
 
 
-def require_same_machine(logged: Mapping[str, str], now: Mapping[str, str], where: str) -> None:
+def require_same_machine(earlier: Mapping[str, str], now: Mapping[str, str], where: str) -> None:
     """Refuse to go on with a run on a machine that has changed.
 
     Programs that one of them did not look for, as a plugin came or went, may be there or not.
     """
     pairs = [
-        (name, _host_fact(logged, name), _host_fact(now, name))
-        for name in dict.fromkeys([*logged, *now])
+        (name, _host_fact(earlier, name), _host_fact(now, name))
+        for name in dict.fromkeys([*earlier, *now])
     ]
     differing = [
         f"{name} was {_line(was or _ABSENT)}, is {_line(current or _ABSENT)}"
@@ -178,13 +178,14 @@ class ResumedRun:
 
     def transfers(self, scenario: Scenario, specs: Sequence[TransferSpec]) -> Transfers | None:
         """What it holds of transfers that were measured together; None where it has not all."""
-        requested = [spec.requested for spec in specs]
-        for moved in reversed(self.moved.get(self.number, ())):
-            by_spec = {transfer.spec.requested: transfer for transfer in moved.transfers}
-            if moved.scenario == scenario.id and all(spec in by_spec for spec in requested):
+        requested_specs = [spec.requested for spec in specs]
+        for record in reversed(self.moved.get(self.number, ())):
+            by_spec = {transfer.spec.requested: transfer for transfer in record.transfers}
+            if record.scenario == scenario.id and all(spec in by_spec for spec in requested_specs):
                 self._require_same(scenario)
                 return Transfers(
-                    scenario=moved.scenario, transfers=tuple(by_spec[spec] for spec in requested)
+                    scenario=record.scenario,
+                    transfers=tuple(by_spec[spec] for spec in requested_specs),
                 )
         return None
 
@@ -193,10 +194,10 @@ class ResumedRun:
         # The largest frame may differ: a test case can ask for sizes of its own. Sockets at ports
         # and programs in VNFs have one name, and are deployed otherwise.
         size = {"max_frame_size": scenario.max_frame_size}
-        logged = [
+        earlier = [
             deployed.model_copy(update=size) for deployed in self.scenarios.get(scenario.id, ())
         ]
-        if not logged or scenario in logged:
+        if not earlier or scenario in earlier:
             return
         raise ConfigError(
             f"{scenario.id} now stands for other settings than in this log; "
@@ -215,7 +216,7 @@ def _scenarios(records: Iterable[Record]) -> dict[str, list[Scenario]]:
     return scenarios_by_name
 
 
-def _configuration_differences(logged: RunRecord, now: RunRecord) -> str:
+def _configuration_differences(earlier: RunRecord, now: RunRecord) -> str:
     """What a user would have to give again, as far as the log has it."""
 
     def tree(record: RunRecord) -> dict[str, Any]:
@@ -230,10 +231,10 @@ def _configuration_differences(logged: RunRecord, now: RunRecord) -> str:
             "testbed": record.testbed.model_dump(mode="json", exclude=set(TESTBED_NOT_OF_TRIALS)),
         }
 
-    differences = tree_differences(tree(logged), tree(now))
+    differences = tree_differences(tree(earlier), tree(now))
     texts = [f"{change.path} was {change.a!r}, is {change.b!r}" for change in differences[:_SHOWN]]
     if len(differences) > _SHOWN:
         texts.append(f"and {len(differences) - _SHOWN} more")
-    if not texts and logged.identity.git != now.identity.git:
-        return f"it was made by another commit of vnetperf: {logged.identity.git}"
+    if not texts and earlier.identity.git != now.identity.git:
+        return f"it was made by another commit of vnetperf: {earlier.identity.git}"
     return "; ".join(texts) or "the content of a file of traffic or of the vSwitch's options"

@@ -312,8 +312,8 @@ class Run:
         if event.get("event") == "notice":
             self._say(str(event["text"]))
         if event.get("event") == "restored":
-            restored = {key: value for key, value in event.items() if key != "event"}
-            self._note_restored(RestoredRecord.model_validate(restored))
+            fields = {key: value for key, value in event.items() if key != "event"}
+            self._note_restored(RestoredRecord.model_validate(fields))
 
     def _note(self, record: Record) -> None:
         """Write a record, or hold it back with what opens a resumed session."""
@@ -327,16 +327,16 @@ class Run:
             self.log.append(self._pending[0])
             del self._pending[0]
 
-    def _note_restored(self, restored: RestoredRecord) -> None:
+    def _note_restored(self, record: RestoredRecord) -> None:
         """Log what became of the machine, and say what is not as it was."""
-        self._note(restored)
+        self._note(record)
         bed = self.configuration.testbed
         transports = [host.transport for host in bed.hosts.values()] or [bed.agent.transport]
         command = restore_command(transports, self._named)
-        for trouble in restored.troubles if restored.scenario else ():
+        for trouble in record.troubles if record.scenario else ():
             self._say(f"could not be undone: {trouble}; run `{command}`")
-        for text in restored.differences or ():
-            self._say(f"not as before {restored.scenario}, by this run or others: {text}")
+        for text in record.differences or ():
+            self._say(f"not as before {record.scenario}, by this run or others: {text}")
 
     def _say(self, text: str) -> None:
         log.info("%s", text)
@@ -472,27 +472,31 @@ class Run:
         plan = make_loop_plan(scenario, self.configuration.testbed, self.facts())
         brief = not self.configuration.preset.benchmark or self._tester_shares(scenario)
         key = self.store.key(plan, self.facts(), brief=brief)
-        stored = self._calibrations.get(key)
-        if stored is not None and stored is self._calibration and all(map(stored.at, sizes)):
-            return stored
-        stored = stored or self.store.load(key)
-        missing = sorted(s for s in sizes if stored is None or stored.at(s) is None)
+        calibration = self._calibrations.get(key)
+        if (
+            calibration is not None
+            and calibration is self._calibration
+            and all(map(calibration.at, sizes))
+        ):
+            return calibration
+        calibration = calibration or self.store.load(key)
+        missing = sorted(s for s in sizes if calibration is None or calibration.at(s) is None)
         if missing:
             self._say(
                 f"calibrating {scenario.generator} over {plan.wire}: {len(missing)} frame sizes"
             )
             began = time.monotonic()
             self._deployed = None  # the generator cannot be in a loop and in a deployment
-            measured = self.client.calibrate(plan, missing, brief=brief)
+            new = self.client.calibrate(plan, missing, brief=brief)
             if not (brief and self.configuration.preset.benchmark):  # one value of no weight
-                measured = self.store.add(key, measured)
-            stored = measured if stored is None else stored.joined(measured)
+                new = self.store.add(key, new)
+            calibration = new if calibration is None else calibration.joined(new)
             self.spend("calibrate", time.monotonic() - began)
-        assert stored is not None  # noqa: S101 - for the type checker: missing was not empty
-        self._calibration = self._calibrations[key] = stored
-        self._loops[plan.wire] = plan, stored
-        self.log.append(CalibrationRecord(calibration=stored))
-        return stored
+        assert calibration is not None  # noqa: S101 - for the type checker: missing was not empty
+        self._calibration = self._calibrations[key] = calibration
+        self._loops[plan.wire] = plan, calibration
+        self.log.append(CalibrationRecord(calibration=calibration))
+        return calibration
 
     def _tester_shares(self, scenario: Scenario) -> bool:
         plan = self.plan(scenario)
@@ -515,14 +519,14 @@ class Run:
             self._say(f"calibrating {plan.scenario.generator} over {wire} again: one frame size")
             began = time.monotonic()
             try:
-                repeated = self.client.calibrate(plan, [size])
+                check = self.client.calibrate(plan, [size])
             except VnetperfError as error:
                 self._say(f"the calibration could not be checked: {error}")
                 continue
             finally:
                 self.spend("calibrate", time.monotonic() - began)
-            self.log.append(CalibrationRecord(calibration=repeated, at_end=True))
-            now = repeated.at(size)
+            self.log.append(CalibrationRecord(calibration=check, at_end=True))
+            now = check.at(size)
             if before is None or now is None:
                 continue
             if change_of(before.max_clean_values, now.max_clean_values) != "held":

@@ -242,15 +242,15 @@ def endpoint_spec(
     hosts = run.plan(deployed).hosts if facts.hosts else ()
     having = {p.host for p in hosts if p.ends} or {p.host for p in hosts if p.has_tester}
     places = [facts.hosts[host] for host in sorted(having)] or [facts]
-    chosen = settings.endpoint_tool
-    firsts = [choose_tool(spec, chosen, machine, inside, of_image) for machine in places]
+    tool_choice = settings.endpoint_tool
+    firsts = [choose_tool(spec, tool_choice, machine, inside, of_image) for machine in places]
 
     def all_have(name: str) -> bool:
         return not any(
             _find_tool_problem(spec, name, machine, inside, of_image) for machine in places
         )
 
-    tool = next(filter(all_have, _tool_names(spec, chosen)), "")
+    tool = next(filter(all_have, _tool_names(spec, tool_choice)), "")
     if not tool:
         raise CapabilityError(
             f"no tool is on all hosts with an endpoint: they have {' or '.join(sorted(firsts))}",
@@ -262,14 +262,14 @@ def endpoint_spec(
 
 def choose_tool(
     spec: TransferSpec,
-    chosen: str,
+    tool_choice: str,
     facts: MachineFacts,
     inside: Scenario | None = None,
     of_image: Sequence[str] | None = None,
 ) -> str:
     """The tool for a transfer; `of_image` has those of pods that are not on a machine."""
     reasons = []
-    for name in _tool_names(spec, chosen):
+    for name in _tool_names(spec, tool_choice):
         reason = _find_tool_problem(spec, name, facts, inside, of_image)
         if not reason:
             return name
@@ -277,10 +277,10 @@ def choose_tool(
     raise CapabilityError("; ".join(reasons), where=f"endpoint tool for {spec.kind}")
 
 
-def _tool_names(spec: TransferSpec, chosen: str) -> Sequence[str]:
+def _tool_names(spec: TransferSpec, tool_choice: str) -> Sequence[str]:
     """Tools to choose among, in their order: those that are made for such a transfer."""
-    if chosen != AUTO:
-        return (chosen,)
+    if tool_choice != AUTO:
+        return (tool_choice,)
     names = registry.names("endpoints")
     return [n for n in names if registry.load("endpoints", n).alone is spec.is_guest]
 
@@ -421,11 +421,11 @@ def mpi_spec(
         pods=pods,
         ranks=ranks,
     )
-    chosen = run.configuration.settings.mpi_program
+    program_choice = run.configuration.settings.mpi_program
     reasons = []
-    for name in registry.names("mpi") if chosen == AUTO else (chosen,):
+    for name in registry.names("mpi") if program_choice == AUTO else (program_choice,):
         program: MpiProgram = registry.load("mpi", name)()
-        if chosen == AUTO and kind not in program.kinds:
+        if program_choice == AUTO and kind not in program.kinds:
             continue
         reason = program.cannot(spec) or program.missing(run.facts(), spec)
         if not reason and scenario.deployment.guests and not program.in_guests:
@@ -451,8 +451,8 @@ def _measured(
     more_s: float = 0.0,
     **arguments: str,
 ) -> Transfers:
-    if (logged := run.resumed.transfers(scenario, specs)) is not None:
-        return logged  # measured before the run was interrupted
+    if (earlier := run.resumed.transfers(scenario, specs)) is not None:
+        return earlier  # measured before the run was interrupted
     try:
         size = run.configuration.preset.frame_sizes[0]
         run.deploy(scenario, size, calibrated=call != "transfer")

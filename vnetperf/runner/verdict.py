@@ -59,13 +59,13 @@ def _judge_class(
 ) -> tuple[Verdict, str]:
     loss = result.load_loss(tolerance)
     short = _shortfall(result, tolerance)
-    decided = [ratio for ratio in classifies if loss.decides(ratio)]
-    if len(decided) == len(classifies):
+    decided_ratios = [ratio for ratio in classifies if loss.decides(ratio)]
+    if len(decided_ratios) == len(classifies):
         return Verdict.VALID, f"{short}; {_loss_text(loss)}" if short else ""
     reasons = [short, *(_tester_loss(result, counts) for counts in result.directions)]
     text = "; ".join([*filter(None, reasons), _loss_text(loss)])
-    if decided:
-        named = ", ".join(f"{ratio:.4g}" for ratio in dict.fromkeys(decided))
+    if decided_ratios:
+        named = ", ".join(f"{ratio:.4g}" for ratio in dict.fromkeys(decided_ratios))
         return Verdict.VALID, f"{text}: classifies the load for a loss ratio of {named} only"
     offered = result.load_loss(1.0)  # had the load been what was offered
     is_stalled = not any(offered.decides(ratio) for ratio in classifies)

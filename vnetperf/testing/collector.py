@@ -68,11 +68,11 @@ class CollectorContract:
         with busy_process() as pollers:
             collector = self.backend((pollers,))
             collector.start()
-            measured = collector.stop()
-        assert measured or collector.why.startswith("not measured: "), (
+            readings = collector.stop()
+        assert readings or collector.why.startswith("not measured: "), (
             "without a value `why` says the reason"
         )
-        for use in measured:
+        for use in readings:
             assert isinstance(use, ThreadLoad | ThreadEvents | EnergyUse)
             assert all(isfinite(number) and number >= 0 for number in _numbers(use)), use
             if not isinstance(use, EnergyUse):

@@ -323,7 +323,7 @@ class FrameTester(TrafficGenerator):
         for frame in frames:
             if not self.ports[port].send(frame):
                 raise GeneratorError(f"tester port {port} has no room", where=self.name)
-        expected = len(frames) if expect is None else expect
+        expected_count = len(frames) if expect is None else expect
         caught: tuple[list[bytes], list[bytes]] = ([], [])
         quiet_since = time.monotonic()
 
@@ -336,7 +336,7 @@ class FrameTester(TrafficGenerator):
             if time.monotonic() < quiet_since + patient(quiet_s):
                 return False
             out = caught[1 - port]
-            return last in map(read_mark, out) if last else len(out) >= expected
+            return last in map(read_mark, out) if last else len(out) >= expected_count
 
         wait_at_most(complete, PATIENCE_S + quiet_s, "the frames", poll_s=POLL_S)
         return caught
@@ -361,8 +361,8 @@ class FrameTester(TrafficGenerator):
             for start in range(0, total, BATCH):
                 watch()
                 batch = range(start, min(start + BATCH, total))
-                numbered = [(streams[n % len(streams)], n) for n in batch]
-                frames = [stream_frame(s, self._size, n) for s, n in numbered]
+                stream_numbers = [(streams[n % len(streams)], n) for n in batch]
+                frames = [stream_frame(s, self._size, n) for s, n in stream_numbers]
                 for port, came in enumerate(self.exchange(direction, frames)):
                     for frame in came:
                         mark = read_mark(frame)

@@ -44,7 +44,7 @@ class _Ring:
         # struct.pack_into clears before it writes, and the server would see a head of 0.
         self._words = memoryview(memory).cast("H")
         self.event = os.eventfd(0, os.EFD_NONBLOCK)
-        self.consumed = 0
+        self.read_index = 0
         struct.pack_into("<IHH", memory, base, COOKIE, 0, 0)
         for slot in range(SLOTS):
             self.describe(slot, BUFFER_OCTETS)
@@ -174,16 +174,16 @@ class MemifPort:
     def _drain(self, ring: _Ring) -> list[bytes]:
         frames, frame = [], b""
         tail = ring.counter(RING_TAIL)
-        while ring.consumed != tail:
-            slot = ring.consumed % SLOTS
+        while ring.read_index != tail:
+            slot = ring.read_index % SLOTS
             flags, length, offset = ring.descriptor(slot)
             frame += ring.memory[offset : offset + length]
             if not flags & MORE:
                 frames.append(frame)
                 frame = b""
             ring.describe(slot, BUFFER_OCTETS)
-            ring.consumed = (ring.consumed + 1) & 0xFFFF
-        ring.set_head(ring.consumed + SLOTS)
+            ring.read_index = (ring.read_index + 1) & 0xFFFF
+        ring.set_head(ring.read_index + SLOTS)
         return frames
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ def sort_differences(
         of its processes holds them; those of others have who holds, or held, them.
     """
     journal = json.dumps([*changes], default=str)
-    caused: list[str] = []
+    own_lines: list[str] = []
     others: list[str] = []
     unclear: list[str] = []
     for line in differences:
@@ -65,12 +65,12 @@ def sort_differences(
         look = before if gone else now
         holder = look.others_with(area, name) if look is not None else ""
         if area in _OF_RUNS or (run_id and run_id in line) or (name and name in journal):
-            caused.append(line)
+            own_lines.append(line)
         elif holder and not (gone and look is not None and look.alive(name)):
             others.append(f"{line}, of {holder}" + (", which has ended" if gone else ""))
         else:
             unclear.append(line)
-    return caused, others, unclear
+    return own_lines, others, unclear
 
 
 class Holders:

@@ -299,10 +299,10 @@ class Stage:
         Returns:
             One readable line each.
         """
-        caused, others, unclear = self._sort_differences()
+        own_lines, others, unclear = self._sort_differences()
         for line in others:
             warnings.warn(f"{self.vswitch}: meanwhile {line}", stacklevel=2)
-        return (*caused, *unclear)
+        return (*own_lines, *unclear)
 
     def _sort_differences(
         self, run_id: str = "", changes: Iterable[Mapping[str, Any]] = ()
@@ -321,8 +321,8 @@ class Stage:
             lines = sort_differences(
                 differences, run_id, changes, holders, Holders() if differences else None
             )
-            caused, _, unclear = lines
-            return not unclear and (not caused or time.monotonic() - began > PATIENCE_S)
+            own_lines, _, unclear = lines
+            return not unclear and (not own_lines or time.monotonic() - began > PATIENCE_S)
 
         wait_at_most(judged, UNCLEAR_S, "the machine as it was before", poll_s=0.2)
         return lines
@@ -336,8 +336,8 @@ class Stage:
             self._loaded |= snapshot.modules_loaded(deployment.run.journal)
             changes = [*deployment.run.journal.records("change")]
             steps = [f"not undone: {step}" for step in deployment.teardown()]
-            caused, others, unclear = self._sort_differences(deployment.machine.run_id, changes)
-            self.troubles += [f"{name}: {line}" for line in (*steps, *caused)]
+            own_lines, others, unclear = self._sort_differences(deployment.machine.run_id, changes)
+            self.troubles += [f"{name}: {line}" for line in (*steps, *own_lines)]
             self.troubles += [f"{name}: {line}{_UNCLEAR}" for line in unclear]
             for line in others:
                 warnings.warn(f"{name}: meanwhile {line}", stacklevel=2)
@@ -431,9 +431,9 @@ class Contract:
         for name, cases in choices.items():
             if name in metafunc.fixturenames:
                 # One set-up is enough to state why there is none.
-                chosen = cases if len(cases) < 2 or is_carried(self.vswitch) else cases[:1]
-                ids = [case.id for case in chosen]
-                metafunc.parametrize(name, chosen, ids=ids, scope="class")
+                choice = cases if len(cases) < 2 or is_carried(self.vswitch) else cases[:1]
+                ids = [case.id for case in choice]
+                metafunc.parametrize(name, choice, ids=ids, scope="class")
         if "undeclared" in metafunc.fixturenames:
             metafunc.parametrize("undeclared", [o for o in OPTION_VALUES if o not in can.options])
 

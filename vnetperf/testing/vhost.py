@@ -52,7 +52,7 @@ class _Ring:
         self.kick, self.call = os.eventfd(0, os.EFD_NONBLOCK), os.eventfd(0, os.EFD_NONBLOCK)
         # struct.pack_into clears before it writes, and the switch would see an index of 0.
         self._words = memoryview(memory).cast("H")
-        self.offered = self.consumed = 0
+        self.offered = self.read_index = 0
         for slot in range(SLOTS):
             self._words[(self.base + AVAIL) // 2 + 2 + slot] = slot
 
@@ -74,9 +74,9 @@ class _Ring:
 
     def take_used(self) -> tuple[int, int]:
         """Slot of the next used buffer, and octets written there."""
-        place = self.base + USED + 4 + self.consumed % SLOTS * 8
+        place = self.base + USED + 4 + self.read_index % SLOTS * 8
         slot, length = struct.unpack_from("<II", self.memory, place)
-        self.consumed = (self.consumed + 1) & 0xFFFF
+        self.read_index = (self.read_index + 1) & 0xFFFF
         return slot, length
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ class VhostUserPort:
             return frames
         ring = self._rings[RECEIVE]
         used = ring.used
-        while ring.consumed != used:
+        while ring.read_index != used:
             slot, length = ring.take_used()
             start = ring.buffer(slot)
             frames.append(ring.memory[start + len(NET_HEADER) : start + length])

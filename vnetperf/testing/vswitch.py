@@ -224,12 +224,14 @@ class LifeCycle(Sighting):
                 elif scenario.deployment.ends[stream.tx_port] not in gone:
                     traffic = "frames to a port that is gone"
                     if chains:
-                        caught = self._until_the_next(deployment, stream.tx_port, frames, traffic)
+                        frames_out = self._until_the_next(
+                            deployment, stream.tx_port, frames, traffic
+                        )
                     else:
-                        caught = send_frames(
+                        frames_out = send_frames(
                             deployment, stream.tx_port, frames, expect=0, quiet_s=SILENCE_S
                         )
-                    assert caught == ([], []), f"{traffic} went on"
+                    assert frames_out == ([], []), f"{traffic} went on"
             with pytest.raises(VnetperfError):
                 deployment.vswitch.remove_port(gone[0])
 
