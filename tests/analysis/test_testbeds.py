@@ -25,7 +25,7 @@ from vnetperf.model.scenario import (
 )
 from vnetperf.model.testbed import ClockOffset
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
-from vnetperf.report.comparison import comparisons_of
+from vnetperf.report.comparison import list_comparisons
 from vnetperf.report.junit import junit_xml
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics
@@ -129,7 +129,7 @@ def test_transfers_of_a_comparison_are_found_on_each_testbed(tmp_path: Path) -> 
         "rx_queues=1,testbed=lab1",
         "rx_queues=2,testbed=lab1",
     ]
-    (shown,) = comparisons_of(results)
+    (shown,) = list_comparisons(results)
     assert sorted(shown.transfers) == [v.scenario for v in comparison.variants]
 
 

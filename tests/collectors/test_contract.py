@@ -62,8 +62,8 @@ def leaky(monkeypatch: pytest.MonkeyPatch, register_backend: Register) -> Any:
 
 
 def test_what_a_collector_leaves_or_miscounts_fails_the_kit(leaky: CollectorContract) -> None:
-    leaky.test_is_what_it_is_registered_as()
+    leaky.test_has_its_registered_name()
     with pytest.raises(AssertionError):
-        leaky.test_measures_a_busy_thread_or_says_why_not()
+        leaky.test_measures_a_busy_thread_or_gives_a_reason()
     with pytest.raises(AssertionError):
         leaky.test_leaves_no_file_open_and_no_process()

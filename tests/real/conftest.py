@@ -40,7 +40,7 @@ def machine() -> snapshot.Snapshot:
     taken = snapshot.take_snapshot(HostRoots(), AREAS)
     beside |= namespaces_of_other_tests()  # some end while this looks, others begin
     areas = {name: dict(entries) for name, entries in taken.areas.items()}
-    areas["mounts"] = others.without_mounts_of_tests(areas["mounts"])
+    areas["mounts"] = others.drop_test_mounts(areas["mounts"])
     areas["netns"] = {name: "exists" for name in areas["netns"] if name not in beside}
     areas["processes"] = processes()
     # Processors of threads that a run may move away: this one's, and init's.
@@ -55,7 +55,7 @@ def namespaces_of_other_tests() -> set[str]:
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # ended meanwhile
             space = str((entry / "ns/net").readlink())
-            (found if others.of_other_tests(entry) else ours).add(space)
+            (found if others.is_other_test(entry) else ours).add(space)
     return found - ours
 
 
@@ -65,7 +65,7 @@ def processes() -> dict[str, str]:
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if "vnetperf.host.guardian" in line and not others.of_other_tests(entry):
+            if "vnetperf.host.guardian" in line and not others.is_other_test(entry):
                 found[entry.name] = line
     return found
 

@@ -16,7 +16,7 @@ from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.trial import run_trial
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.testing.stage import whole_trial
+from vnetperf.testing.stage import repeat_trial
 
 #: Far below what anything here can forward: nothing may be lost.
 SLOW = TrialSpec(frame_size=64, load_fps=2000.0, duration_s=0.3, drain_s=3.0, learning_frames=64)
@@ -58,7 +58,7 @@ def forwards(deployment: LiveDeployment, size: int = 64) -> TrialResult:
         The trial.
     """
     trial = SLOW.model_copy(update={"frame_size": size})
-    result = whole_trial(lambda: run_trial(deployment, trial))
+    result = repeat_trial(lambda: run_trial(deployment, trial))
     assert not result.failed, result.failure
     assert result.directions
     for d in result.directions:

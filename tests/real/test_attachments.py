@@ -22,7 +22,7 @@ from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.testing.stage import whole_trial
+from vnetperf.testing.stage import repeat_trial
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.vnfs.vloop import Vloop
 from vnetperf.vnfs.vloop.process import PollingVloop
@@ -151,7 +151,7 @@ def test_every_frame_comes_back_through_the_vnf(
 
 def assert_whole_trial(generator: Loadgen, vnf: Vloop, trial: TrialSpec) -> None:
     """A trial that loses nothing; as in a path check, links need a moment after they are up."""
-    assert_whole(whole_trial(lambda: generator.run(trial, vnf.check_alive)))
+    assert_whole(repeat_trial(lambda: generator.run(trial, vnf.check_alive)))
 
 
 def assert_whole(result: TrialResult) -> None:

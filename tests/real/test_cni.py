@@ -54,7 +54,7 @@ def refused(
     meanwhile()
     with pytest.raises(VnetperfError) as refusal:
         stage.deploy(plan)
-    assert stage.left_behind() == ()
+    assert stage.list_leftovers() == ()
     return refusal.value
 
 

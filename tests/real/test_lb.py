@@ -12,7 +12,7 @@ from tests.real.switches import SLOW, deployed, forwards
 from vnetperf.deployment.trial import run_trial
 from vnetperf.host import kernel, xdp
 from vnetperf.model.trial import TrialResult
-from vnetperf.testing.stage import whole_trial
+from vnetperf.testing.stage import repeat_trial
 from vnetperf.vswitches.lb.ipvs import MODULES
 
 Unchanged = Callable[[], tuple[str, ...]]
@@ -76,7 +76,7 @@ def test_new_flows_get_a_backend_of_their_own_service(mode: str, unchanged: Unch
             return every[-1]
 
         for _ in range(2):
-            result = whole_trial(trial, all_sent=True)
+            result = repeat_trial(trial, all_sent=True)
             assert not result.failed, result.failure
             counts = result.directions[0]
             assert (counts.received, counts.altered) == (counts.sent, 0)

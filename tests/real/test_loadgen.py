@@ -21,7 +21,7 @@ from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import CaptureSpec, TrialResult, TrialSpec
-from vnetperf.testing.stage import whole_trial
+from vnetperf.testing.stage import repeat_trial
 from vnetperf.traffic.loadgen.driver import Loadgen
 
 Unchanged = Callable[[], tuple[str, ...]]
@@ -108,7 +108,7 @@ def routed(
             generator.learn(16)
             return generator.run(TRIAL, lambda: None)
 
-        result = whole_trial(run, all_sent=True)
+        result = repeat_trial(run, all_sent=True)
         return result, ip("-n", ROUTER, "neigh", "show")
     finally:
         generator.close()
@@ -190,7 +190,7 @@ def test_two_workers_share_queues_and_account_for_a_million_flows(machine: Machi
                 assert (d.duplicated, d.misrouted, d.late, d.reordered) == (0, 0, 0, 0)
             return result
 
-        result = whole_trial(run, all_sent=True)
+        result = repeat_trial(run, all_sent=True)
         for d in result.directions:
             assert d.received == d.sent
         assert result.foreign == {"0": 0, "1": 0}

@@ -13,7 +13,7 @@ from vnetperf.config.files import available, find_file, load_model
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.testing.stage import whole_trial
+from vnetperf.testing.stage import repeat_trial
 
 Unchanged = Callable[[], tuple[str, ...]]
 #: Profiles for deployments of their own.
@@ -59,7 +59,7 @@ def on_time(deployment: LiveDeployment, trial: TrialSpec) -> TrialResult:
         assert [result.lost(d) for d in result.directions] == [0] * len(result.directions)
         return result
 
-    result = whole_trial(run, all_sent=True)
+    result = repeat_trial(run, all_sent=True)
     assert not any(d.unsent for d in result.directions), result.directions
     return result
 

@@ -16,7 +16,7 @@ from vnetperf.model.result import (
 )
 from vnetperf.model.scenario import Comparison, Variant
 from vnetperf.report import write_all
-from vnetperf.report.comparison import comparisons_of
+from vnetperf.report.comparison import list_comparisons
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report, variants_plot
 from vnetperf.report.plot import RIGHT, svg
@@ -45,7 +45,7 @@ def _section(run):
 
 
 def test_rates_are_held_against_the_first_variant_where_both_are_numbers(found):
-    (one,) = comparisons_of(found)
+    (one,) = list_comparisons(found)
     virtio, slower, e1000, rtl8139 = one.comparison.variants
     assert one.relative(virtio, 64, "ndr") == ""
     assert one.relative(slower, 64, "ndr") == "0.810\N{MULTIPLICATION SIGN}"
@@ -109,7 +109,7 @@ def test_the_terminal_shows_it_in_eighty_columns(found):
 
 
 def test_a_plot_shows_every_variant_and_stays_inside_its_frame(found):
-    (one,) = comparisons_of(found)
+    (one,) = list_comparisons(found)
     shown = svg(variants_plot(one, 64))
     for variant in FACTORS:
         assert f">{variant}</text>" in shown
@@ -155,7 +155,7 @@ def test_events_of_the_dut_stand_beside_each_other(found):
 
     results = tuple(counted(r, 0.25) for r in found.results if "," in r.scenario)
     run = found.model_copy(update={"results": results})
-    (one,) = comparisons_of(run)
+    (one,) = list_comparisons(run)
     assert one.events == ("dTLB load misses",)
     assert next(iter(one.event_rows())) == ("nic=virtio", "64", "ndr", "0.500")
     assert "0.500" in _section(run)
@@ -180,7 +180,7 @@ def test_a_sum_over_some_threads_says_so(found):
         )
         for r in found.results
     )
-    (one,) = comparisons_of(found.model_copy(update={"results": results}))
+    (one,) = list_comparisons(found.model_copy(update={"results": results}))
     assert next(iter(one.event_rows()))[-1] == "0.250 (1 of 2 threads)"
 
 
@@ -254,7 +254,7 @@ def _scaled_by(found, key, numbers, *, shared=()):
 @pytest.mark.slow
 def test_variants_that_differ_by_a_number_are_a_curve_over_it(found):
     run = _scaled_by(found, "workers", (1, 2, 4), shared=("workers=4",))
-    (one,) = comparisons_of(run)
+    (one,) = list_comparisons(run)
     plot = variants_plot(one, 64)
     assert plot.x.name == "workers"
     ideal, *goals = plot.series
@@ -270,7 +270,7 @@ def test_variants_that_differ_by_a_number_are_a_curve_over_it(found):
 
 
 def test_many_flows_are_on_a_logarithmic_axis_without_an_ideal(found):
-    (one,) = comparisons_of(_scaled_by(found, "flows", (1, 1000, 1_000_000)))
+    (one,) = list_comparisons(_scaled_by(found, "flows", (1, 1000, 1_000_000)))
     plot = variants_plot(one, 64)
     assert (plot.x.name, plot.x.scale) == ("flows", "log")
     assert all(goal.mark == "dot" for goal in plot.series)
@@ -296,9 +296,9 @@ def test_new_sessions_stand_beside_each_other_and_apart_from_throughput(results)
         update = {"scenario": f"{scenario},new sessions", "test": "connection_rate", "goals": ()}
         measured.append(plain.model_copy(update={**update, "sessions": made}))
     run = results.model_copy(update={"comparisons": compared, "results": tuple(measured)})
-    established, new = comparisons_of(run)
-    assert (established.test, established.of_sessions) == (plain.test, False)
-    assert new.of_sessions
+    established, new = list_comparisons(run)
+    assert (established.test, established.has_sessions) == (plain.test, False)
+    assert new.has_sessions
     text = terminal_text(run, width=100)
     assert re.search(r"lb=1 +64 +at least 90\.00k +1\.000M", text)
     assert re.search(r"lb=9 +64 +20\.00k +1\.000M", text)

@@ -84,7 +84,7 @@ def test_code_in_a_cell_renders_as_itself(said):
 
 
 def test_every_unknown_value_is_found_with_its_place(results):
-    found = {u.where: u.what for u in missing_values(results)}
+    found = {u.where: u.reason for u in missing_values(results)}
     assert found["environment.cpu.microcode"].startswith("unknown: /proc/cpuinfo")
     assert found["environment.bios"].startswith("not measured: dmidecode")
     assert found["pvp_dpdk.facts.vswitch.compiler"] == "unknown: the binary does not say"

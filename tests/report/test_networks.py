@@ -23,7 +23,7 @@ from vnetperf.model.transfer import (
     TransferSpec,
 )
 from vnetperf.report import transfers
-from vnetperf.report.comparison import comparisons_of, variant_transfers
+from vnetperf.report.comparison import list_comparisons, variant_transfers
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
@@ -268,11 +268,13 @@ def test_a_variant_that_was_not_deployed_is_called_so() -> None:
     run = compared({"bridge": (trip(20.0),), "vepa": ()}, private="it is refused")
     name, why = "bmp2bmp_macvlan,mode=vepa,endpoints", "the machine is held by another run"
     failed = ScenarioFacts(scenario=name, error=why)
-    (one,) = comparisons_of(run.model_copy(update={"scenarios": (failed,)}))
+    (one,) = list_comparisons(run.model_copy(update={"scenarios": (failed,)}))
     words = [row[3] for row in variant_transfers(one).texts]
     assert words == ["20.00 \u00b5s", "not deployed", "skipped"]
-    left_out = dict(part.split(": ", 1) for part in one.left_out)
-    assert left_out == {"mode=vepa": "not deployed", "mode=private": "skipped: it is refused"}
+    left_out = dict(part.split(": ", 1) for part in one.absent_variants == [
+        "mode=vepa": "not deployed",
+        "mode=private": "skipped: it is refused",
+    ]
 
 
 def test_variants_of_which_transfers_were_measured_stand_side_by_side() -> None:
@@ -283,7 +285,7 @@ def test_variants_of_which_transfers_were_measured_stand_side_by_side() -> None:
         },
         private="mode = private is refused",
     )
-    (one,) = comparisons_of(run)
+    (one,) = list_comparisons(run)
     assert list(variant_transfers(one).texts) == [
         ("UDP_RR 0 \u2192 1, 64 octets, 1 s", "mode=bridge", "sockperf", "20.00 \u00b5s", "\u2013"),
         (
@@ -333,7 +335,7 @@ def test_transfers_of_variants_have_intervals_over_rounds() -> None:
             "vepa": (trip(40.0), trip(40.8), trip(39.5)),
         }
     )
-    (one,) = comparisons_of(run)
+    (one,) = list_comparisons(run)
     table = variant_transfers(one)
     (ratio,) = [row[4] for row in table.texts if row[1] == "mode=vepa"]
     assert ratio.startswith("2.00\u00d7 (1.9")
@@ -348,7 +350,7 @@ def test_instances_are_what_variants_differ_by_and_a_tool_of_one_alone_is_no_bas
         return one.model_copy(update={"spec": one.spec.model_copy(update=changed)})
 
     run = compared({"1": (flows(1, 1e9),), "2": (flows(2, 3e9),), "4": (flows(4, 4e9, "netperf"),)})
-    rows = list(variant_transfers(comparisons_of(run)[0]).texts)
+    rows = list(variant_transfers(list_comparisons(run)[0]).texts)
     assert [row[2:] for row in rows] == [
         ("iperf3", "1000 Mbit/s", "\u2013"),
         ("iperf3", "3000 Mbit/s", "3.00\u00d7"),

@@ -270,7 +270,7 @@ def test_steps_of_a_service_stand_against_their_limits(every):
     place = f"{last.of}, {last.flows[0].direction}"
     assert worst.hover == f"{place}: FLR 0.002 of 0.0001"
     assert [rule.value for rule in plot.rules] == [1.0]
-    assert plot.beside[-1] == "not met"
+    assert plot.row_ends[-1] == "not met"
     assert len(plot.y.names) == 2 * len(found.service.every_step)
     unknown = [flow.model_copy(update={"variation_ns": None}) for flow in last.flows]
     step = last.model_copy(update={"flows": tuple(unknown)})

@@ -50,7 +50,7 @@ def test_goals_of_one_bound_share_a_row(results):
 
 def test_what_was_not_counted_is_listed_once_for_each_search(results):
     found = [u for u in missing_values(results) if u.where.endswith(".events")]
-    assert {u.what for u in found} == {"not measured: nobody counts them"}
+    assert {u.reason for u in found} == {"not measured: nobody counts them"}
     assert len({u.where for u in found}) == len(found)
 
 

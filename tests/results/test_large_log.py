@@ -17,7 +17,7 @@ from vnetperf.analysis import results_from_log
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.result import Result, RunResults, TrialPoint
 from vnetperf.report import REPORTS, summary, write_all
-from vnetperf.report.comparison import comparison_table, comparisons_of
+from vnetperf.report.comparison import comparison_table, list_comparisons
 from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
 from vnetperf.results import stored
@@ -202,7 +202,7 @@ def test_what_is_read_has_a_part_of_many_cases_and_says_so(
     assert {result.test for result in shown.results} == tests
     assert len(shown.results) == 6 < len(many.results)
     cases = {result.case for result in shown.results}
-    assert {summary.case_of(trial) for trial in shown.trials} == cases
+    assert {summary.identify_case(trial) for trial in shown.trials} == cases
     assert f"6 of {len(many.results)} cases" in shown.warnings[0]
     write_all(many, tmp_path)
     for name in ("report.html", "report.md"):
@@ -226,7 +226,7 @@ def test_what_is_left_out_is_not_called_not_run(
 ) -> None:
     monkeypatch.setattr(summary, "MOST_CASES", 4)
     shown = summary.shown_part(variants)
-    (whole,), (part,) = comparisons_of(variants), comparisons_of(shown)
+    (whole,), (part,) = list_comparisons(variants), list_comparisons(shown)
     was = [whole.absence(v, 64)[0] for v in whole.comparison.variants]
     now = [part.absence(v, 64)[0] for v in part.comparison.variants]
     assert {"not run", "not shown"}.isdisjoint(was)
@@ -253,7 +253,7 @@ def test_a_comparison_without_a_case_that_is_shown_says_so(
     other = results[0].model_copy(update={"scenario": "another"})
     many = variants.model_copy(update={"results": (other, *results), "trials": ()})
     monkeypatch.setattr(summary, "MOST_CASES", 1)
-    (part,) = comparisons_of(summary.shown_part(many))
+    (part,) = list_comparisons(summary.shown_part(many))
     told = {v.scenario: part.absence(v, 0)[0] for v in part.comparison.variants}
     assert {told[r.scenario] for r in results} == {"not shown"}
 
@@ -278,13 +278,13 @@ def test_plots_and_tables_of_scenarios_tell_what_is_not_shown(
 def test_what_is_shown_has_all_of_its_trials(
     many: RunResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of = Counter(map(summary.case_of, many.trials))
+    of = Counter(map(summary.identify_case, many.trials))
     for most in (1, max(of.values()) + 1, len(many.trials) // 2):
         monkeypatch.setattr(summary, "MOST_TRIALS", most)
         shown = summary.shown_part(many)
         assert shown.results
-        assert Counter(map(summary.case_of, shown.trials)) == {
-            case: of[case] for r in shown.results if of[case := summary.case_of(r)]
+        assert Counter(map(summary.identify_case, shown.trials)) == {
+            case: of[case] for r in shown.results if of[case := summary.identify_case(r)]
         }
         assert len(shown.trials) <= most or len(shown.results) == 1
 

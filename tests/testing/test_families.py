@@ -153,8 +153,8 @@ def test_the_program_of_mpi_reads_columns() -> None:
 @pytest.mark.slow
 def test_the_collector_keeps_its_contract() -> None:
     kit = type("Kit", (CollectorContract,), {"collector": "faults"})()
-    kit.test_is_what_it_is_registered_as()
-    kit.test_measures_a_busy_thread_or_says_why_not()
+    kit.test_has_its_registered_name()
+    kit.test_measures_a_busy_thread_or_gives_a_reason()
     kit.test_a_thread_that_ends_meanwhile_costs_no_other()
     kit.test_without_busy_threads_it_is_quiet()
     kit.test_leaves_no_file_open_and_no_process()

@@ -22,9 +22,9 @@ from vnetperf.testing.single_frames import (
     STRANGERS,
     TAGS,
     addressed,
-    both,
     contents,
     routed,
+    send_frames,
     tagged,
 )
 from vnetperf.traffic.frames import expected_fields
@@ -59,7 +59,7 @@ def test_a_late_frame_of_the_other_way_has_not_come_back(monkeypatch: pytest.Mon
         for came, back in ((other, []), (one, [one]), (b"\0" * 60, [b"\0" * 60])):
             kept = back if sent == one else [came]  # what has no mark may come back in any form
             monkeypatch.setattr(tester, "exchange", lambda *_, came=came, **__: ([came], [one]))
-            assert both(deployment, 0, [sent]) == (kept, [one])
+            assert send_frames(deployment, 0, [sent]) == (kept, [one])
 
 
 def test_kinds_of_content_differ_and_keep_their_addresses() -> None:

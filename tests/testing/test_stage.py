@@ -21,8 +21,8 @@ from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_for
 from vnetperf.model.trial import DirectionCounts, TrialResult
 from vnetperf.testing import stage
-from vnetperf.testing.others import Holders, of_other_tests, told_apart
-from vnetperf.testing.stage import ATTEMPTS, ON_TIME_ATTEMPTS, whole_trial
+from vnetperf.testing.others import Holders, is_other_test, sort_differences
+from vnetperf.testing.stage import ATTEMPTS, ON_TIME_ATTEMPTS, repeat_trial
 
 
 def result(*, lost: int = 0, unsent: int = 0, lag_s: float = 0.0) -> TrialResult:
@@ -57,13 +57,13 @@ def test_a_trial_is_repeated_while_it_is_disturbed(
         runs.append(each)
         return each
 
-    assert whole_trial(run, all_sent=all_sent) is each
+    assert repeat_trial(run, all_sent=all_sent) is each
     assert len(runs) == trials
 
 
 def test_the_first_whole_trial_is_the_result() -> None:
     seen = iter([result(lost=1, lag_s=0.02), result(lost=2, lag_s=0.0001), result(), result()])
-    assert whole_trial(lambda: next(seen)).directions[0].received == 100
+    assert repeat_trial(lambda: next(seen)).directions[0].received == 100
     assert len(list(seen)) == 1
 
 
@@ -85,7 +85,7 @@ def test_what_a_test_beside_left_without_parents_is_of_it(worker: str, of_others
     done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, check=True)
     pid = int(done.stdout)
     try:
-        assert of_other_tests(Path(f"/proc/{pid}")) is of_others
+        assert is_other_test(Path(f"/proc/{pid}")) is of_others
     finally:
         os.kill(pid, signal.SIGKILL)
 
@@ -102,8 +102,8 @@ def test_what_a_deployment_left_is_told_from_what_nothing_shows_to_be_anybodys()
         "processes: 4711 is new (nft -f -)",
     ]
     unclear = ["mounts: /sys/fs/bpf is new (bpf)", "links: docker0 is new (bridge)"]
-    assert told_apart([*unclear, *mine], "r-17", journal) == (mine, [], unclear)
-    assert told_apart([], "r-17", journal) == ([], [], [])
+    assert sort_differences([*unclear, *mine], "r-17", journal) == (mine, [], unclear)
+    assert sort_differences([], "r-17", journal) == ([], [], [])
 
 
 #: Holds what its arguments say until its input ends; the first line of its output says it does.
@@ -161,14 +161,14 @@ def test_what_only_processes_of_others_hold_is_theirs(
 ) -> None:
     name = str(tmp_path / "held")
     with holding(kind, name, of_others=of_others):
-        own, others, unclear = told_apart(differing(name), "r-17", [], Holders(), Holders())
+        own, others, unclear = sort_differences(differing(name), "r-17", [], Holders(), Holders())
         assert [bool(own), bool(others), bool(unclear)] == [False, of_others, not of_others]
         # Only what they hold is, and no mount over something that they have open.
-        assert told_apart(differing(name, "mounts"), "r-17", [], None, Holders())[1] == []
-        assert told_apart(differing(f"{name}-2"), "r-17", [], None, Holders())[1] == []
+        assert sort_differences(differing(name, "mounts"), "r-17", [], None, Holders())[1] == []
+        assert sort_differences(differing(f"{name}-2"), "r-17", [], None, Holders())[1] == []
         # Whatever others hold: what the journal has, or what names the run, is the run's.
         named = [{"what": name}]
-        assert told_apart(differing(name), "r-17", named, None, Holders())[0]
+        assert sort_differences(differing(name), "r-17", named, None, Holders())[0]
 
 
 def test_what_is_held_at_a_terminal_from_before_is_its_users(tmp_path: Path) -> None:
@@ -189,9 +189,9 @@ def test_what_is_held_at_a_terminal_from_before_is_its_users(tmp_path: Path) -> 
     try:
         wait_for(lambda: Path(name).exists(), 30, "its file")
         later = Holders()
-        assert told_apart(differing(name), "r-17", [], None, later)[2] == differing(name)
+        assert sort_differences(differing(name), "r-17", [], None, later)[2] == differing(name)
         before = Holders(since=sys.maxsize)
-        assert "a terminal" in told_apart(differing(name), "r-17", [], None, before)[1][0]
+        assert "a terminal" in sort_differences(differing(name), "r-17", [], None, before)[1][0]
     finally:
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -203,7 +203,7 @@ def test_what_is_held_at_a_terminal_from_before_is_its_users(tmp_path: Path) -> 
 def test_what_a_process_of_ours_holds_as_well_is_not_others(tmp_path: Path) -> None:
     name = str(tmp_path / "held")
     with holding("file", name, of_others=True), holding("file", name, of_others=False):
-        _, others, unclear = told_apart(differing(name), "r-17", [], None, Holders())
+        _, others, unclear = sort_differences(differing(name), "r-17", [], None, Holders())
     assert (others, len(unclear)) == ([], 1)
 
 
@@ -213,13 +213,13 @@ def test_what_has_gone_with_others_that_held_it_is_theirs(tmp_path: Path) -> Non
     with holding("file", name, of_others=True) as pid:
         before = Holders()
         # While they live somebody else may have taken it away.
-        assert told_apart(gone, "r-17", [], before, Holders())[2] == gone
+        assert sort_differences(gone, "r-17", [], before, Holders())[2] == gone
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), 30, "its end")
-    assert told_apart(gone, "r-17", [], before, Holders())[1]
+    assert sort_differences(gone, "r-17", [], before, Holders())[1]
     with holding("file", name, of_others=False) as pid:
         before = Holders()
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), 30, "its end")
-    assert told_apart(gone, "r-17", [], before, Holders())[2] == gone
+    assert sort_differences(gone, "r-17", [], before, Holders())[2] == gone
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes interfaces")
@@ -234,7 +234,7 @@ def test_whose_a_tap_and_a_pair_into_a_namespace_are(of_others: bool) -> None:
         ):
             route.link("add", ifname="vu0", kind="veth", peer={"ifname": "vp", "net_ns_pid": pid})
             lines = [*differing("vt0", "links"), *differing("vu0", "links")]
-            _, others, unclear = told_apart(lines, "r-17", [], None, Holders())
+            _, others, unclear = sort_differences(lines, "r-17", [], None, Holders())
             return len(others), len(unclear)
 
     assert call_in_thread(look) == ((2, 0) if of_others else (0, 2))
@@ -268,7 +268,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> tuple[stage.Stage, list[dict[str,
     monkeypatch.setattr(stage, "UNCLEAR_S", 1.0)
     monkeypatch.setattr(stage, "deploy_plan", lambda *_: Deployed())
     made = stage.Stage("mine")
-    made.facts = MagicMock()
+    made._before, made._holders = MagicMock()
     made.deploy(MagicMock())
     return made, looks
 

@@ -81,13 +81,13 @@ for backend in $backends; do
     name=${backend#network:}
     case $backend in
         network:*)
-            one="test_every_frame_is_carried_and_counted and other"
+            one="test_all_frames_are_carried_and_counted and other"
             # Of "ovs_flat_kernel" and "ipvlan_l3" the mode is no part of the network's name.
             network=${name%_kernel} && network=${network%_l3}
             contract "$backend" "$network" "test_networks.py::Test_$name" "$one"
             ;;
         *)
-            one="test_every_frame_is_forwarded_and_counted and phy2phy"
+            one="test_all_frames_are_forwarded_and_counted and phy2phy"
             contract "$backend" "$name" "test_vswitches.py::Test_$name" "$one"
             ;;
     esac

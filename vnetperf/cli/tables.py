@@ -67,7 +67,7 @@ class Out:
             Column(name.removeprefix(">"), itemgetter(place), words=not name.startswith(">"))
             for place, name in enumerate(names)
         ]
-        self.show(Table.of("", columns, rows))
+        self.show(Table.from_items("", columns, rows))
 
     def show(self, table: Table) -> None:
         """Print a table as reports describe it."""

@@ -57,14 +57,14 @@ def json_parts(results: RunResults) -> Iterator[str]:
         yield f'\n  "{name}": ['
         for start in range(0, len(values), _AT_ONCE):
             text = kind.dump_json(list(values[start : start + _AT_ONCE]), indent=2).decode()
-            within = _NUMBERS.sub(_in_line, text.removeprefix("[").removesuffix("\n]"))
-            yield ("," if start else "") + within.replace("\n", "\n  ")
+            body = _NUMBERS.sub(_in_line, text.removeprefix("[").removesuffix("\n]"))
+            yield ("," if start else "") + body.replace("\n", "\n  ")
         yield "\n  ]" if len(values) else "]"
     yield _NUMBERS.sub(_in_line, rest) + "\n"
 
 
-def _in_line(found: re.Match[str]) -> str:
-    return f"[{', '.join(found[1].split())}]".replace(",,", ",")
+def _in_line(match: re.Match[str]) -> str:
+    return f"[{', '.join(match[1].split())}]".replace(",,", ",")
 
 
 #: File name -> what makes its text, part by part.

@@ -23,7 +23,7 @@ from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.report import goal_text
 from vnetperf.report.summary import NOT_SHOWN, not_shown
 from vnetperf.report.table import NOT_MEASURED, Cell, Column, Table
-from vnetperf.report.text import known
+from vnetperf.report.text import text_or_none
 from vnetperf.report.transfers import HeldTransfer, spec_text
 from vnetperf.results.sharing import Sharing, sharing_of
 from vnetperf.statistics.difference import Difference, Measurand, difference
@@ -59,10 +59,10 @@ class VariantResults:
     @property
     def scale(self) -> tuple[str, dict[str, float]]:
         """What the variants differ by where it is one number: its name, variant -> number."""
-        found = {v.variant: _NUMBER.fullmatch(v.variant) for v in self.comparison.variants}
-        numbers = {name: match for name, match in found.items() if match}
+        matches = {v.variant: _NUMBER.fullmatch(v.variant) for v in self.comparison.variants}
+        numbers = {name: match for name, match in matches.items() if match}
         keys = {match["key"] for match in numbers.values()}
-        if len(numbers) < len(found) or len(keys) != 1 or len(numbers) < 2:
+        if len(numbers) < len(matches) or len(keys) != 1 or len(numbers) < 2:
             return "", {}
         return keys.pop(), {name: float(match["number"]) for name, match in numbers.items()}
 
@@ -71,18 +71,20 @@ class VariantResults:
         """Variants whose pollers share processors: who does, and why."""
         names: dict[str, list[str]] = {}
         for variant in self.comparison.variants:
-            if (one := self.shared.get(variant.scenario)) is not None:
-                names.setdefault(one.about, []).append(variant.variant)
-        return tuple(f"Shared cores, {', '.join(of)}: {text}." for text, of in names.items())
+            if (sharing := self.shared.get(variant.scenario)) is not None:
+                names.setdefault(sharing.about, []).append(variant.variant)
+        return tuple(
+            f"Shared cores, {', '.join(variants)}: {text}." for text, variants in names.items()
+        )
 
     @property
     def shared_words(self) -> str:
         """Who shares processors, in a few words; "" where no variant's pollers do."""
-        mine = [self.shared.get(variant.scenario) for variant in self.comparison.variants]
-        found = [one for one in mine if one is not None]
-        if not found:
+        by_variant = [self.shared.get(variant.scenario) for variant in self.comparison.variants]
+        sharings = [sharing for sharing in by_variant if sharing is not None]
+        if not sharings:
             return ""
-        labels = {one.label for one in found}
+        labels = {sharing.label for sharing in sharings}
         alike = labels.pop() if len(labels) == 1 else ""
         return alike if ":" in alike else "shared cores"
 
@@ -128,17 +130,17 @@ class VariantResults:
         return "not run", "it was not selected, or the run was interrupted"
 
     @property
-    def left_out(self) -> list[str]:
+    def absent_variants(self) -> list[str]:
         """Variants without any result; reasons of what was not deployed stand apart."""
         run = {scenario for scenario, _ in self.results} | self.transfers.keys()
-        found = []
+        lines = []
         for variant in self.comparison.variants:
-            word, why = self.not_run(variant)
+            word, reason = self.not_run(variant)
             if word == "skipped":
-                found.append(f"{variant.variant}: {word}: {why}")
+                lines.append(f"{variant.variant}: {word}: {reason}")
             elif word == "not deployed" and variant.scenario not in run:
-                found.append(f"{variant.variant}: {word}")
-        return found
+                lines.append(f"{variant.variant}: {word}")
+        return lines
 
     def first(self, size: int, name: str) -> ComparedVariant | None:
         """The variant that others are held against."""
@@ -146,9 +148,9 @@ class VariantResults:
 
     def relative(self, variant: ComparedVariant, size: int, name: str) -> str:
         """A variant's rate against that of the first, without an interval."""
-        found = self.against_first(variant, size, name)
-        if found is not None and found.ratio is not None:
-            return _times(1.0 + found.ratio[0])
+        gain = self.against_first(variant, size, name)
+        if gain is not None and gain.ratio is not None:
+            return _times(1.0 + gain.ratio[0])
         first = self.first(size, name)
         value = self._exact(variant, size, name)
         if first is None or first == variant or not value:
@@ -161,13 +163,13 @@ class VariantResults:
         first = self.first(size, name)
         if first is None or first == variant:
             return None
-        one, other = (self._deployments(each, size, name) for each in (first, variant))
-        rounds = [number for number in one if number in other]
+        base, other = (self._deployments(v, size, name) for v in (first, variant))
+        rounds = [number for number in base if number in other]
         if len(rounds) < 2:
             return None
-        sides = ([side[number] for number in rounds] for side in (one, other))
+        sides = ([side[number] for number in rounds] for side in (base, other))
         return difference(
-            *sides, paired=all(m.is_bounded for m in (*one.values(), *other.values()))
+            *sides, paired=all(m.is_bounded for m in (*base.values(), *other.values()))
         )
 
     @property
@@ -178,19 +180,23 @@ class VariantResults:
                 yield from ((variant, size, name) for variant in self.comparison.variants)
 
     @property
-    def of_sessions(self) -> bool:
+    def has_sessions(self) -> bool:
         """Whether it is of the sessions that variants make."""
         return any(result.sessions is not None for result in self.results.values())
 
     def _deployments(self, variant: ComparedVariant, size: int, name: str) -> dict[int, Measurand]:
         """Round -> the lower bound there."""
         result = self.result(variant, size)
-        held = result.deployments if result is not None else None
-        numbers = held.numbers if held is not None else ()
-        found = next((number for number in numbers if number.label == name), None)
+        deployments = result.deployments if result is not None else None
+        numbers = deployments.numbers if deployments is not None else ()
+        lower_bound = next((number for number in numbers if number.label == name), None)
         return {
-            one.round: Measurand(one.value, one.low or 0.0, inf if one.high is None else one.high)
-            for one in (found.observations if found is not None else ())
+            observation.round: Measurand(
+                observation.value,
+                observation.low or 0.0,
+                inf if observation.high is None else observation.high,
+            )
+            for observation in (lower_bound.observations if lower_bound is not None else ())
         }
 
     @property
@@ -205,7 +211,7 @@ class VariantResults:
         """What could not be counted, and why: "events: not measured: ..."."""
         goals = (goal for result in self.results.values() for goal in result.goals)
         reasons = (item for goal in goals for item in goal.uncollected.items())
-        return tuple(dict.fromkeys(f"{name}: {why}" for name, why in reasons))
+        return tuple(dict.fromkeys(f"{name}: {reason}" for name, reason in reasons))
 
     def event_rows(self) -> Iterator[tuple[str, ...]]:
         """Events for each frame, of the switch's and VNFs' threads together."""
@@ -230,11 +236,11 @@ def _times(ratio: float) -> str:
     return f"{units.significant(ratio, 3)}\N{MULTIPLICATION SIGN}"
 
 
-def relative_text(of: _Compared) -> str | None:
+def relative_text(row: _Compared) -> str | None:
     """A variant against the first: over deployments with the interval of their pairs."""
-    found, variant, size, name = of
-    shown = found.relative(variant, size, name)
-    pairs = found.against_first(variant, size, name)
+    variants, variant, size, name = row
+    shown = variants.relative(variant, size, name)
+    pairs = variants.against_first(variant, size, name)
     if not shown or pairs is None or pairs.ratio is None:
         return shown or None
     low, high = (_times(1.0 + share) for share in pairs.ratio[1:])
@@ -247,106 +253,115 @@ def _dut_threads(goal: GoalResult) -> tuple[ThreadUse, ...]:
 
 def _event_text(goal: GoalResult, event: str) -> str:
     uses = _dut_threads(goal)
-    found = [use.events_per_frame[event] for use in uses if event in use.events_per_frame]
-    if not found:
+    counts = [use.events_per_frame[event] for use in uses if event in use.events_per_frame]
+    if not counts:
         return NOT_MEASURED
     # A sum over some of the threads only must not pass for one over all.
-    part = f" ({len(found)} of {len(uses)} threads)" if len(found) < len(uses) else ""
-    return units.significant(sum(found), 3) + part
+    part = f" ({len(counts)} of {len(uses)} threads)" if len(counts) < len(uses) else ""
+    return units.significant(sum(counts), 3) + part
 
 
-def comparisons_of(results: RunResults) -> tuple[VariantResults, ...]:
+def list_comparisons(results: RunResults) -> tuple[VariantResults, ...]:
     """All comparisons of a run."""
-    found = []
+    comparisons = []
     placed = {s.scenario: sharing_of(s) for s in results.scenarios}
-    shared = {name: one for name, one in placed.items() if one is not None and one.shared}
+    shared = {name: sharing for name, sharing in placed.items() if sharing and sharing.shared}
     errors = {}
-    for facts in filter(lambda one: one.error, results.scenarios):
-        name, _, how = facts.scenario.rpartition(",")
-        errors[name if how in (ENDPOINTS_VARIANT, MPI_VARIANT) else facts.scenario] = facts.error
+    for facts in filter(lambda s: s.error, results.scenarios):
+        name, _, suffix = facts.scenario.rpartition(",")
+        errors[name if suffix in (ENDPOINTS_VARIANT, MPI_VARIANT) else facts.scenario] = facts.error
     transfers: dict[str, list[HeldTransfer]] = {}
     for scenario in results.transfers:
-        name, _, how = scenario.scenario.rpartition(",")
-        if how in (ENDPOINTS_VARIANT, MPI_VARIANT):
-            held = (HeldTransfer(rounds=scenario.rounds_of(one)) for one in scenario.transfers)
-            transfers.setdefault(name, []).extend(held)
+        name, _, suffix = scenario.scenario.rpartition(",")
+        if suffix in (ENDPOINTS_VARIANT, MPI_VARIANT):
+            repeats = (HeldTransfer(rounds=scenario.rounds_of(t)) for t in scenario.transfers)
+            transfers.setdefault(name, []).extend(repeats)
     left_out = not_shown(results)
     for comparison in results.comparisons:
         names = {variant.scenario for variant in comparison.variants}
-        mine = [r for r in results.results if r.scenario in names]
-        moved = {name: held for name, held in transfers.items() if name in names}
-        for test in dict.fromkeys(r.test for r in mine) or ("",):
-            cases = {(r.scenario, r.frame_size): r for r in mine if r.test == test}
+        variant_results = [r for r in results.results if r.scenario in names]
+        moved = {name: repeats for name, repeats in transfers.items() if name in names}
+        for test in dict.fromkeys(r.test for r in variant_results) or ("",):
+            cases = {(r.scenario, r.frame_size): r for r in variant_results if r.test == test}
             absent = frozenset(
-                (scenario, at)
-                for scenario, of, size in left_out
-                for at in (size, 0)
-                if scenario in names and test in (of, "")
+                (scenario, frame_size)
+                for scenario, hidden_test, size in left_out
+                for frame_size in (size, 0)
+                if scenario in names and test in (hidden_test, "")
             )
-            found.append(VariantResults(comparison, test, cases, shared, moved, errors, absent))
-    return tuple(found)
+            comparisons.append(
+                VariantResults(comparison, test, cases, shared, moved, errors, absent)
+            )
+    return tuple(comparisons)
 
 
 #: A variant, with what it transferred if it did, or why it did not.
 _Moved: TypeAlias = tuple[ComparedVariant, TransferSpec, HeldTransfer | None, tuple[str, str]]
 
 
-def _transfer_rows(found: VariantResults) -> Iterator[_Moved]:
+def _transfer_rows(variants: VariantResults) -> Iterator[_Moved]:
     """Each transfer with all variants below each other; the first that has it is the baseline."""
     alike: dict[TransferSpec, dict[str, list[HeldTransfer]]] = {}
-    for scenario, every in found.transfers.items():
-        for held in every:
+    for scenario, repeats in variants.transfers.items():
+        for history in repeats:
             # What variants differ by, and what follows from earlier transfers.
             same = {"pods": 0, "ranks": 0, "rate_bps": 0.0, "tool": "", "instances": 1}
-            spec = held.transfer.spec.model_copy(update=same)
-            alike.setdefault(spec, {}).setdefault(scenario, []).append(held)
+            spec = history.transfer.spec.model_copy(update=same)
+            alike.setdefault(spec, {}).setdefault(scenario, []).append(history)
     for spec, by_scenario in alike.items():
         first: tuple[Transfer, ...] = ()  # of the first variant that has one
-        for variant in found.comparison.variants:
-            mine = by_scenario.get(variant.scenario, [])
-            for held in mine:
+        for variant in variants.comparison.variants:
+            variant_repeats = by_scenario.get(variant.scenario, [])
+            for history in variant_repeats:
                 # A tool that was chosen for one variant alone would be taken for what they vary.
-                by_tool = {one.spec.tool for one in (*first, *held.rounds)}
+                by_tool = {transfer.spec.tool for transfer in (*first, *history.rounds)}
                 comparable = len(by_tool) == 1 or any(
                     "tool" in word or "program" in word for word in variant.typed
                 )
-                yield variant, spec, replace(held, baseline=first if comparable else ()), ("", "")
-            if not mine:
-                yield variant, spec, None, found.not_run(variant)
-            first = first or next((held.rounds for held in mine if held.value), ())
+                yield (
+                    variant,
+                    spec,
+                    replace(history, baseline=first if comparable else ()),
+                    ("", ""),
+                )
+            if not variant_repeats:
+                yield variant, spec, None, variants.not_run(variant)
+            first = first or next(
+                (history.rounds for history in variant_repeats if history.value), ()
+            )
 
 
-def _transfer_value(of: _Moved) -> Cell | str | None:
-    _, _, held, (word, why) = of
-    return Cell(word, role="faint", why=why) if held is None else held.text
+def _transfer_value(row: _Moved) -> Cell | str | None:
+    _, _, history, (word, reason) = row
+    return Cell(word, role="faint", hint=reason) if history is None else history.text
 
 
-def _transfer_ratio(of: _Moved) -> str | None:
-    held = of[2]
-    if held is None or held.ratio is None:
+def _transfer_ratio(row: _Moved) -> str | None:
+    history = row[2]
+    if history is None or history.ratio is None:
         return None
-    value, low, high = held.ratio
+    value, low, high = history.ratio
     if low is None or high is None:
         return _times(value)
-    return f"{_times(value)} ({_times(low)} to {_times(high)}; n {len(held.rounds)})"
+    return f"{_times(value)} ({_times(low)} to {_times(high)}; n {len(history.rounds)})"
 
 
 _TRANSFERS: tuple[Column[_Moved], ...] = (
-    Column("transfer", lambda of: spec_text(of[1]), words=True),
-    Column("variant", lambda of: of[0].variant, words=True),
-    Column("tool", lambda of: of[2].transfer.spec.tool if of[2] else None, words=True),
+    Column("transfer", lambda row: spec_text(row[1]), words=True),
+    Column("variant", lambda row: row[0].variant, words=True),
+    Column("tool", lambda row: row[2].transfer.spec.tool if row[2] else None, words=True),
     Column("median round trip, mean time, or rate", _transfer_value, bold=True),
     Column("against the first", _transfer_ratio),
 )
 
 
-def variant_transfers(found: VariantResults) -> Table:
+def variant_transfers(variants: VariantResults) -> Table:
     """Transfers of the variants side by side; without rows where there were none."""
-    rows = list(_transfer_rows(found))
+    rows = list(_transfer_rows(variants))
     notes = ["Means of all rounds. Of times a ratio above 1 is slower, of rates faster."]
-    if any(held is not None and len(held.rounds) > 1 for _, _, held, _ in rows):
+    if any(history is not None and len(history.rounds) > 1 for _, _, history, _ in rows):
         notes.append("In brackets: 95 % interval over deployments.")
-    return Table.of("", _TRANSFERS, rows, notes)
+    return Table.from_items("", _TRANSFERS, rows, notes)
 
 
 def short_upper_bound(goal: GoalResult) -> str:
@@ -356,120 +371,122 @@ def short_upper_bound(goal: GoalResult) -> str:
     return f"to {units.short_fps(goal.upper_bound_fps)}"
 
 
-def _goal_or_absence(of: _Compared) -> GoalResult | tuple[str, str]:
-    found, variant, size, name = of
-    return found.goal(variant, size, name) or found.absence(variant, size)
+def _goal_or_absence(row: _Compared) -> GoalResult | tuple[str, str]:
+    variants, variant, size, name = row
+    return variants.goal(variant, size, name) or variants.absence(variant, size)
 
 
-def _bound_text(of: _Compared) -> str:
-    goal = _goal_or_absence(of)
+def _bound_text(row: _Compared) -> str:
+    goal = _goal_or_absence(row)
     return goal[0] if isinstance(goal, tuple) else goal_text.qualified_rate(goal)
 
 
-def _upper_text(of: _Compared) -> str | None:
-    goal = _goal_or_absence(of)
+def _upper_text(row: _Compared) -> str | None:
+    goal = _goal_or_absence(row)
     return None if isinstance(goal, tuple) else goal_text.upper_bound_text(goal)
 
 
-def _why_text(of: _Compared) -> str:
-    goal = _goal_or_absence(of)
+def _reason_text(row: _Compared) -> str:
+    goal = _goal_or_absence(row)
     return goal[1] if isinstance(goal, tuple) else goal_text.flag_with_reason(goal)
 
 
 _NUMBERS: tuple[Column[_Compared], ...] = (
-    Column("variant", lambda of: of[1].variant, words=True),
+    Column("variant", lambda row: row[1].variant, words=True),
     Column(
         "changed options",
-        lambda of: Cell(" ".join(of[1].typed), code=True) if of[1].typed else "nothing",
+        lambda row: Cell(" ".join(row[1].typed), code=True) if row[1].typed else "nothing",
         words=True,
     ),
-    Column("octets", lambda of: str(of[2]) if of[2] else None),
-    Column("goal", lambda of: of[3] or None, words=True),
+    Column("octets", lambda row: str(row[2]) if row[2] else None),
+    Column("goal", lambda row: row[3] or None, words=True),
     Column("lower bound, aggregate", _bound_text, bold=True),
     Column("upper bound, aggregate", _upper_text),
     Column("against the first", relative_text),
-    Column("regular?", _why_text, words=True),
+    Column("regular?", _reason_text, words=True),
 )
 
 
 _Sessions: TypeAlias = tuple[VariantResults, ComparedVariant, int]
 
 
-def _sessions_rate(of: _Sessions) -> Cell | str:
-    found, variant, size = of
-    result = found.result(variant, size)
+def _sessions_rate(row: _Sessions) -> Cell | str:
+    variants, variant, size = row
+    result = variants.result(variant, size)
     if result is None or result.sessions is None:
-        word, why = found.absence(variant, size)
-        return Cell(word, role="faint", why=why)
+        word, reason = variants.absence(variant, size)
+        return Cell(word, role="faint", hint=reason)
     least = "at least " if result.sessions.capped else ""
     return least + units.short_fps(result.sessions.rate_per_s)
 
 
-def _sessions_ended(of: _Sessions) -> str | None:
-    result = of[0].result(*of[1:])
+def _sessions_ended(row: _Sessions) -> str | None:
+    result = row[0].result(*row[1:])
     rate = result.sessions.ended_per_s if result is not None and result.sessions else None
-    return known(rate, units.short_fps)
+    return text_or_none(rate, units.short_fps)
 
 
 _SESSIONS: tuple[Column[_Sessions], ...] = (
-    Column("variant", lambda of: of[1].variant, words=True),
-    Column("octets", lambda of: str(of[2])),
+    Column("variant", lambda row: row[1].variant, words=True),
+    Column("octets", lambda row: str(row[2])),
     Column("establishment rate, 1/s", _sessions_rate, bold=True),
     Column("tear-down rate, 1/s", _sessions_ended),
 )
 
 
-def variant_sessions(found: VariantResults) -> Table:
+def variant_sessions(variants: VariantResults) -> Table:
     """Rates at which the variants make and end sessions; without rows where none does."""
-    sizes = found.sizes if found.of_sessions else ()
-    rows = [(found, variant, size) for size in sizes for variant in found.comparison.variants]
-    return Table.of("", _SESSIONS, rows)
+    sizes = variants.sizes if variants.has_sessions else ()
+    rows = [(variants, variant, size) for size in sizes for variant in variants.comparison.variants]
+    return Table.from_items("", _SESSIONS, rows)
 
 
-def comparison_table(found: VariantResults) -> Table:
+def comparison_table(variants: VariantResults) -> Table:
     """The numbers of one comparison."""
     rows = [
-        (found, variant, size, name)
-        for size in found.sizes or (0,)
-        for name in found.goal_names or ("",)
-        for variant in found.comparison.variants
+        (variants, variant, size, name)
+        for size in variants.sizes or (0,)
+        for name in variants.goal_names or ("",)
+        for variant in variants.comparison.variants
     ]
-    return Table.of("", _NUMBERS, rows, comparison_notes(found))
+    return Table.from_items("", _NUMBERS, rows, comparison_notes(variants))
 
 
-def variant_table(found: VariantResults, name: str) -> Table:
+def variant_table(variants: VariantResults, name: str) -> Table:
     """The lower bounds of one goal, a row for each variant and a column for each frame size."""
 
-    def of_size(size: int) -> Column[ComparedVariant]:
+    def make_column(size: int) -> Column[ComparedVariant]:
         def cell(variant: ComparedVariant) -> Cell:
-            goal = found.goal(variant, size, name)
+            goal = variants.goal(variant, size, name)
             if goal is None:
-                return Cell(found.absence(variant, size)[0], role="faint")
-            ratio = found.relative(variant, size, name)
-            return Cell(goal_text.short_rate(goal), role="strong", beside=ratio)
+                return Cell(variants.absence(variant, size)[0], role="faint")
+            ratio = variants.relative(variant, size, name)
+            return Cell(goal_text.short_rate(goal), role="strong", aside=ratio)
 
         return Column(f"{size}\nfps", cell)
 
-    variants: Column[ComparedVariant] = Column(
+    variant_column: Column[ComparedVariant] = Column(
         "variant", lambda variant: Cell(variant.variant, role="strong"), words=True
     )
-    columns = (variants, *map(of_size, found.sizes))
-    return Table.of("", columns, found.comparison.variants)
+    columns = (variant_column, *map(make_column, variants.sizes))
+    return Table.from_items("", columns, variants.comparison.variants)
 
 
-def comparison_notes(found: VariantResults) -> tuple[str, ...]:
+def comparison_notes(variants: VariantResults) -> tuple[str, ...]:
     """What a reader must know of the ratios."""
-    notes = found.sharing
-    if any(found.against_first(*cell) is not None for cell in found.cells):
+    notes = variants.sharing
+    if any(variants.against_first(*cell) is not None for cell in variants.cells):
         return ("In brackets: 95 % interval over deployments, round by round.", *notes)
-    if any(found.relative(*cell) for cell in found.cells):
+    if any(variants.relative(*cell) for cell in variants.cells):
         return (f"One deployment each: {_NOT_KNOWN}.", *notes)
     return notes
 
 
-def event_table(found: VariantResults) -> Table:
+def event_table(variants: VariantResults) -> Table:
     """What the processor counted; notes of what it could not."""
-    head = ("variant", "octets", "goal", *found.events)
+    head = ("variant", "octets", "goal", *variants.events)
     columns = [Column(name, itemgetter(i), words=i in (0, 2)) for i, name in enumerate(head)]
-    events = Table.of(EVENTS_TITLE, columns, found.event_rows() if found.events else ())
-    return replace(events, notes=found.uncollected)
+    events = Table.from_items(
+        EVENTS_TITLE, columns, variants.event_rows() if variants.events else ()
+    )
+    return replace(events, notes=variants.uncollected)

@@ -25,15 +25,15 @@ Columns = Mapping[str, str | Callable[[Row], object]]
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def _value(found: object, names: Sequence[tuple[str, str]]) -> object:
+def _value(node: object, names: Sequence[tuple[str, str]]) -> object:
     """What is below a row's object; None below anything that is None."""
     for name, rest in names:
-        if found is None:
+        if node is None:
             return None
-        if isinstance(found, dict):
-            return found.get(rest)
-        found = getattr(found, name)
-    return found
+        if isinstance(node, dict):
+            return node.get(rest)
+        node = getattr(node, name)
+    return node
 
 
 def _names(path: str) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -69,11 +69,11 @@ class CsvFile:
         #: Of rows one after the other many are of the same object: its cells are made once.
         self._paths: dict[str, list[tuple[int, tuple[tuple[str, str], ...]]]] = {}
         self._makers: list[tuple[int, Callable[[Row], object]]] = []
-        for place, of in enumerate(columns.values()):
-            if callable(of):
-                self._makers.append((place, of))
+        for place, source in enumerate(columns.values()):
+            if callable(source):
+                self._makers.append((place, source))
             else:
-                first, names = _names(of)
+                first, names = _names(source)
                 self._paths.setdefault(first, []).append((place, names))
 
     def __call__(self, results: RunResults) -> str:
@@ -90,16 +90,16 @@ class CsvFile:
         cells: list[object] = [""] * len(self._columns)
         before: dict[str, object] = {}
         for row in self._rows(results):
-            whole = {**row, "run": run}
+            full_row = {**row, "run": run}
             for first, places in self._paths.items():
-                found = whole[first]
-                if first in before and before[first] is found:
+                part = full_row[first]
+                if first in before and before[first] is part:
                     continue
-                before[first] = found
+                before[first] = part
                 for place, names in places:
-                    cells[place] = _cell(_value(found, names))
+                    cells[place] = _cell(_value(part, names))
             for place, make in self._makers:
-                cells[place] = _cell(make(whole))
+                cells[place] = _cell(make(full_row))
             writer.writerow(cells)
             if out.tell() > _AT_ONCE:
                 yield out.getvalue()
@@ -108,17 +108,17 @@ class CsvFile:
         yield out.getvalue()
 
 
-def _case(of: str) -> dict[str, str]:
+def _case(owner: str) -> dict[str, str]:
     """Columns of what a row is about."""
     names = {"scenario": "scenario", "test": "test", "frame_size_octets": "frame_size"}
-    return {column: f"{of}.{name}" for column, name in names.items()}
+    return {column: f"{owner}.{name}" for column, name in names.items()}
 
 
 def _direction(row: Row) -> object:
     return (row["rate"].direction or "aggregate") if row["rate"] else None
 
 
-def _loss_at_lower_bound(row: Row) -> object:
+def _lower_bound_loss(row: Row) -> object:
     """Known of directions only."""
     bound = row["rate"] and row["rate"].bound
     return getattr(bound, "loss_ratio_at_lower_bound", None)
@@ -149,7 +149,7 @@ _RESULTS: Columns = {
     "largest_upper_bound_fps": "sum.most_fps",
     **{name: f"rate.bound.{name}" for name in _BOUNDS},
     "lower_bound_l1_bps": "sum.throughput_l1_bps",
-    "loss_ratio_at_lower_bound": _loss_at_lower_bound,
+    "loss_ratio_at_lower_bound": _lower_bound_loss,
     "media_max_fps": "result.media_max_fps",
     "generator_max_fps": "result.generator_max_fps",
     **{f"latency_{name}_ns": path for name, path in _LATENCIES.items()},
@@ -185,8 +185,8 @@ _RESULTS: Columns = {
 def _result_rows(results: RunResults) -> Iterator[Row]:
     for result in results.results:
         for rate in rate_rows(result) if result.goals else (None,):
-            whole = None if not rate or rate.direction else rate.goal
-            yield {"result": result, "rate": rate, "sum": whole}
+            aggregate = None if not rate or rate.direction else rate.goal
+            yield {"result": result, "rate": rate, "sum": aggregate}
 
 
 #: results.csv: a row per goal and direction, "aggregate" being their sum.
@@ -251,20 +251,20 @@ cpu_csv = CsvFile(_CPU, _cpu_rows)
 
 
 def _confidence(row: Row) -> object:
-    found = row["spread"]
-    return found.confidence if found and found.method else None
+    spread = row["spread"]
+    return spread.confidence if spread and spread.method else None
 
 
 def _modes(row: Row) -> str:
-    found = row["spread"]
-    return " ".join(f"{mode:g}" for mode in found.modes) if found else ""
+    spread = row["spread"]
+    return " ".join(f"{mode:g}" for mode in spread.modes) if spread else ""
 
 
 def _outliers(row: Row) -> str:
-    found = row["spread"]
-    if found is None:
+    spread = row["spread"]
+    if spread is None:
         return ""
-    return " ".join(f"{found.values[place]:g}" for place in found.outliers if place < found.n)
+    return " ".join(f"{spread.values[place]:g}" for place in spread.outliers if place < spread.n)
 
 
 _OUTCOMES: Columns = {
@@ -313,12 +313,12 @@ _CURVES: Columns = {
 }
 
 
-def _curves_of(result: Result) -> Iterator[tuple[str, Curve]]:
+def _list_curves(result: Result) -> Iterator[tuple[str, Curve]]:
     """Every curve over time of a result."""
     if result.recovery is not None:
         yield from (("recovery", curve) for curve in result.recovery.curves)
-    for found in result.resets:
-        yield from ((found.what, curve) for curve in found.curves)
+    for reset in result.resets:
+        yield from ((reset.what, curve) for curve in reset.curves)
     if result.soak is not None and result.soak.curve is not None:
         yield "soak", result.soak.curve
 
@@ -327,7 +327,7 @@ def _curve_rows(results: RunResults) -> Iterator[Row]:
     return (
         {"result": result, "item": item, "curve": curve, "bin": index}
         for result in results.results
-        for item, curve in _curves_of(result)
+        for item, curve in _list_curves(result)
         for index in range(min(map(len, (curve.offered, curve.lost, curve.arrived))))
     )
 
@@ -408,25 +408,25 @@ _TRANSFERS: Columns = {
 
 def _transfer_rows(results: RunResults) -> Iterator[Row]:
     """All instances of a transfer together, then each, which has no ends of its own."""
-    for one in results.transfers:
-        for each in one.rounds:
-            for number, (transfer, beside) in enumerate(each, 1):
-                yield from _rows_of_transfer(one.scenario, number, transfer, beside)
+    for scenario in results.transfers:
+        for repeats in scenario.rounds:
+            for number, (transfer, others) in enumerate(repeats, 1):
+                yield from _instance_rows(scenario.scenario, number, transfer, others)
 
 
-def _rows_of_transfer(
-    scenario: str, round_: int, transfer: Transfer, beside: Sequence[Transfer]
+def _instance_rows(
+    scenario: str, round_: int, transfer: Transfer, others: Sequence[Transfer]
 ) -> Iterator[Row]:
     row = {"scenario": scenario, "transfer": transfer, "whole": None, "round": round_}
     row |= {"tcp": None, "capacity": None}
-    whole = {"whole": transfer, "figures": transfer, "instance": "all"}
+    overall = {"whole": transfer, "figures": transfer, "instance": "all"}
     spec = transfer.spec
-    whole["tcp"] = whole["capacity"] = None
+    overall["tcp"] = overall["capacity"] = None
     if spec.kind == "TCP_STREAM":
-        whole["tcp"] = tcp_quality(transfer, beside)
+        overall["tcp"] = tcp_quality(transfer, others)
     if spec.kind == "UDP_STREAM" and len(spec.ways) == 1:
-        whole["capacity"] = ip_capacity(transfer, spec.ways[0])
-    yield row | whole | {"way": transfer.spec.way}
+        overall["capacity"] = ip_capacity(transfer, spec.ways[0])
+    yield row | overall | {"way": transfer.spec.way}
     for number, flow in enumerate(transfer.flows, 1):
         yield row | {"figures": flow.figures, "way": flow.way, "instance": number}
 

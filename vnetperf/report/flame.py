@@ -39,13 +39,13 @@ class _Box:
 
 
 def _tree(stacks: Mapping[str, int]) -> _Box:
-    whole = _Box("all", sum(stacks.values()))
+    root = _Box("all", sum(stacks.values()))
     for stack, samples in stacks.items():
-        box = whole
+        box = root
         for name in stack.split(";"):
             box = box.above.setdefault(name, _Box(name))
             box.samples += samples
-    return whole
+    return root
 
 
 def top_functions(stacks: Mapping[str, int]) -> tuple[tuple[str, float], ...]:
@@ -69,7 +69,7 @@ def _colour(name: str) -> str:
     return f"hsl({10 + shade % 42},{78 + shade // 64 % 14}%,{62 + shade // 4096 % 14}%)"
 
 
-def _boxes(box: _Box, left: float, level: int, scale: float, floor: float) -> Iterator[str]:
+def _boxes(box: _Box, x: float, level: int, scale: float, floor: float) -> Iterator[str]:
     width = box.samples * scale
     if width < _LEAST_WIDTH:
         return
@@ -79,21 +79,21 @@ def _boxes(box: _Box, left: float, level: int, scale: float, floor: float) -> It
     room = int((width - 4) / _CHARACTER)
     shown = box.name if len(box.name) <= room else f"{box.name[: room - 2]}.." if room > 3 else ""
     yield (
-        f'<g><title>{about}</title><rect x="{left:.2f}" y="{y}" width="{width:.2f}" '
+        f'<g><title>{about}</title><rect x="{x:.2f}" y="{y}" width="{width:.2f}" '
         f'height="{_ROW - 1}" fill="{_colour(box.name)}"/>'
-        f'<text x="{left + 3:.2f}" y="{y + 12}">{escape(shown)}</text></g>'
+        f'<text x="{x + 3:.2f}" y="{y + 12}">{escape(shown)}</text></g>'
     )
-    for above in sorted(box.above.values(), key=lambda each: each.name):
-        yield from _boxes(above, left, level + 1, scale, floor)
-        left += above.samples * scale
+    for above in sorted(box.above.values(), key=lambda callee: callee.name):
+        yield from _boxes(above, x, level + 1, scale, floor)
+        x += above.samples * scale
 
 
 def flame_graph(stacks: Mapping[str, int], title: str, about: str) -> str:
     """The SVG of call stacks, each from the outermost on joined by ";", with their samples."""
-    whole = _tree(stacks)
-    height = _HEAD + _depth(whole) * _ROW + _MARGIN
-    scale = (_WIDTH - 2 * _MARGIN) / (whole.samples or 1)
-    boxes = "\n".join(_boxes(whole, _MARGIN, 0, scale, height - _MARGIN))
+    root = _tree(stacks)
+    height = _HEAD + _depth(root) * _ROW + _MARGIN
+    scale = (_WIDTH - 2 * _MARGIN) / (root.samples or 1)
+    boxes = "\n".join(_boxes(root, _MARGIN, 0, scale, height - _MARGIN))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:g} {height}" '
         f'width="{_WIDTH:g}" height="{height}" role="img" aria-label="{escape(title)}">\n'
@@ -122,9 +122,9 @@ def write_flame_graph(folder: Path, profile: Profile, stacks: Mapping[str, int])
     )
     (folder / PROFILES_FOLDER).mkdir(exist_ok=True)
     path = folder / PROFILES_FOLDER / f"{name}.svg"
-    for each in (path, path.with_suffix(".folded")):
-        if each.is_symlink():  # its target is not ours, and a run does not end because of it
-            each.unlink()
+    for file in (path, path.with_suffix(".folded")):
+        if file.is_symlink():  # its target is not ours, and a run does not end because of it
+            file.unlink()
     write_atomically(path, flame_graph(stacks, title, about))
     folded = (f"{stack} {samples}" for stack, samples in sorted(stacks.items()))
     write_atomically(path.with_suffix(".folded"), "\n".join(folded) + "\n")

@@ -21,7 +21,7 @@ from vnetperf.model.result import (
     TrialPoint,
 )
 from vnetperf.model.trial import Latency, RoundTrip, TesterTurns, TrialGaps, Verdict
-from vnetperf.report.summary import Case, Group, case_of, shown_trials
+from vnetperf.report.summary import Case, Group, identify_case, shown_trials
 from vnetperf.report.table import (
     NONE,
     NOT_MEASURED,
@@ -32,7 +32,7 @@ from vnetperf.report.table import (
     group_sentences,
     listed_sizes,
 )
-from vnetperf.report.text import by_spread, known, range_text
+from vnetperf.report.text import by_spread, range_text, text_or_none
 from vnetperf.results.sharing import joined
 
 NO_LOAD_MET = "no load met the goal"
@@ -104,12 +104,12 @@ def repeatable_text(goal: GoalResult) -> str:
     """Whether rounds agree, and what each of them found."""
     if goal.repeatable is None:
         return "one search: not known"
-    found = ", ".join(NO_LOAD_MET if one is None else units.fps(one) for one in _lowers(goal))
-    return f"{'yes' if goal.repeatable else 'no'}: {len(goal.rounds)} rounds found {found}"
+    rates = ", ".join(NO_LOAD_MET if rate is None else units.fps(rate) for rate in _lowers(goal))
+    return f"{'yes' if goal.repeatable else 'no'}: {len(goal.rounds)} rounds found {rates}"
 
 
 def _lowers(goal: GoalResult) -> list[float | None]:
-    return [one.lower_bound_fps for one in goal.rounds]
+    return [search.lower_bound_fps for search in goal.rounds]
 
 
 def headline(goal: GoalResult, over_deployments: str = "") -> str:
@@ -137,9 +137,9 @@ def rate_text(value: float | None) -> str:
     return NOT_MEASURED if value is None else units.fps(value)
 
 
-def share_text(value: float | None, of: float | None) -> str:
+def share_text(value: float | None, limit: float | None) -> str:
     """A rate as a share of a limit."""
-    return NOT_MEASURED if value is None or not of else units.percent(value / of, 3)
+    return NOT_MEASURED if value is None or not limit else units.percent(value / limit, 3)
 
 
 def verdict_counts(result: Result) -> str:
@@ -187,10 +187,10 @@ def load_range_text(result: Result, trials: Sequence[TrialPoint]) -> str:
 
 def trials_text(trials: Iterable[TrialPoint]) -> str:
     """The trials of one search in a sentence; loads are those of an interface."""
-    found = list(trials)
-    if not found:
+    tried = list(trials)
+    if not tried:
         return "no trial"
-    valid = [t for t in found if t.verdict is Verdict.VALID and t.loss_ratio is not None]
+    valid = [t for t in tried if t.verdict is Verdict.VALID and t.loss_ratio is not None]
     clean, lossy = [t for t in valid if not t.loss_ratio], [t for t in valid if t.loss_ratio]
     parts = [f"{len(clean)} of {len(valid)} VALID trials without loss"]
     longest = max((t.burst for t in clean), default=0)
@@ -260,8 +260,8 @@ class RateRow:
         if not self.direction and self.goal.loss_at_lower_bound is not None:
             return self.goal.loss_at_lower_bound
         bounds = [self.bound] if self.direction else self.goal.per_direction
-        known = [b.loss_ratio_at_lower_bound for b in bounds if isinstance(b, DirectionBound)]
-        return max((loss for loss in known if loss is not None), default=None)
+        ratios = [b.loss_ratio_at_lower_bound for b in bounds if isinstance(b, DirectionBound)]
+        return max((loss for loss in ratios if loss is not None), default=None)
 
 
 def rate_rows(result: Result, group: Group | None = None) -> Iterator[RateRow]:
@@ -281,8 +281,8 @@ def shared_rows(group: Group) -> Iterator[tuple[RateRow, str]]:
     for result in group.measured:
         alike: dict[str, list[GoalResult]] = {}
         for goal in result.goals:
-            own = {"name", "loss_ratio", "exceed_ratio"}
-            alike.setdefault(goal.model_dump_json(exclude=own), []).append(goal)
+            attributes = {"name", "loss_ratio", "exceed_ratio"}
+            alike.setdefault(goal.model_dump_json(exclude=attributes), []).append(goal)
         names = {goals[0].name: ", ".join(g.name for g in goals) for goals in alike.values()}
         for row in rate_rows(result, group):
             if row.goal.name in names:
@@ -307,7 +307,7 @@ def _lower_cell(row: RateRow) -> Cell:
     if row.direction:
         return _rate_cell(row.bound.lower_bound_fps if row.bound else None)
     mark = (row.goal.mark, "warn") if row.goal.mark else None
-    return Cell(qualified_rate(row.goal), short_rate(row.goal), mark, why=row.goal.reason)
+    return Cell(qualified_rate(row.goal), short_rate(row.goal), mark, hint=row.goal.reason)
 
 
 def _upper_cell(row: RateRow) -> Cell:
@@ -339,11 +339,13 @@ def _l1_cell(row: RateRow) -> Cell | None:
     return Cell(units.gigabits(l1), units.significant(l1 / 1e9, 3))
 
 
-def _share_cell(row: RateRow, of: float | None) -> Cell | None:
+def _share_cell(row: RateRow, limit: float | None) -> Cell | None:
     value = headline_fps(row.goal)
-    if value is None or not of:
+    if value is None or not limit:
         return None
-    return Cell(share_text(value, of), units.significant(100 * value / of, 3) if value else "0")
+    return Cell(
+        share_text(value, limit), units.significant(100 * value / limit, 3) if value else "0"
+    )
 
 
 def _percentile_cell(row: RateRow, level: str) -> Cell:
@@ -371,7 +373,7 @@ def _bound_by_tester(row: RateRow, level: str, cell: Cell) -> Cell:
     gaps = row.goal.gaps
     if gaps is None or row.latency is None or level not in gaps.bounds(row.latency, row.direction):
         return cell
-    return replace(cell, mark=(TESTER_BOUND, "warn"), why=f"poll gaps: {gaps_text(gaps)}")
+    return replace(cell, mark=(TESTER_BOUND, "warn"), hint=f"poll gaps: {gaps_text(gaps)}")
 
 
 #: The mark of a latency that the tester's own wait may explain.
@@ -381,16 +383,21 @@ TESTER_BOUND = "tester-bound"
 def discarded_text(goal: GoalResult) -> str:
     """Trials discarded at each bound, of all that were run there."""
     bounds = (("lower", goal.at_lower_bound), ("upper", goal.at_upper_bound))
-    known = [f"{name} {at.discarded} of {at.valid + at.discarded}" for name, at in bounds if at]
-    return ", ".join(known) or NOT_RECORDED
+    counts = [
+        f"{name} {trials.discarded} of {trials.valid + trials.discarded}"
+        for name, trials in bounds
+        if trials
+    ]
+    return ", ".join(counts) or NOT_RECORDED
 
 
 def _discarded_share(goal: GoalResult) -> str:
     """Trials discarded at both bounds, of all there, where a note has the rest."""
-    known = [at for at in (goal.at_lower_bound, goal.at_upper_bound) if at]
-    if not known:
+    bounds = [bound for bound in (goal.at_lower_bound, goal.at_upper_bound) if bound]
+    if not bounds:
         return "?"
-    return f"{sum(at.discarded for at in known)}/{sum(at.valid + at.discarded for at in known)}"
+    discarded = sum(bound.discarded for bound in bounds)
+    return f"{discarded}/{discarded + sum(bound.valid for bound in bounds)}"
 
 
 def gaps_text(gaps: TrialGaps | None) -> str:
@@ -398,8 +405,8 @@ def gaps_text(gaps: TrialGaps | None) -> str:
     if gaps is None:
         return NOT_RECORDED
     levels = ("50", "99", "99.9")
-    known = [f"p{x} {_gap(gaps.poll.percentiles[x])}" for x in levels if x in gaps.poll.percentiles]
-    return ", ".join([*known, f"max {_gap(gaps.poll.max_s)}"])
+    parts = [f"p{x} {_gap(gaps.poll.percentiles[x])}" for x in levels if x in gaps.poll.percentiles]
+    return ", ".join([*parts, f"max {_gap(gaps.poll.max_s)}"])
 
 
 def _gap(gap_s: float) -> str:
@@ -419,7 +426,7 @@ def untimed_text(latency: Latency) -> str:
         (latency.before_departure, "frames arrived before they had left, and are in no latency"),
         (latency.above_range, "frames took over 10 s, and are in mean and maximum only"),
     )
-    return ", ".join(f"{units.frames(n)} {what}" for n, what in counts if n)
+    return ", ".join(f"{units.frames(n)} {words}" for n, words in counts if n)
 
 
 #: A row, and the goals that it is of.
@@ -427,7 +434,7 @@ _Row: TypeAlias = tuple[RateRow, str]
 RateColumns: TypeAlias = tuple[Column[_Row], ...]
 
 
-def _of(cell: Callable[[RateRow], Cell | str | None]) -> Callable[[_Row], Cell | str | None]:
+def _rate_row(cell: Callable[[RateRow], Cell | str | None]) -> Callable[[_Row], Cell | str | None]:
     return lambda row: cell(row[0])
 
 
@@ -441,79 +448,83 @@ def _discarded_cell(row: RateRow) -> Cell:
 
 
 _GOAL: Column[_Row] = Column("goal", lambda row: row[1], words=True)
-_FREE: Column[_Row] = Column("loss-free load, aggregate", _of(lambda r: loss_free_text(r.goal)))
-_LOSS: Column[_Row] = Column("loss at lower bound", _of(_loss_cell))
+_FREE: Column[_Row] = Column(
+    "loss-free load, aggregate", _rate_row(lambda r: loss_free_text(r.goal))
+)
+_LOSS: Column[_Row] = Column("loss at lower bound", _rate_row(_loss_cell))
 _OF_MEDIUM: RateColumns = (
-    Column("L1 Gbit/s, aggregate", _of(_l1_cell), optional=True),
+    Column("L1 Gbit/s, aggregate", _rate_row(_l1_cell), optional=True),
     Column(
         "theoretical maximum, aggregate",
-        _of(lambda r: known(r.result.media_max_fps, units.fps)),
+        _rate_row(lambda r: text_or_none(r.result.media_max_fps, units.fps)),
         optional=True,
     ),
-    Column("of it", _of(lambda r: _share_cell(r, r.result.media_max_fps)), optional=True),
+    Column("of it", _rate_row(lambda r: _share_cell(r, r.result.media_max_fps)), optional=True),
 )
 _OF_GENERATOR: Column[_Row] = Column(
-    "of the generator", _of(lambda r: _share_cell(r, r.generator_fps)), optional=True
+    "of the generator", _rate_row(lambda r: _share_cell(r, r.generator_fps)), optional=True
 )
 #: Of all sending interfaces together.
 _OF_GOALS: RateColumns = (
-    Column("frame size (octets with FCS)", _of(lambda r: r.result.size_name), words=True),
+    Column("frame size (octets with FCS)", _rate_row(lambda r: r.result.size_name), words=True),
     _GOAL,
-    Column("lower bound, aggregate", _of(_lower_cell), bold=True),
-    Column("upper bound, aggregate", _of(_upper_cell)),
-    Column("conditional throughput, aggregate", _of(_conditional_cell)),
+    Column("lower bound, aggregate", _rate_row(_lower_cell), bold=True),
+    Column("upper bound, aggregate", _rate_row(_upper_cell)),
+    Column("conditional throughput, aggregate", _rate_row(_conditional_cell)),
     _LOSS,
     _FREE,
     *_OF_MEDIUM,
     _OF_GENERATOR,
-    Column("trials", _of(lambda r: str(r.result.trial_count))),
-    Column("discarded at the bounds", _of(_discarded_cell), words=True),
+    Column("trials", _rate_row(lambda r: str(r.result.trial_count))),
+    Column("discarded at the bounds", _rate_row(_discarded_cell), words=True),
 )
 #: What the page has in notes.
 _WHYS: RateColumns = (
-    Column("regular?", _of(lambda r: flag_with_reason(r.goal)), words=True),
-    Column("repeatable?", _of(lambda r: repeatable_text(r.goal)), words=True),
+    Column("regular?", _rate_row(lambda r: flag_with_reason(r.goal)), words=True),
+    Column("repeatable?", _rate_row(lambda r: repeatable_text(r.goal)), words=True),
 )
 _OF_DIRECTIONS: RateColumns = (
-    Column("octets", _of(lambda r: r.result.size_name), words=True),
+    Column("octets", _rate_row(lambda r: r.result.size_name), words=True),
     _GOAL,
-    Column("direction", _of(lambda r: r.direction), words=True),
-    Column("lower bound, per interface", _of(_lower_cell)),
-    Column("upper bound, per interface", _of(_upper_cell)),
-    Column("conditional throughput, per interface", _of(_conditional_cell)),
+    Column("direction", _rate_row(lambda r: r.direction), words=True),
+    Column("lower bound, per interface", _rate_row(_lower_cell)),
+    Column("upper bound, per interface", _rate_row(_upper_cell)),
+    Column("conditional throughput, per interface", _rate_row(_conditional_cell)),
     _LOSS,
-    Column("latency p50", _of(lambda r: _percentile_cell(r, "50"))),
-    Column("p99", _of(lambda r: _percentile_cell(r, "99"))),
-    Column("max", _of(_largest_cell)),
-    Column("tester's poll gaps", _of(lambda r: gaps_text(r.goal.gaps)), words=True),
+    Column("latency p50", _rate_row(lambda r: _percentile_cell(r, "50"))),
+    Column("p99", _rate_row(lambda r: _percentile_cell(r, "99"))),
+    Column("max", _rate_row(_largest_cell)),
+    Column("tester's poll gaps", _rate_row(lambda r: gaps_text(r.goal.gaps)), words=True),
 )
 #: The gaps are a sentence, which needs the width of the whole page.
 _PAGE_DIRECTIONS: RateColumns = (
     *_OF_DIRECTIONS[:-1],
-    Column("longest poll gap", _of(_gap_cell)),
+    Column("longest poll gap", _rate_row(_gap_cell)),
 )
 _TERMINAL_GOALS: RateColumns = (
-    Column("octets", _of(lambda r: r.result.size_short.partition(" ")[0]), words=True),
+    Column("octets", _rate_row(lambda r: r.result.size_short.partition(" ")[0]), words=True),
     Column("goal", lambda row: row[1], words=True),
-    Column("lower bound\nfps", _of(_lower_cell), bold=True),
-    Column("", _of(lambda r: Cell(SHORT_MARKS.get(r.goal.mark, ""), role="warn")), optional=True),
-    Column("loss\n%", _of(_loss_cell)),
-    Column("upper\nfps", _of(_upper_cell)),
-    Column("cond.\nfps", _of(_conditional_cell)),
-    Column("free\nfps", _of(lambda r: _rate_cell(r.goal.loss_free_fps, "none"))),
-    Column("L1\nGb/s", _of(_l1_cell), optional=True),
-    Column("% of\ngen.", _of(lambda r: _share_cell(r, r.generator_fps)), optional=True),
+    Column("lower bound\nfps", _rate_row(_lower_cell), bold=True),
+    Column(
+        "", _rate_row(lambda r: Cell(SHORT_MARKS.get(r.goal.mark, ""), role="warn")), optional=True
+    ),
+    Column("loss\n%", _rate_row(_loss_cell)),
+    Column("upper\nfps", _rate_row(_upper_cell)),
+    Column("cond.\nfps", _rate_row(_conditional_cell)),
+    Column("free\nfps", _rate_row(lambda r: _rate_cell(r.goal.loss_free_fps, "none"))),
+    Column("L1\nGb/s", _rate_row(_l1_cell), optional=True),
+    Column("% of\ngen.", _rate_row(lambda r: _share_cell(r, r.generator_fps)), optional=True),
 )
 _TERMINAL_DIRECTIONS: RateColumns = (
     *_TERMINAL_GOALS[:2],
-    Column("direction", _of(lambda r: r.direction), words=True),
-    Column("lower\nfps", _of(_lower_cell)),
-    Column("loss\n%", _of(_loss_cell)),
-    Column("upper\nfps", _of(_upper_cell)),
-    Column("p50\nµs", _of(lambda r: _percentile_cell(r, "50"))),
-    Column("p99\nµs", _of(lambda r: _percentile_cell(r, "99"))),
-    Column("max\nµs", _of(_largest_cell)),
-    Column("poll gap\nmax µs", _of(_gap_cell), optional=True),
+    Column("direction", _rate_row(lambda r: r.direction), words=True),
+    Column("lower\nfps", _rate_row(_lower_cell)),
+    Column("loss\n%", _rate_row(_loss_cell)),
+    Column("upper\nfps", _rate_row(_upper_cell)),
+    Column("p50\nµs", _rate_row(lambda r: _percentile_cell(r, "50"))),
+    Column("p99\nµs", _rate_row(lambda r: _percentile_cell(r, "99"))),
+    Column("max\nµs", _rate_row(_largest_cell)),
+    Column("poll gap\nmax µs", _rate_row(_gap_cell), optional=True),
 )
 #: The marks of results on a terminal; the legend below the table spells them out.
 SHORT_MARKS: dict[str, str] = {"irregular": "irreg.", "not repeatable": "range"}
@@ -521,14 +532,14 @@ SHORT_MARKS: dict[str, str] = {"irregular": "irreg.", "not repeatable": "range"}
 
 def _goal_rows(group: Group, columns: RateColumns, title: str, notes: Iterable[str] = ()) -> Table:
     rows = [(row, names) for row, names in shared_rows(group) if not row.direction]
-    return Table.of(title, columns, rows, notes)
+    return Table.from_items(title, columns, rows, notes)
 
 
 def _direction_rows(
     group: Group, columns: RateColumns, title: str, notes: Iterable[str] = ()
 ) -> Table:
     rows = [(row, names) for row, names in shared_rows(group) if row.direction]
-    return Table.of(title, columns, rows, notes)
+    return Table.from_items(title, columns, rows, notes)
 
 
 def terminal_rates(group: Group) -> Iterator[Table]:
@@ -558,24 +569,24 @@ def direction_table(group: Group, *, notes: bool = True) -> Table:
 
 
 #: Of rows that begin with a result, and then a goal of it.
-_OCTETS: Column[Any] = Column("octets", lambda of: of[0].size_name, words=True)
-_GOAL_NAME: Column[Any] = Column("goal", lambda of: of[1].name, words=True)
+_OCTETS: Column[Any] = Column("octets", lambda row: row[0].size_name, words=True)
+_GOAL_NAME: Column[Any] = Column("goal", lambda row: row[1].name, words=True)
 _SearchRow: TypeAlias = tuple[Result, Sequence[TrialPoint]]
 _SEARCHES: tuple[Column[_SearchRow], ...] = (
     _OCTETS,
-    Column("trials", lambda of: str(of[0].trial_count)),
-    Column("verdicts", lambda of: verdict_counts(of[0]), words=True),
-    Column("loads and losses", lambda of: trials_text(of[1]), words=True),
-    Column("load range per interface", lambda of: load_range_text(*of)),
-    Column("traffic", lambda of: units.seconds(of[0].trial_seconds)),
-    Column("wall time", lambda of: units.seconds(of[0].wall_seconds)),
+    Column("trials", lambda row: str(row[0].trial_count)),
+    Column("verdicts", lambda row: verdict_counts(row[0]), words=True),
+    Column("loads and losses", lambda row: trials_text(row[1]), words=True),
+    Column("load range per interface", lambda row: load_range_text(*row)),
+    Column("traffic", lambda row: units.seconds(row[0].trial_seconds)),
+    Column("wall time", lambda row: units.seconds(row[0].wall_seconds)),
 )
 
 
 def search_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Table:
     """What each search took."""
     rows = [(r, shown_trials(r, trials)) for r in group.measured]
-    return Table.of("Searches" if group.goal_names else "Trials", _SEARCHES, rows)
+    return Table.from_items("Searches" if group.goal_names else "Trials", _SEARCHES, rows)
 
 
 def _hops_text(lost: LossAccount) -> str:
@@ -590,16 +601,16 @@ def _hops_text(lost: LossAccount) -> str:
 LOSSES_TITLE = "Lost frames by hop"
 _LOSSES: tuple[Column[tuple[Result, LossAccount]], ...] = (
     _OCTETS,
-    Column("VALID trials that lost frames", lambda of: f"{of[1].lossy} of {of[1].trials}"),
-    Column("frames lost at", lambda of: _hops_text(of[1]), words=True),
-    Column("lossy, no hop named", lambda of: str(of[1].unattributed)),
+    Column("VALID trials that lost frames", lambda row: f"{row[1].lossy} of {row[1].trials}"),
+    Column("frames lost at", lambda row: _hops_text(row[1]), words=True),
+    Column("lossy, no hop named", lambda row: str(row[1].unattributed)),
 )
 
 
 def loss_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Table:
     """Where the frames of a group's trials were lost."""
-    rows = [(r, account_losses(trials.get(case_of(r), ()))) for r in group.measured]
-    return Table.of(LOSSES_TITLE, _LOSSES, rows)
+    rows = [(r, account_losses(trials.get(identify_case(r), ()))) for r in group.measured]
+    return Table.from_items(LOSSES_TITLE, _LOSSES, rows)
 
 
 _ThreadRow: TypeAlias = tuple[Result, GoalResult, ThreadUse]
@@ -610,45 +621,49 @@ def _by_bound(result: Result) -> list[GoalResult]:
 
     A goal without a trial that stands for its bound has nothing to join by.
     """
-    held: dict[tuple[int, int, int], list[GoalResult]] = {}
+    goals_by_bound: dict[tuple[int, int, int], list[GoalResult]] = {}
     for place, goal in enumerate(result.goals):
         key = (goal.search, goal.trial, 0) if goal.trial else (0, 0, place)
-        held.setdefault(key, []).append(goal)
+        goals_by_bound.setdefault(key, []).append(goal)
     return [
         goals[0].model_copy(update={"name": ", ".join(goal.name for goal in goals)})
-        for goals in held.values()
+        for goals in goals_by_bound.values()
     ]
 
 
-def _switches(of: _ThreadRow) -> str:
+def _switches(row: _ThreadRow) -> str:
     """Context switches of both kinds."""
-    voluntary = of[2].voluntary_switches_per_s
+    voluntary = row[2].voluntary_switches_per_s
     if voluntary is None:
         return NOT_RECORDED
-    return units.significant(voluntary + of[2].involuntary_switches_per_s, 3)
+    return units.significant(voluntary + row[2].involuntary_switches_per_s, 3)
 
 
-def _shares_with(of: _ThreadRow) -> str:
+def _shares_with(row: _ThreadRow) -> str:
     """Other busy threads that were last on its processor."""
-    _, goal, use = of
+    _, goal, use = row
     host = use.role.rpartition(":")[0]
-    others = (one for one in goal.threads if one is not use and one.cpu == use.cpu)
-    roles = dict.fromkeys(one.role for one in others if one.role.rpartition(":")[0] == host)
+    others = (thread for thread in goal.threads if thread is not use and thread.cpu == use.cpu)
+    roles = dict.fromkeys(
+        thread.role for thread in others if thread.role.rpartition(":")[0] == host
+    )
     return ", ".join(roles) or "alone"
 
 
 _THREADS: tuple[Column[_ThreadRow], ...] = (
     _OCTETS,
     _GOAL_NAME,
-    Column("role", lambda of: of[2].role, words=True),
-    Column("thread", lambda of: of[2].thread, words=True),
-    Column("processor", lambda of: str(of[2].cpu)),
-    Column("user", lambda of: units.percent(of[2].user, 3)),
-    Column("system", lambda of: units.percent(of[2].system, 3)),
+    Column("role", lambda row: row[2].role, words=True),
+    Column("thread", lambda row: row[2].thread, words=True),
+    Column("processor", lambda row: str(row[2].cpu)),
+    Column("user", lambda row: units.percent(row[2].user, 3)),
+    Column("system", lambda row: units.percent(row[2].system, 3)),
     Column("shares it with", _shares_with, words=True),
     Column("switches per s", _switches),
-    Column("descheduled per s", lambda of: units.significant(of[2].involuntary_switches_per_s, 3)),
-    Column("waited", lambda of: known(of[2].waited, _percent) or NOT_RECORDED),
+    Column(
+        "descheduled per s", lambda row: units.significant(row[2].involuntary_switches_per_s, 3)
+    ),
+    Column("waited", lambda row: text_or_none(row[2].waited, _percent) or NOT_RECORDED),
 )
 _THREADS_NOTE = (
     "Switches: times that a thread gave its processor up; descheduled: those against its will. "
@@ -663,8 +678,10 @@ def thread_table(group: Group) -> Table:
     rows = [(r, goal, use) for r in group.measured for goal in _by_bound(r) for use in goal.threads]
     events = dict.fromkeys(name for *_, use in rows for name in use.events_per_s)
     uncollected = (goal.uncollected for result in group.measured for goal in result.goals)
-    missing = dict.fromkeys(f"{name}: {why}" for each in uncollected for name, why in each.items())
-    table = Table.of(
+    missing = dict.fromkeys(
+        f"{name}: {reason}" for reasons in uncollected for name, reason in reasons.items()
+    )
+    table = Table.from_items(
         "Busy threads at the lower bounds", (*_THREADS, *map(_event_column, events)), rows
     )
     turns = [
@@ -710,8 +727,8 @@ _IN_TICKS = ("softirq", "guest", "steal")
 _TICK_S = 0.01
 
 
-def _cores(of: _CpuRow, mode: str) -> str:
-    value, counted_s = getattr(of[2], mode), of[3]
+def _cores(row: _CpuRow, mode: str) -> str:
+    value, counted_s = getattr(row[2], mode), row[3]
     if value is None:
         return NOT_RECORDED
     tick = _TICK_S / counted_s if counted_s else 0.0
@@ -726,19 +743,19 @@ _FEW_TICKS = 2
 
 _CPU: tuple[Column[_CpuRow], ...] = (
     _OCTETS,
-    Column("at", lambda of: of[1], words=True),
-    Column("role", lambda of: of[2].role, words=True),
-    Column("processors", lambda of: _ranges(of[2].processors), words=True),
+    Column("at", lambda row: row[1], words=True),
+    Column("role", lambda row: row[2].role, words=True),
+    Column("processors", lambda row: _ranges(row[2].processors), words=True),
     *(
         Column(mode, partial(_cores, mode=mode))
         for mode in ("busy", "waiting", "user", "system", "softirq", "guest", "steal")
     ),
     Column("switches per s", partial(_cores, mode="switches_per_s")),
-    Column("shared with", lambda of: ", ".join(of[2].shared_with) or None, words=True),
+    Column("shared with", lambda row: ", ".join(row[2].shared_with) or None, words=True),
 )
 _BACKLOG: tuple[Column[_CpuRow], ...] = (
-    Column("queue drops", lambda of: known(of[2].backlog_dropped, units.frames)),
-    Column("queue stops", lambda of: known(of[2].backlog_squeezed, units.frames)),
+    Column("queue drops", lambda row: text_or_none(row[2].backlog_dropped, units.frames)),
+    Column("queue stops", lambda row: text_or_none(row[2].backlog_squeezed, units.frames)),
 )
 _CPU_NOTE = (
     "In processors: 1 is all the time of one. Busy: a role's own work, which adds up to the "
@@ -785,33 +802,37 @@ def _decisive_trials(
 def cpu_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Table:
     """Processor use by role in the trials that decide."""
     decisive = [
-        (result, at, trial)
+        (result, label, trial)
         for result in group.measured
-        for at, trial in _decisive_trials(result, shown_trials(result, trials))
+        for label, trial in _decisive_trials(result, shown_trials(result, trials))
     ]
     rows = [
-        (result, at, use, trial.duration_s) for result, at, trial in decisive for use in trial.cpu
+        (result, label, use, trial.duration_s)
+        for result, label, trial in decisive
+        for use in trial.cpu
     ]
     counted = [column for column in _BACKLOG if any(map(column.cell, rows))]
     notes = [_CPU_NOTE, *([_BACKLOG_NOTE] if counted else [])]
     notes += [
-        f"Power at {result.size_text}, {at}: "
-        + ", ".join(f"{part} {units.significant(each, 3)} W" for part, each in trial.watts.items())
+        f"Power at {result.size_text}, {label}: "
+        + ", ".join(
+            f"{part} {units.significant(watts, 3)} W" for part, watts in trial.watts.items()
+        )
         + "."
-        for result, at, trial in decisive
+        for result, label, trial in decisive
         if trial.watts
     ]
-    return Table.of("Processor use by role", (*_CPU, *counted), rows, notes)
+    return Table.from_items("Processor use by role", (*_CPU, *counted), rows, notes)
 
 
 def _event_column(name: str) -> Column[_ThreadRow]:
-    def cell(of: _ThreadRow) -> str:
-        use = of[2]
+    def cell(row: _ThreadRow) -> str:
+        use = row[2]
         if name not in use.events_per_s:
             return NOT_MEASURED
-        each = use.events_per_frame.get(name)
+        per_frame = use.events_per_frame.get(name)
         shown = units.significant(use.events_per_s[name], 3)
-        return shown if each is None else f"{shown} ({units.significant(each, 3)})"
+        return shown if per_frame is None else f"{shown} ({units.significant(per_frame, 3)})"
 
     return Column(name, cell)
 
@@ -824,12 +845,12 @@ _DatapathRow: TypeAlias = tuple[Result, GoalResult, DatapathUse]
 _DATAPATH: tuple[Column[_DatapathRow], ...] = (
     _OCTETS,
     _GOAL_NAME,
-    Column("thread", lambda of: of[2].thread, words=True),
-    Column("packets", lambda of: f"{of[2].packets:,}"),
-    Column("TSC cycles per packet", lambda of: _cycles_text(of[2])),
-    Column("with packets", lambda of: _or_none(of[2].busy, units.percent)),
-    Column("had a processor", lambda of: _or_none(of[2].ran, units.percent)),
-    Column("rules found in", lambda of: _lookups_text(of[2].lookups), words=True),
+    Column("thread", lambda row: row[2].thread, words=True),
+    Column("packets", lambda row: f"{row[2].packets:,}"),
+    Column("TSC cycles per packet", lambda row: _cycles_text(row[2])),
+    Column("with packets", lambda row: _or_none(row[2].busy, units.percent)),
+    Column("had a processor", lambda row: _or_none(row[2].ran, units.percent)),
+    Column("rules found in", lambda row: _lookups_text(row[2].lookups), words=True),
 )
 _DATAPATH_NOTE = (
     "Counted by the vSwitch itself, in the trial with the middle latency of the longest at the "
@@ -845,7 +866,7 @@ def datapath_table(group: Group) -> Table:
     rows = [
         (r, goal, use) for r in group.measured for goal in _by_bound(r) for use in goal.datapath
     ]
-    return Table.of(
+    return Table.from_items(
         "The vSwitch's own counters at the lower bounds", _DATAPATH, rows, [_DATAPATH_NOTE]
     )
 
@@ -856,7 +877,7 @@ def _cycles_text(use: DatapathUse) -> str:
     shown = units.significant(use.cycles_per_packet, 3)
     if use.cycles_range is None:
         return shown
-    low, high = (units.significant(one, 3) for one in use.cycles_range)
+    low, high = (units.significant(cycles, 3) for cycles in use.cycles_range)
     return f"{shown} ({low} to {high})"
 
 
@@ -880,22 +901,22 @@ _PROFILES_NOTE = (
 
 def profile_table(group: Group, profiles: Sequence[Profile]) -> Table:
     """The flame graphs at the bounds of a search."""
-    mine = [p for p in profiles if p.scenario == group.scenario and group.goal_names]
-    return Table.of("Profiles", _PROFILES, mine, [_PROFILES_NOTE])
+    group_profiles = [p for p in profiles if p.scenario == group.scenario and group.goal_names]
+    return Table.from_items("Profiles", _PROFILES, group_profiles, [_PROFILES_NOTE])
 
 
 _NodeRow: TypeAlias = tuple[Result, GoalResult, DatapathUse, NodeUse]
 _NODES: tuple[Column[_NodeRow], ...] = (
     _OCTETS,
     _GOAL_NAME,
-    Column("thread", lambda of: of[2].thread, words=True),
-    Column("node", lambda of: of[3].name, words=True),
-    Column("packets", lambda of: f"{of[3].packets:,}"),
+    Column("thread", lambda row: row[2].thread, words=True),
+    Column("node", lambda row: row[3].name, words=True),
+    Column("packets", lambda row: f"{row[3].packets:,}"),
     Column(
-        "TSC cycles per packet", lambda of: _or_none(of[3].clocks_per_packet, units.significant)
+        "TSC cycles per packet", lambda row: _or_none(row[3].clocks_per_packet, units.significant)
     ),
-    Column("vector size", lambda of: _or_none(of[3].packets_per_call, units.significant)),
-    Column("kind", lambda of: "input" if of[3].input else None, words=True),
+    Column("vector size", lambda row: _or_none(row[3].packets_per_call, units.significant)),
+    Column("kind", lambda row: "input" if row[3].input else None, words=True),
 )
 _NODES_NOTE = (
     "Of the trial with the middle latency at the bound. Vector size: packets for each call of a "
@@ -913,11 +934,13 @@ def node_table(group: Group) -> Table:
         for use in goal.datapath
         for node in use.nodes
     ]
-    return Table.of("Nodes of the vSwitch's graph at the lower bounds", _NODES, rows, [_NODES_NOTE])
+    return Table.from_items(
+        "Nodes of the vSwitch's graph at the lower bounds", _NODES, rows, [_NODES_NOTE]
+    )
 
 
 def _lookups_text(lookups: Mapping[str, float]) -> str:
-    shown = sorted(lookups.items(), key=lambda each: -each[1])
+    shown = sorted(lookups.items(), key=lambda lookup: -lookup[1])
     return ", ".join(f"{name} {units.percent(share, 3)}" for name, share in shown)
 
 
@@ -927,26 +950,29 @@ _Note: TypeAlias = tuple[str, str, str, str]
 
 def merged_notes(notes: Iterable[_Note]) -> Iterator[str]:
     """Each sentence once, before it the sizes, goals and directions that it is true of."""
-    found: dict[str, dict[tuple[str, tuple[str, ...]], dict[str, None]]] = {}
+    places_by_sentence: dict[str, dict[tuple[str, tuple[str, ...]], dict[str, None]]] = {}
     by_place: dict[tuple[str, str, str], dict[str, None]] = {}
     for size, goal, direction, sentence in notes:
         by_place.setdefault((sentence, size, goal), {})[direction] = None
     for (sentence, size, goal), named in by_place.items():
-        places = found.setdefault(sentence, {})
+        places = places_by_sentence.setdefault(sentence, {})
         places.setdefault((size, tuple(named)), {})[goal] = None
-    for sentence, places in found.items():
+    for sentence, places in places_by_sentence.items():
         sizes: dict[str, list[str]] = {}
         for (size, directions), goals in places.items():
             about = ", ".join(
                 filter(None, (joined([g for g in goals if g]), _directions_text(directions)))
             )
             sizes.setdefault(about, []).append(size)
-        texts = (", ".join(filter(None, (listed_sizes(of), what))) for what, of in sizes.items())
+        texts = (
+            ", ".join(filter(None, (listed_sizes(octets), subject)))
+            for subject, octets in sizes.items()
+        )
         yield f"{'; '.join(texts)}: {sentence}"
 
 
 def _directions_text(directions: Sequence[str]) -> str:
-    named = [one for one in directions if one]
+    named = [direction for direction in directions if direction]
     return "both directions" if len(named) == 2 else joined(named)
 
 
@@ -954,21 +980,21 @@ def _goal_notes(group: Group) -> Iterator[_Note]:
     for result in group.measured:
         for goal in result.goals:
             bounds = (goal.at_lower_bound, goal.at_upper_bound)
-            if any(at is not None and at.discarded for at in bounds):
+            if any(bound is not None and bound.discarded for bound in bounds):
                 text = f"trials discarded at the bounds: {discarded_text(goal)}"
                 yield result.size_text, goal.name, "", text
-            for one in goal.per_direction:
-                if one.exceeds_goal:
+            for direction in goal.per_direction:
+                if direction.exceeds_goal:
                     yield (
-                        *(result.size_text, goal.name, one.direction),
+                        *(result.size_text, goal.name, direction.direction),
                         "alone loses more at the lower bound than the goal allows; loads are "
                         "classified by all directions together (RFC 9971)",
                     )
 
 
 def _latency_notes(group: Group) -> Iterator[_Note]:
-    every = [(r, goal) for r in group.measured for goal in r.goals]
-    for result, goal in every:
+    goals = [(r, goal) for r in group.measured for goal in r.goals]
+    for result, goal in goals:
         for direction, latency in goal.latency.items():
             place = result.size_text, goal.name, direction
             if RoundTrip.is_name(direction):
@@ -990,9 +1016,9 @@ def tester_bound_note(bound: str) -> str:
 def _unlike_generator(group: Group) -> Iterator[str]:
     """Why rates are no shares of the generator's maximum."""
     return group_sentences(
-        (r.size_text, f"no share of the generator's maximum: {why}")
+        (r.size_text, f"no share of the generator's maximum: {reason}")
         for r in group.measured
-        if r.goals and (why := group.unlike_generator.get(r.frame_size))
+        if r.goals and (reason := group.unlike_generator.get(r.frame_size))
     )
 
 
@@ -1016,10 +1042,10 @@ def _marks(group: Group) -> Iterator[_Note]:
 
 def group_notes(group: Group) -> Iterator[str]:
     """Every note of a group, what makes a number worth less first."""
-    whys = ((r.size_text, r.why or "no reason was recorded") for r in group.results)
+    reasons = ((r.size_text, r.why or "no reason was recorded") for r in group.results)
     yield from group_sentences(
-        (size, f"not measured: {why}")
-        for (size, why), r in zip(whys, group.results, strict=True)
+        (size, f"not measured: {reason}")
+        for (size, reason), r in zip(reasons, group.results, strict=True)
         if r.status == "not measured"
     )
     yield from merged_notes(_marks(group))

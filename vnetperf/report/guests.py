@@ -13,15 +13,15 @@ from vnetperf.model.scenario import ENDPOINTS_VARIANT
 from vnetperf.model.transfer import Figures
 from vnetperf.report.plot import Axis, Plot, Series, series_css
 from vnetperf.report.table import NONE, Column, Table
-from vnetperf.report.text import known
+from vnetperf.report.text import text_or_none
 from vnetperf.report.transfers import (
     HeldTransfer,
     but_for,
+    choose_scale,
+    compared_values,
     interval_text,
     notes_on_rounds,
     rounds_point,
-    scale_of,
-    values_of,
 )
 from vnetperf.results.run_metrics import known_apart
 
@@ -49,17 +49,17 @@ class _Row(HeldTransfer):
 
 
 def _rows(results: RunResults) -> list[_Row]:
-    facts = {one.scenario: one.facts for one in results.scenarios}
+    facts = {scenario.scenario: scenario.facts for scenario in results.scenarios}
     rows = []
-    for one in results.transfers:
-        for transfer in one.transfers:
+    for scenario_transfers in results.transfers:
+        for transfer in scenario_transfers.transfers:
             if not transfer.spec.is_guest:
                 continue
-            rounds = one.rounds_of(transfer)
+            rounds = scenario_transfers.rounds_of(transfer)
             rows.append(
                 _Row(
-                    scenario=one.scenario.removesuffix(f",{ENDPOINTS_VARIANT}"),
-                    vnfs=_kind(facts.get(one.scenario, {})),
+                    scenario=scenario_transfers.scenario.removesuffix(f",{ENDPOINTS_VARIANT}"),
+                    vnfs=_kind(facts.get(scenario_transfers.scenario, {})),
                     rounds=rounds,
                     baseline=tuple(r.on_host for r in rounds if r.on_host is not None),
                 )
@@ -78,12 +78,12 @@ def _kind(facts: Mapping[str, Any]) -> str:
     return ", ".join(sorted(kinds))
 
 
-def _misses_text(found: Figures) -> str | None:
+def _misses_text(figures: Figures) -> str | None:
     """Misses by the work that was done: a quicker VNF has more of them a second."""
     misses, events, octets = (
-        found.tlb_misses_per_second,
-        found.events_per_second,
-        found.octets_per_second,
+        figures.tlb_misses_per_second,
+        figures.events_per_second,
+        figures.octets_per_second,
     )
     if misses is None or not (events or octets):
         return None
@@ -93,7 +93,7 @@ def _misses_text(found: Figures) -> str | None:
 
 
 def _host_text(row: _Row) -> str | None:
-    values, scale = values_of(row.baseline), scale_of(row.transfer)
+    values, scale = compared_values(row.baseline), choose_scale(row.transfer)
     return scale.text(fmean(values) * scale.factor) if values else None
 
 
@@ -111,7 +111,7 @@ _GUESTS: tuple[Column[_Row], ...] = (
     Column("of the host's", lambda row: interval_text(row.ratio)),
     Column("TLB misses in VNFs", lambda row: _misses_text(row.transfer)),
     Column("TLB misses on the host", lambda row: _misses_text(_host(row))),
-    Column("stolen", lambda row: known(row.transfer.steal, units.percent)),
+    Column("stolen", lambda row: text_or_none(row.transfer.steal, units.percent)),
     Column("processors", lambda row: row.transfer.client.cpus, words=True),
     Column("rounds", lambda row: str(len(row.rounds))),
 )
@@ -125,16 +125,16 @@ def guests_table(results: RunResults) -> Table:
     notes += notes_on_rounds((f"{r.scenario}, {r.transfer.spec.kind}", r.rounds) for r in rows)
     notes += [f"Measured by {tool}." for tool in dict.fromkeys(r.transfer.version for r in rows)]
     notes += [
-        f"TLB misses (of loads): {why}."
-        for why in dict.fromkeys(row.transfer.events_why for row in rows)
-        if why
+        f"TLB misses (of loads): {reason}."
+        for reason in dict.fromkeys(row.transfer.events_why for row in rows)
+        if reason
     ]
     if any("emulated" in row.vnfs for row in rows):
         notes.append(
             "Emulated: another program executes the guest's instructions one by one, so that the "
             "ratio is that of the emulator and says nothing of virtual machines."
         )
-    return Table.of(GUESTS_TITLE, _GUESTS, rows, notes)
+    return Table.from_items(GUESTS_TITLE, _GUESTS, rows, notes)
 
 
 def _apart_notes(rows: Sequence[_Row]) -> list[str]:
@@ -151,16 +151,20 @@ def _apart_notes(rows: Sequence[_Row]) -> list[str]:
 def guest_sentences(results: RunResults) -> list[str]:
     """The same for a terminal, with why something was not counted."""
     table = guests_table(results)
-    found = []
+    sentences = []
     for scenario, work, vnfs, threads, value, host, ratio, *rest in table.texts:
-        beside = f", host {host}: {ratio} of it" if ratio != NONE else ""
+        comparison = f", host {host}: {ratio} of it" if ratio != NONE else ""
         steal = f", {rest[2]} stolen" if rest[2] not in (NONE, "0 %") else ""
-        found.append(
-            f"{scenario}: {work}, {vnfs}, threads in each: {threads}; {value}{beside}{steal}"
+        sentences.append(
+            f"{scenario}: {work}, {vnfs}, threads in each: {threads}; {value}{comparison}{steal}"
         )
     rows = _rows(results)
-    whys = {row.transfer.events_why for row in rows}
-    return found + _apart_notes(rows) + [f"TLB misses: {why}" for why in sorted(whys) if why]
+    reasons = {row.transfer.events_why for row in rows}
+    return (
+        sentences
+        + _apart_notes(rows)
+        + [f"TLB misses: {reason}" for reason in sorted(reasons) if reason]
+    )
 
 
 def guest_plots(results: RunResults) -> Iterator[Plot]:
@@ -171,34 +175,34 @@ def guest_plots(results: RunResults) -> Iterator[Plot]:
         ("vnfs", "VNFs at once"),
     )
     for field, axis in axes:
-        held: dict[tuple[str, str, str, int], dict[int, _Row]] = {}
+        curves: dict[tuple[str, str, str, int], dict[int, _Row]] = {}
         for row in rows:
             threads = row.transfer.spec.instances
-            at, other = (threads, row.count) if field == "instances" else (row.count, threads)
+            count, other = (threads, row.count) if field == "instances" else (row.count, threads)
             key = (but_for(field, row.scenario), row.transfer.spec.kind, row.vnfs, other)
-            held.setdefault(key, {}).setdefault(at, row)
-        for (scenario, kind, vnfs, other), mine in held.items():
-            if len(mine) < 2:
+            curves.setdefault(key, {}).setdefault(count, row)
+        for (scenario, kind, vnfs, other), curve in curves.items():
+            if len(curve) < 2:
                 continue
-            beside = f"{other} VNF(s)" if field == "instances" else f"{other} thread(s) in each"
-            yield _plot(", ".join(filter(None, (scenario, kind, vnfs, beside))), axis, mine)
+            fixed = f"{other} VNF(s)" if field == "instances" else f"{other} thread(s) in each"
+            yield _plot(", ".join(filter(None, (scenario, kind, vnfs, fixed))), axis, curve)
 
 
 def _plot(caption: str, axis: str, rows: Mapping[int, _Row]) -> Plot:
     places = sorted(rows)
-    scale = scale_of(rows[places[0]].transfer)
+    scale = choose_scale(rows[places[0]].transfer)
     series = []
     for index, name in enumerate(("in VNFs", "on the host")):
         points = []
-        for place, at in enumerate(places):
-            sides = rows[at].rounds if index == 0 else rows[at].baseline
-            if values := values_of(sides):
-                points.append(rounds_point(values, scale, place, f"{name}, {at}"))
+        for place, count in enumerate(places):
+            sides = rows[count].rounds if index == 0 else rows[count].baseline
+            if values := compared_values(sides):
+                points.append(rounds_point(values, scale, place, f"{name}, {count}"))
         series.append(Series(name, points, css=series_css(index), line=True, shift=index * 5 - 2))
     return Plot(
         title=f"{caption}: by {axis}",
         caption=caption,
-        x=Axis(name=axis, names=[str(at) for at in places]),
+        x=Axis(name=axis, names=[str(count) for count in places]),
         y=Axis(name=scale.name, tick=scale.tick, value=scale.text, zero=True),
         series=series,
         css="by-size",

@@ -26,11 +26,11 @@ def _clean(value: object) -> str:
 
 
 def _properties(parent: ET.Element, values: Iterable[tuple[str, object]]) -> None:
-    known = [(name, value) for name, value in values if value not in (None, "")]
-    if not known:
+    nonempty = [(name, value) for name, value in values if value not in (None, "")]
+    if not nonempty:
         return
     holder = ET.SubElement(parent, "properties")
-    for name, value in known:
+    for name, value in nonempty:
         text = str(value).lower() if isinstance(value, bool) else value
         ET.SubElement(holder, "property", name=_clean(name), value=_clean(text))
 
@@ -42,10 +42,10 @@ _LATENCIES = ("latency_p50", "latency_p99", "latency_max")
 
 
 def _goal_numbers(result: Result, goal: GoalResult) -> Iterator[tuple[str, object]]:
-    found = list(goal_metrics_of(result, goal))
+    metrics = list(goal_metrics_of(result, goal))
     sums = {
         "_".join(filter(None, (m.name, _UNITS.get(m.unit, m.unit)))): m.number
-        for m in found
+        for m in metrics
         if not m.direction
     }
     regular = sums.pop("regular")
@@ -53,7 +53,7 @@ def _goal_numbers(result: Result, goal: GoalResult) -> Iterator[tuple[str, objec
     texts["meaning"] = goal.caveat or "no loss in trials of 60 s"
     for name, value in (sums | texts | {"goal_loss_ratio": goal.loss_ratio}).items():
         yield f"{goal.name}.{name}", value
-    for m in found:
+    for m in metrics:
         if m.direction and (m.unit == "fps" or m.name in _LATENCIES):
             yield f"{goal.name}.{m.direction}.{m.name}_{m.unit}", m.number
 
@@ -74,20 +74,20 @@ def _numbers(result: Result) -> Iterator[tuple[str, object]]:
         yield from _metric(metric)
 
 
-def _metric(found: Metric) -> Iterator[tuple[str, object]]:
+def _metric(metric: Metric) -> Iterator[tuple[str, object]]:
     """A number under the names of what it is of; of a spread its interval and n besides."""
-    parts = (found.item, found.direction, found.name)
+    parts = (metric.item, metric.direction, metric.name)
     path = ".".join(part for part in parts if part)
-    name = f"{path}_{found.unit}" if found.unit else path
-    yield name, found.number
-    if isinstance(found.value, Spread):
-        yield f"{name}.n", found.value.n
-        yield f"{name}.low", found.value.low
-        yield f"{name}.high", found.value.high
-        yield f"{name}.stdev", found.value.stdev
-        yield f"{name}.modes", " ".join(f"{mode:.6g}" for mode in found.value.modes)
-    if found.note:
-        yield f"{path}.note", found.note
+    name = f"{path}_{metric.unit}" if metric.unit else path
+    yield name, metric.number
+    if isinstance(metric.value, Spread):
+        yield f"{name}.n", metric.value.n
+        yield f"{name}.low", metric.value.low
+        yield f"{name}.high", metric.value.high
+        yield f"{name}.stdev", metric.value.stdev
+        yield f"{name}.modes", " ".join(f"{mode:.6g}" for mode in metric.value.modes)
+    if metric.note:
+        yield f"{path}.note", metric.note
 
 
 def _outcome(result: Result) -> str:
@@ -109,58 +109,58 @@ def _testcase(suite: ET.Element, scenario: str, name: str, seconds: float) -> ET
     )
 
 
-def _name(of: Result | OtherCase) -> str:
+def _name(case: Result | OtherCase) -> str:
     """A case's name, which no other has: "TCP_STREAM forth[v2v_ovs,endpoints-64-x8]"."""
-    size = of.size if isinstance(of, OtherCase) else of.size_name
-    parts = (of.scenario, size, *filter(None, _INSTANCES.sub(r"x\1", of.of).split(", ")))
-    return f"{of.test}[{'-'.join(parts)}]"
+    size = case.size if isinstance(case, OtherCase) else case.size_name
+    parts = (case.scenario, size, *filter(None, _INSTANCES.sub(r"x\1", case.of).split(", ")))
+    return f"{case.test}[{'-'.join(parts)}]"
 
 
 def _case(suite: ET.Element, result: Result, other: OtherCase | None) -> None:
     """A result; `other` is the same transfer, where another deployment of it was measured."""
     seconds = result.wall_seconds + (other.seconds if other else 0.0)
     case = _testcase(suite, result.scenario, _name(result), seconds)
-    _properties(case, chain(_numbers(result), _numbers_of_other(other) if other else ()))
+    _properties(case, chain(_numbers(result), _other_numbers(other) if other else ()))
     outcome = _outcome(result)
     if outcome == "failures":
         names = ", ".join(g.name for g in result.goals if g.lower_bound_fps is None)
         words = _clean(f"{goal_text.NO_LOAD_MET}: {names}")
         ET.SubElement(case, "failure", type=goal_text.NO_LOAD_MET, message=words)
     elif outcome:
-        why = _clean(why_no_number(result))
+        reason = _clean(why_no_number(result))
         kind = "error" if outcome == "errors" else "skipped"
-        ET.SubElement(case, kind, type="not measured", message=why)
+        ET.SubElement(case, kind, type="not measured", message=reason)
     for goal in result.goals:
         ET.SubElement(case, "system-out").text = _clean(
             f"{goal.name}: {goal_text.headline(goal)}, aggregate of {result.directions} sending "
             f"interface(s); {goal_text.flag_with_reason(goal)}"
         )
-    number, more = outcomes.headline(result)
+    number, conditions = outcomes.headline(result)
     if number:
-        words = "; ".join([f"{result.test}: {number}".replace("\n", "; "), more])
+        words = "; ".join([f"{result.test}: {number}".replace("\n", "; "), conditions])
         ET.SubElement(case, "system-out").text = _clean(words)
     if other:
         _main_number(case, other)
 
 
-def _other(suite: ET.Element, of: OtherCase) -> None:
+def _other(suite: ET.Element, other: OtherCase) -> None:
     """A transfer that was measured, or the lives of pods."""
-    case = _testcase(suite, of.scenario, _name(of), of.seconds)
-    _properties(case, _numbers_of_other(of))
-    _main_number(case, of)
+    case = _testcase(suite, other.scenario, _name(other), other.seconds)
+    _properties(case, _other_numbers(other))
+    _main_number(case, other)
 
 
-def _numbers_of_other(of: OtherCase) -> Iterator[tuple[str, object]]:
-    yield "message_size_octets", None if of.size == "-" else of.size
-    yield from of.conditions.items()
-    for metric in of.metrics:
+def _other_numbers(other: OtherCase) -> Iterator[tuple[str, object]]:
+    yield "message_size_octets", None if other.size == "-" else other.size
+    yield from other.conditions.items()
+    for metric in other.metrics:
         yield from _metric(metric)
 
 
-def _main_number(case: ET.Element, of: OtherCase) -> None:
-    main = next((metric for metric in of.metrics if metric.main), None)
+def _main_number(case: ET.Element, other: OtherCase) -> None:
+    main = next((metric for metric in other.metrics if metric.main), None)
     if main is not None and isinstance(main.number, float):
-        text = f"{of.test}: {value_text(main.number, main.unit)}"
+        text = f"{other.test}: {value_text(main.number, main.unit)}"
         ET.SubElement(case, "system-out").text = _clean(text)
 
 
@@ -170,8 +170,8 @@ class _Suite:
     def __init__(self, name: str, others: Iterable[OtherCase], results: RunResults) -> None:
         self._name = name
         self._results = results
-        self._every = [*others]
-        self._others = {_name(of): of for of in self._every}
+        self._other_cases = [*others]
+        self._others = {_name(other): other for other in self._other_cases}
         self._joined: set[str] = set()  # Names of others that are in the case of a result
         self._counts: Counter[str] = Counter()
         self._tests = 0
@@ -199,11 +199,13 @@ class _Suite:
     def element(self, root: ET.Element) -> None:
         """The suite, with one mark in the place of all cases."""
         results = self._results
-        facts = next((found for found in results.scenarios if found.scenario == self._name), None)
+        facts = next(
+            (scenario for scenario in results.scenarios if scenario.scenario == self._name), None
+        )
         failed = facts is not None and bool(facts.error)
         joined = [self._others[name] for name in self._joined]
-        alone = [of for of in self._every if of not in joined]
-        seconds = sum(self._result_s) + sum(of.seconds for of in self._every)
+        alone = [other for other in self._other_cases if other not in joined]
+        seconds = sum(self._result_s) + sum(other.seconds for other in self._other_cases)
         suite = ET.SubElement(
             root,
             "testsuite",
@@ -224,9 +226,9 @@ class _Suite:
             "testbed": results.run.testbed,
         }
         _properties(suite, facts_of_run.items())
-        for of in alone:
+        for other in alone:
             holder = ET.Element("testsuite")
-            _other(holder, of)
+            _other(holder, other)
             self._take(holder)
         if facts is not None and facts.error:
             holder = ET.Element("testsuite")
@@ -249,19 +251,19 @@ def junit_xml(results: RunResults) -> str:
 def junit_parts(results: RunResults) -> Iterator[str]:
     """The same part by part."""
     others: dict[str, list[OtherCase]] = defaultdict(list)
-    for of in other_cases(results):
-        others[of.scenario].append(of)
+    for other in other_cases(results):
+        others[other.scenario].append(other)
     suites: dict[str, _Suite] = {}
 
-    def suite_of(name: str) -> _Suite:
+    def find_suite(name: str) -> _Suite:
         if name not in suites:
             suites[name] = _Suite(name, others.get(name, ()), results)
         return suites[name]
 
     for result in results.results:
-        suite_of(result.scenario).add(result)
-    for name in (*others, *(found.scenario for found in results.scenarios if found.error)):
-        suite_of(name)
+        find_suite(result.scenario).add(result)
+    for name in (*others, *(scenario.scenario for scenario in results.scenarios if scenario.error)):
+        find_suite(name)
     root = ET.Element("testsuites", name="vnetperf")
     for suite in suites.values():
         suite.element(root)

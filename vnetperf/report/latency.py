@@ -12,7 +12,7 @@ from vnetperf.model.result import Result
 from vnetperf.model.trial import Latency, RoundTrip
 from vnetperf.model.units import nanoseconds, percent, seconds
 from vnetperf.report import goal_text, text
-from vnetperf.report.summary import Group, of_medium
+from vnetperf.report.summary import Group, medium_share
 from vnetperf.report.table import NOT_MEASURED, Column, Table, group_sentences
 from vnetperf.results.metrics import latency_directions
 
@@ -24,36 +24,36 @@ class _Direction:
     """Latency of one direction at one load."""
 
     result: Result
-    at: LatencyAt
+    load: LatencyAt
     name: str
 
     @property
     def mean(self) -> Spread | None:
-        return self.at.mean_ns.get(self.name)
+        return self.load.mean_ns.get(self.name)
 
     @property
     def latency(self) -> Latency | None:
-        return self.at.latency.get(self.name)
+        return self.load.latency.get(self.name)
 
     @property
     def variation(self) -> DelayVariation | None:
-        return self.at.variation.get(self.name)
+        return self.load.variation.get(self.name)
 
     def varied(self, part: str) -> str:
-        return text.if_known(getattr(self.variation, part), "ns") or NOT_MEASURED
+        return text.single_or_none(getattr(self.variation, part), "ns") or NOT_MEASURED
 
     def extreme(self, part: str) -> str:
-        known = text.if_known(getattr(self.latency, part), "ns") if self.latency else None
-        return known or NOT_MEASURED
+        shown = text.single_or_none(getattr(self.latency, part), "ns") if self.latency else None
+        return shown or NOT_MEASURED
 
     def percentile(self, level: str) -> str:
         value = self.latency.percentiles.get(level) if self.latency else None
-        return text.if_known(value, "ns") or NOT_MEASURED
+        return text.single_or_none(value, "ns") or NOT_MEASURED
 
 
 _LATENCY: tuple[Column[_Direction], ...] = (
     Column("size", lambda d: d.result.size_name, words=True),
-    Column("load", lambda d: d.at.of, words=True),
+    Column("load", lambda d: d.load.of, words=True),
     Column("direction", lambda d: d.name, words=True),
     Column(
         "latency, mean of the trials",
@@ -65,11 +65,14 @@ _LATENCY: tuple[Column[_Direction], ...] = (
     Column("99 %", lambda d: d.percentile("99")),
     Column("99.9 %", lambda d: d.percentile("99.9"), brief=False),
     Column("largest", lambda d: d.extreme("max_ns")),
-    Column("tester's poll gaps", lambda d: goal_text.gaps_text(d.at.gaps), brief=False),
-    Column("loss", lambda d: percent(d.at.loss_ratio), brief=False),
-    Column("rate, aggregate", lambda d: units.fps(d.at.load_fps), brief=False),
+    Column("tester's poll gaps", lambda d: goal_text.gaps_text(d.load.gaps), brief=False),
+    Column("loss", lambda d: percent(d.load.loss_ratio), brief=False),
+    Column("rate, aggregate", lambda d: units.fps(d.load.load_fps), brief=False),
     Column(
-        "of the medium", lambda d: of_medium(d.at.load_fps, d.result), brief=False, optional=True
+        "of the medium",
+        lambda d: medium_share(d.load.load_fps, d.result),
+        brief=False,
+        optional=True,
     ),
 )
 
@@ -83,83 +86,88 @@ ROUND_TRIP_NOTE = (
 
 def _load_text(entry: _Direction) -> str:
     """What became of a load that is the same for every DUT."""
-    at = entry.at
-    if not at.trials:
+    load = entry.load
+    if not load.trials:
         return "not measured"
-    lost = "carried" if at.loss_ratio <= 0 else f"not carried: {percent(at.loss_ratio, 3)} lost"
-    bad = f"; irregular: {at.discarded} trials discarded" if at.is_selection else ""
-    bound = goal_text.tester_bound_text(at.gaps, entry.latency, entry.name)
+    lost = "carried" if load.loss_ratio <= 0 else f"not carried: {percent(load.loss_ratio, 3)} lost"
+    bad = f"; irregular: {load.discarded} trials discarded" if load.is_selection else ""
+    bound = goal_text.tester_bound_text(load.gaps, entry.latency, entry.name)
     return f"{lost}{bad}" + (f"; {goal_text.TESTER_BOUND} at {bound}" if bound else "")
 
 
 #: The latency curve: a row for each load, whether it could be measured or not.
 _CURVE: tuple[Column[_Direction], ...] = (
     Column("size", lambda d: d.result.size_name, words=True),
-    Column("load", lambda d: d.at.of, words=True),
+    Column("load", lambda d: d.load.of, words=True),
     Column("direction", lambda d: d.name or None, words=True),
     Column("median", lambda d: d.percentile("50")),
     Column("99 %", lambda d: d.percentile("99"), bold=True),
     Column("99.9 %", lambda d: d.percentile("99.9")),
     Column("largest", lambda d: d.extreme("max_ns"), brief=False),
-    Column("tester's poll gap, 99 %", lambda d: _curve_gap(d.at), brief=False),
-    Column("loss", lambda d: percent(d.at.loss_ratio) if d.at.trials else None),
-    Column("forwarded, aggregate", lambda d: text.if_known(d.at.forwarded_fps, "fps"), brief=False),
-    Column("trials", lambda d: _curve_trials(d.at), brief=False),
+    Column("tester's poll gap, 99 %", lambda d: _curve_gap(d.load), brief=False),
+    Column("loss", lambda d: percent(d.load.loss_ratio) if d.load.trials else None),
+    Column(
+        "forwarded, aggregate",
+        lambda d: text.single_or_none(d.load.forwarded_fps, "fps"),
+        brief=False,
+    ),
+    Column("trials", lambda d: _curve_trials(d.load), brief=False),
     Column("the load", _load_text, words=True),
 )
 
 
-def _curve_gap(at: LatencyAt) -> str | None:
-    if not at.trials:
+def _curve_gap(load: LatencyAt) -> str | None:
+    if not load.trials:
         return None
-    known = at.gaps.poll.percentiles.get("99") if at.gaps is not None else None
-    return "not recorded" if known is None else nanoseconds(known * 1e9)
+    gap_s = load.gaps.poll.percentiles.get("99") if load.gaps is not None else None
+    return "not recorded" if gap_s is None else nanoseconds(gap_s * 1e9)
 
 
-def _curve_trials(at: LatencyAt) -> str:
-    return f"{len(at.trials)}" + (f", {at.discarded} discarded" if at.discarded else "")
+def _curve_trials(load: LatencyAt) -> str:
+    return f"{len(load.trials)}" + (f", {load.discarded} discarded" if load.discarded else "")
 
 
-def _curve_notes(every: list[_Direction]) -> Iterator[str]:
+def _curve_notes(directions: list[_Direction]) -> Iterator[str]:
     yield (
         "The loads are absolute, the same for every DUT: at one of them switches can be compared. "
         "Percentiles are of all frames of its trials; frames that were lost are in none."
     )
-    for definition in dict.fromkeys(d.at.definition for d in every):
+    for definition in dict.fromkeys(d.load.definition for d in directions):
         yield f"Latency as RFC 1242 section 3.8 defines it for {definition} devices."
-    if any(RoundTrip.is_name(d.name) for d in every):
+    if any(RoundTrip.is_name(d.name) for d in directions):
         yield ROUND_TRIP_NOTE
-    yield from group_sentences((f"{d.result.size_name} at {d.at.of}", d.at.note) for d in every)
-    tags = sorted({d.at.tag_at_s for d in every} - {0.0})
+    yield from group_sentences(
+        (f"{d.result.size_name} at {d.load.of}", d.load.note) for d in directions
+    )
+    tags = sorted({d.load.tag_at_s for d in directions} - {0.0})
     if tags:
         yield f"Frames of the first {' or '.join(map(seconds, tags))} of a trial are not in it."
-    yield from goal_text.merged_notes(_of_directions(every, bounds=False))
+    yield from goal_text.merged_notes(_direction_notes(directions, bounds=False))
 
 
-def _median_of_trials(found: OverTrials | None) -> str | None:
-    if found is None:
+def _trial_median(over_trials: OverTrials | None) -> str | None:
+    if over_trials is None:
         return None
-    return f"{text.by_spread(found.median_ns, found.p1_ns, found.p99_ns, 'ns')} (n {found.n})"
+    low, high = over_trials.p1_ns, over_trials.p99_ns
+    return f"{text.by_spread(over_trials.median_ns, low, high, 'ns')} (n {over_trials.n})"
 
 
-def _ends_of_trials(found: OverTrials | None) -> str | None:
-    if found is None:
+def _trial_range(over_trials: OverTrials | None) -> str | None:
+    if over_trials is None:
         return None
-    return text.range_text(found.p1_ns, found.p99_ns, "ns")
+    return text.range_text(over_trials.p1_ns, over_trials.p99_ns, "ns")
 
 
 _RFC8219: tuple[Column[_Direction], ...] = (
     *_LATENCY[:3],
-    Column("typical latency", lambda d: _median_of_trials(d.at.typical.get(d.name)), bold=True),
-    Column("1st to 99th %", lambda d: _ends_of_trials(d.at.typical.get(d.name)), brief=False),
-    Column("worst-case latency", lambda d: _median_of_trials(d.at.worst_case.get(d.name))),
-    Column(
-        "its 1st to 99th %", lambda d: _ends_of_trials(d.at.worst_case.get(d.name)), brief=False
-    ),
-    Column("PDV", lambda d: _median_of_trials(d.variation.pdv if d.variation else None)),
+    Column("typical latency", lambda d: _trial_median(d.load.typical.get(d.name)), bold=True),
+    Column("1st to 99th %", lambda d: _trial_range(d.load.typical.get(d.name)), brief=False),
+    Column("worst-case latency", lambda d: _trial_median(d.load.worst_case.get(d.name))),
+    Column("its 1st to 99th %", lambda d: _trial_range(d.load.worst_case.get(d.name)), brief=False),
+    Column("PDV", lambda d: _trial_median(d.variation.pdv if d.variation else None)),
     Column(
         "PDV, 1st to 99th %",
-        lambda d: _ends_of_trials(d.variation.pdv if d.variation else None),
+        lambda d: _trial_range(d.variation.pdv if d.variation else None),
         brief=False,
     ),
 )
@@ -174,60 +182,60 @@ _VARIATION: tuple[Column[_Direction], ...] = (
     Column("IPDV resolution", lambda d: d.varied("ipdv_resolution_ns"), brief=False),
     Column(
         "frames with a shared stamp",
-        lambda d: text.if_known(d.variation.shared_stamps if d.variation else None, "ratio"),
+        lambda d: text.single_or_none(d.variation.shared_stamps if d.variation else None, "ratio"),
         brief=False,
     ),
 )
 
 
-def _of_directions(
-    every: list[_Direction], *, bounds: bool = True
+def _direction_notes(
+    directions: list[_Direction], *, bounds: bool = True
 ) -> Iterator[tuple[str, str, str, str]]:
     """What is to be known of single directions, with size and load; a curve has bounds itself."""
-    for d in every:
-        place = d.result.size_text, f"at {d.at.of}", d.name
-        bound = goal_text.tester_bound_text(d.at.gaps, d.latency, d.name)
+    for d in directions:
+        place = d.result.size_text, f"at {d.load.of}", d.name
+        bound = goal_text.tester_bound_text(d.load.gaps, d.latency, d.name)
         if bounds and bound:
             yield *place, f"{goal_text.tester_bound_note(bound)}."
         if d.latency is not None and (untimed := goal_text.untimed_text(d.latency)):
             yield *place, f"{untimed}."
 
 
-def _latency_notes(every: list[_Direction], group: Group) -> Iterator[str]:
+def _latency_notes(directions: list[_Direction], group: Group) -> Iterator[str]:
     loads = group.entries(lambda r: r.latency_at)
-    yield text.interval_note([s for e in loads for s in e.found.mean_ns.values()])
-    for definition in dict.fromkeys(e.found.definition for e in loads):
+    yield text.interval_note([s for e in loads for s in e.outcome.mean_ns.values()])
+    for definition in dict.fromkeys(e.outcome.definition for e in loads):
         ends = {"store-and-forward": "last bit in to first bit out"}
-        how = ends.get(definition, "first bit in to first bit out")
-        yield f"Latency as RFC 1242 section 3.8 defines it for {definition} devices: {how}."
-    tags = sorted({e.found.tag_at_s for e in loads})
-    if any(RoundTrip.is_name(d.name) for d in every):
+        interval = ends.get(definition, "first bit in to first bit out")
+        yield f"Latency as RFC 1242 section 3.8 defines it for {definition} devices: {interval}."
+    tags = sorted({e.outcome.tag_at_s for e in loads})
+    if any(RoundTrip.is_name(d.name) for d in directions):
         yield ROUND_TRIP_NOTE
     if any(tags):
         shown = " or ".join(seconds(tag) for tag in tags)
         yield f"Frames of the first {shown} of a trial are not in it; every later one is."
-    means = ((f"{d.result.size_text}, {d.at.of}, {d.name}", d.mean) for d in every if d.mean)
-    yield from text.remarks_of(means, "ns")
+    means = ((f"{d.result.size_text}, {d.load.of}, {d.name}", d.mean) for d in directions if d.mean)
+    yield from text.list_remarks(means, "ns")
     yield from group_sentences(
-        (f"{e.result.size_text} at {e.found.of}", e.found.note) for e in loads
+        (f"{e.result.size_text} at {e.outcome.of}", e.outcome.note) for e in loads
     )
-    yield from goal_text.merged_notes(_of_directions(every))
-    lossy = {f"{e.result.size_name} at {e.found.of}" for e in loads if e.found.loss_ratio > 0}
+    yield from goal_text.merged_notes(_direction_notes(directions))
+    lossy = {f"{e.result.size_name} at {e.outcome.of}" for e in loads if e.outcome.loss_ratio > 0}
     if lossy:
         yield f"Frames were lost; their latency is unknown: {', '.join(sorted(lossy))}."
 
 
-def _with_typical(every: list[_Direction]) -> list[_Direction]:
-    return [d for d in every if d.name in d.at.typical]
+def _with_typical(directions: list[_Direction]) -> list[_Direction]:
+    return [d for d in directions if d.name in d.load.typical]
 
 
-def _rfc8219_notes(every: list[_Direction]) -> Iterator[str]:
+def _rfc8219_notes(directions: list[_Direction]) -> Iterator[str]:
     yield (
         "Typical latency is the median of a trial's frames, worst-case latency their 99.9th "
         "percentile, PDV that less the smallest; of each the median over the trials, and the 1st "
         "and 99th percentile of the trials."
     )
-    fewest = min((d.at.typical[d.name].n for d in _with_typical(every)), default=0)
+    fewest = min((d.load.typical[d.name].n for d in _with_typical(directions)), default=0)
     if fewest < _RFC8219_TRIALS:
         yield f"RFC 8219 requires {_RFC8219_TRIALS} trials or more; here are {fewest}."
 
@@ -235,53 +243,63 @@ def _rfc8219_notes(every: list[_Direction]) -> Iterator[str]:
 def tables(group: Group) -> Iterator[Table]:
     """Latency by load and direction, RFC 8219's figures, and delay variation."""
     rows = [
-        _Direction(e.result, e.found, name)
+        _Direction(e.result, e.outcome, name)
         for e in group.entries(lambda r: r.latency_at)
-        for name in latency_directions(e.found) or ("",)
+        for name in latency_directions(e.outcome) or ("",)
     ]
-    every = [d for d in rows if d.name]
+    directions = [d for d in rows if d.name]
     if group.test == LATENCY_LOAD:
-        yield Table.of("Latency by load", _CURVE, rows, _curve_notes(rows))
+        yield Table.from_items("Latency by load", _CURVE, rows, _curve_notes(rows))
     else:
-        yield Table.of("Latency", _LATENCY, every, _latency_notes(every, group))
-    yield Table.of("Latency (RFC 8219)", _RFC8219, _with_typical(every), _rfc8219_notes(every))
-    varied = [(d, d.variation) for d in every if d.variation is not None]
-    why = [(f"{d.result.size_text} at {d.at.of}", found.why) for d, found in varied]
+        yield Table.from_items("Latency", _LATENCY, directions, _latency_notes(directions, group))
+    yield Table.from_items(
+        "Latency (RFC 8219)", _RFC8219, _with_typical(directions), _rfc8219_notes(directions)
+    )
+    varied = [(d, d.variation) for d in directions if d.variation is not None]
+    reasons = [(f"{d.result.size_text} at {d.load.of}", variation.why) for d, variation in varied]
     notes = [
         "The largest of all trials. PDV: RFC 5481 section 4.2; IPDV: RFC 8219 section 7.3.2, of "
         "frames that have a stamp of departure of their own; its resolution is the mean time "
         "between polls that found frames.",
-        *group_sentences(why),
+        *group_sentences(reasons),
     ]
-    yield Table.of("Delay variation", _VARIATION, [d for d, _ in varied], notes)
+    yield Table.from_items("Delay variation", _VARIATION, [d for d, _ in varied], notes)
 
 
 def _curve_headline(loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
     """The latency at the largest load up to which none was lost, which is no throughput."""
-    tried = sorted((at for at in loads if at.trials and at.latency), key=lambda at: at.load_fps)
-    clean = list(takewhile(lambda at: at.loss_ratio <= 0, tried))
+    tried = sorted(
+        (load for load in loads if load.trials and load.latency), key=lambda load: load.load_fps
+    )
+    clean = list(takewhile(lambda load: load.loss_ratio <= 0, tried))
     if not tried:
-        return "not measured", next((at.note for at in loads if at.note), "no load was offered")
+        return "not measured", next(
+            (load.note for load in loads if load.note), "no load was offered"
+        )
     if not clean:
         return "not measured", f"frames were lost at the smallest load, {tried[0].of}"
-    at = clean[-1]
+    load = clean[-1]
     # Where trials at one load have the one or the other, one way is the answer.
-    both_ways = all(map(RoundTrip.is_name, at.latency))
-    mine = [each for name, each in at.latency.items() if RoundTrip.is_name(name) is both_ways]
-    worst = [max(each.percentiles.get(level, 0.0) for each in mine) for level in ("50", "99")]
-    what = f"median {nanoseconds(worst[0])}, at {at.of}"
-    return f"99 %: {nanoseconds(worst[1])}", what + ", round trip" * both_ways
+    both_ways = all(map(RoundTrip.is_name, load.latency))
+    latencies = [
+        latency for name, latency in load.latency.items() if RoundTrip.is_name(name) is both_ways
+    ]
+    worst = [
+        max(latency.percentiles.get(level, 0.0) for latency in latencies) for level in ("50", "99")
+    ]
+    conditions = f"median {nanoseconds(worst[0])}, at {load.of}"
+    return f"99 %: {nanoseconds(worst[1])}", conditions + ", round trip" * both_ways
 
 
 def headline(result: Result, loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
     """The answer in few words, and what it was found with."""
     if result.test == LATENCY_LOAD:
         return _curve_headline(loads)
-    at = loads[0]
-    name = max(at.mean_ns, key=lambda one: at.mean_ns[one].mean, default=None)
+    load = loads[0]
+    name = max(load.mean_ns, key=lambda direction: load.mean_ns[direction].mean, default=None)
     if name is None:
-        return "not measured", at.note or f"no frame arrived at {at.of}"
-    worst = max((v.percentiles.get("99", 0.0) for v in at.latency.values()), default=0.0)
+        return "not measured", load.note or f"no frame arrived at {load.of}"
+    worst = max((v.percentiles.get("99", 0.0) for v in load.latency.values()), default=0.0)
     tail = f"99 %: {nanoseconds(worst)}, " if worst else ""
-    what = f"{tail}at {at.of}" + (", round trip" if RoundTrip.is_name(name) else "")
-    return text.mean_with_n(at.mean_ns[name], "ns"), what
+    conditions = f"{tail}at {load.of}" + (", round trip" if RoundTrip.is_name(name) else "")
+    return text.mean_with_n(load.mean_ns[name], "ns"), conditions

@@ -9,8 +9,8 @@ from vnetperf.model.result import Profile, RunResults, ScenarioFacts, TrialPoint
 from vnetperf.report import goal_text, guests, mpi, outcomes, run_tables, summary, transfers
 from vnetperf.report.comparison import (
     comparison_table,
-    comparisons_of,
     event_table,
+    list_comparisons,
     variant_sessions,
     variant_transfers,
 )
@@ -21,7 +21,7 @@ from vnetperf.results.sharing import sharing_of
 _EMPTY = "None."
 
 
-def _goals_of(group: Group) -> Iterator[str]:
+def _goal_lines(group: Group) -> Iterator[str]:
     for goal in goals_used(group):
         yield f"- goal **{escape_markdown(goal.name)}**: {goal_text.goal_attributes(goal)}"
     for attributes in sorted({goal_text.search_attributes(r) for r in group.measured}):
@@ -44,11 +44,11 @@ def _group_part(
         if r.irregular
     )
     if group.goal_names:
-        yield "\n".join(_goals_of(group))
+        yield "\n".join(_goal_lines(group))
         yield from table_markdown(goal_text.goal_table(group), empty=_EMPTY)
         yield from table_markdown(goal_text.direction_table(group), empty=_EMPTY)
-    for found in outcomes.tables(group):
-        yield from table_markdown(found)
+    for table in outcomes.tables(group):
+        yield from table_markdown(table)
     if not group.measured:
         return
     yield from table_markdown(goal_text.search_table(group, trials), empty=_EMPTY)
@@ -60,22 +60,22 @@ def _group_part(
 
 
 def _comparisons(results: RunResults) -> Iterator[str]:
-    for found in comparisons_of(results):
-        yield f"## {escape_markdown(found.title)}"
-        yield escape_markdown(found.comparison.title)
-        if found.goal_names or not (found.transfers or found.of_sessions):
-            yield from table_markdown(comparison_table(found), empty=_EMPTY)
-        yield from table_markdown(variant_transfers(found))
-        yield from table_markdown(variant_sessions(found))
-        yield from table_markdown(event_table(found))
+    for variants in list_comparisons(results):
+        yield f"## {escape_markdown(variants.title)}"
+        yield escape_markdown(variants.comparison.title)
+        if variants.goal_names or not (variants.transfers or variants.has_sessions):
+            yield from table_markdown(comparison_table(variants), empty=_EMPTY)
+        yield from table_markdown(variant_transfers(variants))
+        yield from table_markdown(variant_sessions(variants))
+        yield from table_markdown(event_table(variants))
 
 
 def _calibrations(results: RunResults) -> Iterator[str]:
     yield "## Calibration of the generator"
     if not results.calibrations:
         yield "Not measured: the run holds no calibration."
-    for found in results.calibrations:
-        about, table = run_tables.calibration(found)
+    for calibration in results.calibrations:
+        about, table = run_tables.calibration(calibration)
         yield escape_markdown(about)
         yield from table_markdown(table, empty=_EMPTY)
 
@@ -86,29 +86,29 @@ def _deployed(facts: ScenarioFacts) -> Iterator[str]:
         yield f"**Not deployed**: {escape_markdown(facts.error)}"
     else:
         yield f"Ready after {units.seconds(facts.deploy_s)}."
-        found = sharing_of(facts)
-        if found is not None and found.sentence:
-            meaning = f"; {found.meaning}" if found.meaning else ""
-            yield escape_markdown(f"Processors {found.label}: {found.sentence}{meaning}.")
+        sharing = sharing_of(facts)
+        if sharing is not None and sharing.sentence:
+            meaning = f"; {sharing.meaning}" if sharing.meaning else ""
+            yield escape_markdown(f"Processors {sharing.label}: {sharing.sentence}{meaning}.")
     tree = {"path_check": facts.path_check, "facts": facts.facts, "plan": facts.plan}
-    known = {name: value for name, value in tree.items() if value}
-    if known:
-        yield from table_markdown(run_tables.tree_as_table("", known))
+    nonempty = {name: value for name, value in tree.items() if value}
+    if nonempty:
+        yield from table_markdown(run_tables.tree_as_table("", nonempty))
 
 
 def _parts(results: RunResults) -> Iterator[str]:
     first = summary.first_line(results)
     yield f"**{escape_markdown(first)}**" if first else ""
-    found, trials = groups(results), trials_by_case(results)
-    yield f"# {escape_markdown(run_tables.title(results, found))}"
-    yield from table_markdown(run_tables.headline_table(results, found))
+    all_groups, trials = groups(results), trials_by_case(results)
+    yield f"# {escape_markdown(run_tables.title(results, all_groups))}"
+    yield from table_markdown(run_tables.headline_table(results, all_groups))
     yield from (f"> **Warning:** {escape_markdown(w)}" for w in results.warnings)
     yield "\n".join(f"- Setting: {escape_markdown(c)}" for c in summary.run_conditions(results))
     yield from table_markdown(run_tables.identity(results))
     yield LEGEND
-    yield from table_markdown(run_tables.headlines(found), level=2)
+    yield from table_markdown(run_tables.headlines(all_groups), level=2)
     yield from _comparisons(results)
-    for group in found:
+    for group in all_groups:
         yield from _group_part(group, trials, results.profiles)
     yield from table_markdown(transfers.attach_table(results), level=2)
     yield from table_markdown(transfers.transfers_table(results), level=2)

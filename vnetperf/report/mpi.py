@@ -78,33 +78,33 @@ def mpi_table(results: RunResults) -> Table:
         f"ranks on processors {', '.join(sorted(cpus))}.",
         *notes_on_rounds((f"{row.network}, {row.transfer.spec.kind}", row.rounds) for row in rows),
     )
-    return Table.of(MPI_TITLE, _MPI, rows, notes)
+    return Table.from_items(MPI_TITLE, _MPI, rows, notes)
 
 
 def mpi_sentences(results: RunResults) -> list[str]:
     """The same for a terminal."""
-    found = []
+    sentences = []
     for place, kind, octets, pods, ranks, network, value, ratio, *_ in mpi_table(results).texts:
         size = "" if octets == NONE else f", {octets} octets"
-        beside = f", {ratio} of the host's" if ratio not in (NONE, "baseline") else ""
+        ratio_words = f", {ratio} of the host's" if ratio not in (NONE, "baseline") else ""
         mark = " (baseline)" if ratio == "baseline" else ""
-        found.append(
+        sentences.append(
             f"{kind}{size}, {pods} x {ranks} ranks in pods on {place}: "
-            f"{network} {value}{mark}{beside}"
+            f"{network} {value}{mark}{ratio_words}"
         )
-    return found
+    return sentences
 
 
 def mpi_answers(results: RunResults) -> dict[str, str]:
     """Network -> what benchmarks of ranks on it took, each from the least to the greatest value."""
-    found: dict[str, dict[str, list[PodTransfer]]] = {}
+    kinds_by_network: dict[str, dict[str, list[PodTransfer]]] = {}
     for row in pod_transfers(results, mpi=True):
         if row.value is not None:
-            kinds = found.setdefault(row.network, {})
+            kinds = kinds_by_network.setdefault(row.network, {})
             kinds.setdefault(row.transfer.spec.kind, []).append(row)
     return {
         network: "; ".join(f"{kind} {_ends_text(rows)}" for kind, rows in kinds.items())
-        for network, kinds in found.items()
+        for network, kinds in kinds_by_network.items()
     }
 
 
@@ -123,20 +123,20 @@ def mpi_plots(results: RunResults) -> Iterator[Plot]:
     rows = [row for row in pod_transfers(results, mpi=True) if row.value is not None]
     for field, axis in _AXES:
         others = [name for name, _ in _AXES if name != field]
-        held: dict[tuple[object, ...], dict[tuple[str, int], PodTransfer]] = {}
+        curves: dict[tuple[object, ...], dict[tuple[str, int], PodTransfer]] = {}
         for row in rows:
             spec = row.transfer.spec
             key = (row.place, spec.kind, *(getattr(spec, name) for name in others))
             # Another comparison may have measured the same.
-            at = (row.network, getattr(spec, field) or 0)
-            held.setdefault(key, {}).setdefault(at, row)
-        for (place, kind, *rest), mine in held.items():
-            if len({at for _, at in mine}) < 2:
+            point = (row.network, getattr(spec, field) or 0)
+            curves.setdefault(key, {}).setdefault(point, row)
+        for (place, kind, *rest), curve in curves.items():
+            if len({point for _, point in curve}) < 2:
                 continue
             fixed = dict(zip(others, rest, strict=True))
             parts = [_WORDS[name].format(value) for name, value in fixed.items() if value]
             caption = ", ".join((f"{kind}", *parts, f"pods on {PLACES.get(str(place), place)}"))
-            scale = mpi_scale(next(iter(mine.values())).transfer)
-            what = "time" if scale is TIMES else "Gflop/s" if scale is GIGAFLOPS else "Gbit/s"
-            chosen = sorted(mine.values(), key=lambda row: getattr(row.transfer.spec, field) or 0)
-            yield networks_plot(chosen, field, (caption, what, axis), scale, rows)
+            scale = mpi_scale(next(iter(curve.values())).transfer)
+            quantity = "time" if scale is TIMES else "Gflop/s" if scale is GIGAFLOPS else "Gbit/s"
+            chosen = sorted(curve.values(), key=lambda row: getattr(row.transfer.spec, field) or 0)
+            yield networks_plot(chosen, field, (caption, quantity, axis), scale, rows)

@@ -31,8 +31,8 @@ from vnetperf.report import (
 from vnetperf.report.comparison import (
     VariantResults,
     comparison_notes,
-    comparisons_of,
     event_table,
+    list_comparisons,
     relative_text,
     short_upper_bound,
     variant_sessions,
@@ -42,9 +42,16 @@ from vnetperf.report.goal_text import LossAccount, account_losses
 from vnetperf.report.picture import pictures
 from vnetperf.report.placement import figures
 from vnetperf.report.plot import Plot, data, legend, svg, templates
-from vnetperf.report.summary import Case, Group, case_of, flatten_facts, shown_trials, size_names
+from vnetperf.report.summary import (
+    Case,
+    Group,
+    flatten_facts,
+    identify_case,
+    shown_trials,
+    size_names,
+)
 from vnetperf.report.table import LEGEND, NOT_MEASURED, NOT_RECORDED, Column, Table
-from vnetperf.report.text import Value, known
+from vnetperf.report.text import Value, text_or_none
 
 #: The files beside the page that hold its numbers.
 _FILES = (
@@ -65,7 +72,7 @@ class Strip:
     plots: tuple[Plot, ...]
     key: bool = True  # False where each has a legend of its own, or none
     main: Plot | None = None  # A plot that stands before them; None for none
-    more: tuple[Plot, ...] = ()  # Further plots, folded
+    folded: tuple[Plot, ...] = ()  # Further plots, which a click shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +91,18 @@ class GroupView:
 
     def __post_init__(self) -> None:
         """Sum up the losses once."""
-        found = {r.size_name: account_losses(self._trials_of(r)) for r in self.group.measured}
-        if any(a.trials for a in found.values()):
-            self.accounts.update(found)
+        accounts = {r.size_name: account_losses(self._find_trials(r)) for r in self.group.measured}
+        if any(a.trials for a in accounts.values()):
+            self.accounts.update(accounts)
 
-    def _trials_of(self, result: Result) -> list[TrialPoint]:
-        return self.trials.get(case_of(result), [])
+    def _find_trials(self, result: Result) -> list[TrialPoint]:
+        return self.trials.get(identify_case(result), [])
 
     @property
     def effort(self) -> str:
         """What the test took, in a line."""
         measured = self.group.measured
-        tried = [t for r in measured for t in self._trials_of(r)]
+        tried = [t for r in measured for t in self._find_trials(r)]
         shown = [t for r in measured for t in shown_trials(r, self.trials)]
         bad = sum(t.verdict is not Verdict.VALID for t in tried)
         discarded = f", {bad} of them not {Verdict.VALID.value}" if bad else ""
@@ -119,7 +126,7 @@ class GroupView:
         return plots.throughput_plot(self.group)
 
     @property
-    def beside(self) -> bool:
+    def hops_fit(self) -> bool:
         """Whether the losses by hop fit beside that plot."""
         return len(self.hops) <= _BESIDE
 
@@ -129,16 +136,18 @@ class GroupView:
         group, names = self.group, self.group.goal_names
         goals = [g for r in group.measured for g in r.goals]
         directions = tuple(dict.fromkeys(d for g in goals for d in g.latency))
-        of = [(r, shown_trials(r, self.trials)) for r in group.measured]
+        searches = [(r, shown_trials(r, self.trials)) for r in group.measured]
         latencies = []
-        for r, _ in of:
+        for r, _ in searches:
             lines = [(goal.name, d, v) for goal in r.goals for d, v in goal.latency.items()]
             latencies.append(plots.latency_plot(r, lines, names, directions))
         strips = [
-            _strip("Loss against load", [plots.loss_plot(r, found, names) for r, found in of]),
+            _strip(
+                "Loss against load", [plots.loss_plot(r, trials, names) for r, trials in searches]
+            ),
             _strip(
                 "Loads in the order they were tried",
-                [plots.search_plot(r, found, names) for r, found in of],
+                [plots.search_plot(r, trials, names) for r, trials in searches],
             ),
             _strip("Latency at the lower bounds", latencies),
             _strip(
@@ -147,53 +156,53 @@ class GroupView:
                 legend=False,
             ),
         ]
-        if not self.beside:
+        if not self.hops_fit:
             strips.insert(0, _strip("", [self.main], legend=False))
         return [strip for strip in strips if strip]
 
     @property
     def strips(self) -> list[Strip]:
         """Plots of every other test."""
-        made = [strip for strips in _OUTCOME_STRIPS for strip in strips(self.group)]
+        all_strips = [strip for strips in _OUTCOME_STRIPS for strip in strips(self.group)]
         bursts = [r for r in self.group.measured if r.back_to_back]
         tried = [plots.search_plot(r, shown_trials(r, self.trials), ()) for r in bursts]
-        made.append(_strip("Bursts in the order they were tried", tried))
-        return [strip for strip in made if strip]
+        all_strips.append(_strip("Bursts in the order they were tried", tried))
+        return [strip for strip in all_strips if strip]
 
 
 def _strip(
     title: str,
-    made: Sequence[Plot | None],
+    drawn: Sequence[Plot | None],
     *,
     legend: bool = True,
     main: Plot | None = None,
-    more: Sequence[Plot | None] = (),
+    folded: Sequence[Plot | None] = (),
 ) -> Strip | None:
-    shown = tuple(plot for plot in made if plot)
-    folded = tuple(plot for plot in more if plot)
-    return Strip(title, shown, legend, main, folded) if shown or main else None
+    shown = tuple(plot for plot in drawn if plot)
+    further = tuple(plot for plot in folded if plot)
+    return Strip(title, shown, legend, main, further) if shown or main else None
 
 
 Strips = Iterator[Strip | None]
 
 
 def _repetition_strips(group: Group) -> Strips:
-    made = [
+    drawn = [
         plots.spread_plot(
-            f"{e.result.size_text}, {e.of}",
-            "lower bound" if e.result.goals else e.of,
-            [("deployments", e.found.spread)],
+            f"{e.result.size_text}, {e.label}",
+            "lower bound" if e.result.goals else e.label,
+            [("deployments", e.outcome.spread)],
             "fps",
         )
         for e in outcomes.repeated_numbers(group)
-        if e.found.unit == "fps" and e.found.spread is not None
+        if e.outcome.unit == "fps" and e.outcome.spread is not None
     ]
-    yield _strip("Rates of all deployments", made)
+    yield _strip("Rates of all deployments", drawn)
 
 
 def _latency_strips(group: Group) -> Strips:
-    every = [(r, at) for r in group.measured for at in r.latency_at]
-    if not every:
+    loads = [(r, load) for r in group.measured for load in r.latency_at]
+    if not loads:
         return
     if group.test == latency.LATENCY_LOAD:
         yield _strip(
@@ -205,88 +214,92 @@ def _latency_strips(group: Group) -> Strips:
             ],
         )
         return
-    names = tuple(dict.fromkeys(at.of for _, at in every))
-    directions = tuple(dict.fromkeys(d for _, at in every for d in (*at.latency, *at.mean_ns)))
+    names = tuple(dict.fromkeys(load.of for _, load in loads))
+    directions = tuple(
+        dict.fromkeys(d for _, load in loads for d in (*load.latency, *load.mean_ns))
+    )
     series: dict[str, dict[int, Spread]] = {}
-    for result, at in every:
-        for direction, mean in at.mean_ns.items():
-            series.setdefault(f"{at.of}, {direction}", {})[result.frame_size] = mean
+    for result, load in loads:
+        for direction, mean in load.mean_ns.items():
+            series.setdefault(f"{load.of}, {direction}", {})[result.frame_size] = mean
     title, axis = "Mean latency against frame size", "mean latency"
-    each = [
+    spreads = [
         plots.spread_plot(
-            f"{r.size_text}, {at.of}", "mean latency of a trial", [*at.mean_ns.items()], "ns"
+            f"{r.size_text}, {load.of}", "mean latency of a trial", [*load.mean_ns.items()], "ns"
         )
-        for r, at in every
+        for r, load in loads
     ]
     main = plots.by_size_plot(title, axis, group.results, series, "ns")
-    yield _strip("Each trial", each, main=main)
+    yield _strip("Each trial", spreads, main=main)
     curves = []
     for result in group.measured:
-        lines = [(at.of, d, v) for at in result.latency_at for d, v in at.latency.items()]
+        lines = [(load.of, d, v) for load in result.latency_at for d, v in load.latency.items()]
         curves.append(plots.latency_plot(result, lines, names, directions))
     yield _strip("Percentiles of all frames", curves)
 
 
 def _loss_strips(group: Group) -> Strips:
-    whole = None if group.test == "loss_profile" else plots.loss_rate_plot(group, small=False)
-    yield _strip("", [whole, plots.loss_rate_plot(group, small=True)])
+    full_scale = None if group.test == "loss_profile" else plots.loss_rate_plot(group, small=False)
+    yield _strip("", [full_scale, plots.loss_rate_plot(group, small=True)])
 
 
 def _back_to_back_strips(group: Group) -> Strips:
-    known = [(r, r.back_to_back) for r in group.measured if r.back_to_back]
-    series = {"mean": {r.frame_size: found.frames for r, found in known if not found.is_limit}}
+    burst_results = [(r, r.back_to_back) for r in group.measured if r.back_to_back]
+    series = {
+        "mean": {r.frame_size: bursts.frames for r, bursts in burst_results if not bursts.is_limit}
+    }
     title = "Longest burst without loss against frame size"
     main = plots.by_size_plot(title, "frames, each interface", group.results, series, "frames")
-    each = [
+    spreads = [
         plots.spread_plot(
             r.size_text,
             "frames without loss",
-            [("at least" if found.is_limit else "searches", found.frames)],
+            [("at least" if bursts.is_limit else "searches", bursts.frames)],
             "frames",
-            least=found.is_limit,
+            least=bursts.is_limit,
         )
-        for r, found in known
+        for r, bursts in burst_results
     ]
-    yield _strip("Each search", each, main=main)
+    yield _strip("Each search", spreads, main=main)
 
 
 def _recovery_strips(group: Group) -> Strips:
-    known = [(r, r.recovery) for r in group.measured if r.recovery]
-    rows = [(r.size_text, found.seconds) for r, found in known if found.seconds]
+    recoveries = [(r, r.recovery) for r in group.measured if r.recovery]
+    rows = [(r.size_text, recovery.seconds) for r, recovery in recoveries if recovery.seconds]
     yield _strip("", [plots.spread_plot("Recovery time of each trial", "recovery time", rows, "s")])
     curves = []
-    for r, found in known:
-        in_none = {*found.not_overloaded, *found.disturbed, *found.censored}
-        curves.append((r.size_text, found.curves, found.seconds, in_none))
+    for r, recovery in recoveries:
+        in_none = {*recovery.not_overloaded, *recovery.disturbed, *recovery.censored}
+        curves.append((r.size_text, recovery.curves, recovery.seconds, in_none))
     yield _timelines("Recovery over time", curves)
 
 
 def _reset_strips(group: Group) -> Strips:
-    known = [(r, found) for r in group.measured for found in r.resets]
-    several = len({r.frame_size for r, _ in known}) > 1
-    named = [(f"{f.what}, {r.size_text}" if several else f.what, f) for r, f in known]
+    resets = [(r, reset) for r in group.measured for reset in r.resets]
+    several = len({r.frame_size for r, _ in resets}) > 1
+    named = [(f"{f.what}, {r.size_text}" if several else f.what, f) for r, f in resets]
     methods = (("Frame-loss method", "by_loss_s"), ("Time-stamp method", "by_time_s"))
-    made = [
+    drawn = [
         plots.spread_plot(title, "reset time", [(n, getattr(f, value)) for n, f in named], "s")
         for title, value in methods
     ]
-    yield _strip("", made)
+    yield _strip("", drawn)
     curves = [(name, f.curves, f.by_loss_s or f.by_time_s, {*f.disturbed}) for name, f in named]
     yield _timelines("Reset over time", curves)
 
 
 def _timelines(
-    title: str, found: Sequence[tuple[str, Sequence[Curve], Spread | None, Set[int]]]
+    title: str, rows: Sequence[tuple[str, Sequence[Curve], Spread | None, Set[int]]]
 ) -> Strip | None:
     """Of each the trial nearest to the median, of those that are in it; the others folded."""
     first: list[Plot | None] = []
-    more: list[Plot | None] = []
-    for name, curves, spread, in_none in found:
+    others: list[Plot | None] = []
+    for name, curves, spread, in_none in rows:
         counted = [curve for curve in curves if curve.trial not in in_none]
         typical = _median_curve(counted or curves, spread)
         for curve in curves:
-            (first if curve is typical else more).append(plots.timeline_plot(name, curve))
-    return _strip(title, first, more=more)
+            (first if curve is typical else others).append(plots.timeline_plot(name, curve))
+    return _strip(title, first, folded=others)
 
 
 def _median_curve(curves: Sequence[Curve], spread: Spread | None) -> Curve | None:
@@ -308,30 +321,32 @@ def _rate_strips(group: Group) -> Strips:
     title, axis = "Forwarding rate against frame size", "frames/s, aggregate"
     main = plots.by_size_plot(title, axis, group.results, series, "fps")
     axis = "forwarding rate of a trial, frames/s"
-    each = [
+    spreads = [
         plots.spread_plot(r.size_text, axis, [(f.of, f.forwarded_fps) for f in r.rates], "fps")
         for r in members
     ]
-    yield _strip("Each trial", each, main=main)
+    yield _strip("Each trial", spreads, main=main)
 
 
 def _soak_strips(group: Group) -> Strips:
     yield _strip("", [plots.soak_plot(group)], legend=False)
-    known = [(r.size_text, r.soak.curve) for r in group.measured if r.soak and r.soak.curve]
-    lost = [plots.loss_over_time_plot(name, curve) for name, curve in known]
+    curves = [(r.size_text, r.soak.curve) for r in group.measured if r.soak and r.soak.curve]
+    lost = [plots.loss_over_time_plot(name, curve) for name, curve in curves]
     yield _strip("Frames lost over time", lost, legend=False)
 
 
 def _service_strips(group: Group) -> Strips:
-    made = [plots.service_plot(result) for result in group.measured]
-    yield _strip("Share of the limits at each step", made, legend=False)
+    drawn = [plots.service_plot(result) for result in group.measured]
+    yield _strip("Share of the limits at each step", drawn, legend=False)
 
 
 def _cpu_load_strips(group: Group) -> Strips:
-    known = [r.cpu_load for r in group.measured if r.cpu_load is not None]
-    roles = tuple(dict.fromkeys(role for found in known for at in found.at for role in at.roles))
-    made = [plots.cpu_load_plot(r, roles) for r in group.measured]
-    yield _strip("Processors against load", made, legend=False)
+    cpu_loads = [r.cpu_load for r in group.measured if r.cpu_load is not None]
+    roles = tuple(
+        dict.fromkeys(role for cpu_load in cpu_loads for load in cpu_load.at for role in load.roles)
+    )
+    drawn = [plots.cpu_load_plot(r, roles) for r in group.measured]
+    yield _strip("Processors against load", drawn, legend=False)
 
 
 _OUTCOME_STRIPS: tuple[Callable[[Group], Strips], ...] = (
@@ -350,12 +365,12 @@ _OUTCOME_STRIPS: tuple[Callable[[Group], Strips], ...] = (
 
 def _hop_shares(lost: LossAccount, view: GroupView) -> Iterator[tuple[str, float, float, str]]:
     """Of each hop: what its part of the bar shows, where that begins, its width, its colour."""
-    left = 0.0
+    start = 0.0
     for hop in view.hops:
         if share := max(0, lost.by_hop.get(hop, 0)) / (lost.total or 1):
             hover = f"{hop}: {units.frames(lost.by_hop[hop])} frames, {units.percent(share, 3)}"
-            yield hover, left, share * 100, plots.hop_css(hop, view.hops_of_run)
-            left += share * 100
+            yield hover, start, share * 100, plots.hop_css(hop, view.hops_of_run)
+            start += share * 100
 
 
 def _below_goal(result: Result, goal: GoalResult) -> tuple[str, ...]:
@@ -366,12 +381,12 @@ def _below_goal(result: Result, goal: GoalResult) -> tuple[str, ...]:
 
 
 def _column_classes(table: Table) -> list[str]:
-    found = []
+    classes = []
     for index, column in enumerate(table.columns):
         short = max(len(row[index].text) for row in table.rows) <= _SHORT
         kind = ("short" if short else "") if column.words else "num"
-        found.append(f"{kind} {'lead' * column.bold}".strip())
-    return found
+        classes.append(f"{kind} {'lead' * column.bold}".strip())
+    return classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,23 +400,23 @@ class Matrix:
     scenario: str = ""
 
 
-def _goal_tables(found: Sequence[Group]) -> Iterator[Matrix]:
-    for name in dict.fromkeys(n for g in found for n in g.goal_names):
-        having = tuple(g for g in found if name in g.goal_names)
+def _goal_tables(groups: Sequence[Group]) -> Iterator[Matrix]:
+    for name in dict.fromkeys(n for g in groups for n in g.goal_names):
+        having = tuple(g for g in groups if name in g.goal_names)
         goals = [goal for g in having for goal in summary.goals_used(g) if goal.name == name]
         attributes = "; or ".join(sorted({goal_text.goal_attributes(goal) for goal in goals}))
-        yield Matrix(having, size_names(found), goal=name, attributes=attributes)
+        yield Matrix(having, size_names(groups), goal=name, attributes=attributes)
 
 
-def _other_tables(found: Sequence[Group]) -> Iterator[Matrix]:
+def _other_tables(groups: Sequence[Group]) -> Iterator[Matrix]:
     """What tests besides a search measured: a table for each scenario, a row for each test."""
-    shown = [g for g in found if not g.goal_names and g.test != "throughput"]
+    shown = [g for g in groups if not g.goal_names and g.test != "throughput"]
     for scenario in dict.fromkeys(g.scenario for g in shown):
-        mine = tuple(g for g in shown if g.scenario == scenario)
-        yield Matrix(mine, size_names(shown), scenario=scenario)
+        scenario_groups = tuple(g for g in shown if g.scenario == scenario)
+        yield Matrix(scenario_groups, size_names(shown), scenario=scenario)
 
 
-def _cell_of(group: Group, size: int, name: str) -> tuple[Result | None, GoalResult | None]:
+def _find_cell(group: Group, size: int, name: str) -> tuple[Result | None, GoalResult | None]:
     result = next((r for r in group.results if r.frame_size == size), None)
     goals = result.goals if result and result.status == "measured" else ()
     return result, next((goal for goal in goals if goal.name == name), None)
@@ -411,7 +426,7 @@ def _overview_text(results: RunResults, goals: bool) -> str:
     measured = sum(r.status == "measured" for r in results.results)
     line = f"{measured} of {len(results.results)} cases measured, {len(results.trials)} trials."
     if not results.results:
-        count = sum(len(one.transfers) for one in results.transfers)
+        count = sum(len(scenario.transfers) for scenario in results.transfers)
         line = f"{count} transfer{'s' * (count != 1)}, no other test."
     if goals:
         line += (
@@ -425,21 +440,21 @@ def _overview_text(results: RunResults, goals: bool) -> str:
 
 
 def _scenario_plots(
-    found: Sequence[Group],
+    groups: Sequence[Group],
     compared: Sequence[VariantResults],
     left_out: Collection[Case] = frozenset(),
 ) -> list[Plot]:
     """Scenarios below each other at the smallest and the largest size that most of them have."""
-    variants = {v.scenario for one in compared for v in one.comparison.variants}
-    made = []
-    for test in dict.fromkeys(g.test_words for g in found if g.goal_names):
-        mine = [g for g in found if g.test_words == test and g.scenario not in variants]
-        sizes = [r.frame_size for g in mine for r in g.measured]
+    variants = {v.scenario for comparison in compared for v in comparison.comparison.variants}
+    drawn = []
+    for test in dict.fromkeys(g.test_words for g in groups if g.goal_names):
+        test_groups = [g for g in groups if g.test_words == test and g.scenario not in variants]
+        sizes = [r.frame_size for g in test_groups for r in g.measured]
         shared = sorted(s for s in set(sizes) if sizes.count(s) > 1)
         for size in sorted({*shared[:1], *shared[-1:]}):
             rows, names = [], dict[str, None]()
-            for group in mine:
-                result, _ = _cell_of(group, size, "")
+            for group in test_groups:
+                result, _ = _find_cell(group, size, "")
                 absence = "not run", "it was not selected, or the run was interrupted"
                 if result is not None:
                     absence = "not measured", result.why
@@ -449,18 +464,18 @@ def _scenario_plots(
                 names |= dict.fromkeys(goal.name for goal in result.goals) if result else {}
             title = f"{test} at {size} octets".capitalize()
             plot = plots.goals_plot(f"{title} across scenarios", title, rows, tuple(names))
-            made += [plot] if plot else []
-    return [*made, *_latency_plots(found)]
+            drawn += [plot] if plot else []
+    return [*drawn, *_latency_plots(groups)]
 
 
-def _latency_plots(found: Sequence[Group]) -> Iterator[Plot]:
+def _latency_plots(groups: Sequence[Group]) -> Iterator[Plot]:
     """Latency of several scenarios or variants at the same loads, by size and percentile."""
-    curves = [r for g in found if g.test == latency.LATENCY_LOAD for r in g.measured]
+    curves = [r for g in groups if g.test == latency.LATENCY_LOAD for r in g.measured]
     for size in sorted({r.frame_size for r in curves}):
-        mine = [r for r in curves if r.frame_size == size]
-        kinds = [(x, both) for both in (False, True) for x in ("50", "99")]
-        for level, both_ways in kinds if len(mine) > 1 else ():
-            if plot := plots.latencies_plot(mine, level, both_ways=both_ways):
+        same_size = [r for r in curves if r.frame_size == size]
+        kinds = [(x, is_round_trip) for is_round_trip in (False, True) for x in ("50", "99")]
+        for level, both_ways in kinds if len(same_size) > 1 else ():
+            if plot := plots.latencies_plot(same_size, level, both_ways=both_ways):
                 yield plot
 
 
@@ -470,7 +485,7 @@ def variants_plot(compared: VariantResults, size: int) -> Plot | None:
         plots.GoalRow(v.variant, compared.result(v, size), compared.absence(v, size))
         for v in compared.comparison.variants
     ]
-    if compared.of_sessions:
+    if compared.has_sessions:
         title = f"New sessions by variant at {size} octets, {compared.title}"
         return plots.sessions_plot(title, f"{size} octets", rows)
     if key := compared.scale[0]:
@@ -501,7 +516,7 @@ def _environment(results: RunResults) -> tuple[list[tuple[str, str]], list[tuple
 
 
 def _shown(value: Value | None, show: Callable[[Value], str]) -> str:
-    return known(value, show) or NOT_MEASURED
+    return text_or_none(value, show) or NOT_MEASURED
 
 
 def _lost_text(trial: TrialPoint) -> str:
@@ -531,7 +546,7 @@ _TRIALS: tuple[Column[TrialPoint], ...] = (
     Column("lost at (frames)", _lost_text, words=True),
     Column("tester's longest gaps, polling / sending", _gaps_text),
     Column("unsent", lambda t: _shown(t.unsent, units.frames)),
-    Column("late", lambda t: known(t.late, units.frames) or NOT_RECORDED),
+    Column("late", lambda t: text_or_none(t.late, units.frames) or NOT_RECORDED),
     Column("disturbed", lambda t: "; ".join(t.disturbed), words=True),
     Column("reason", lambda t: t.reason, words=True),
 )
@@ -550,7 +565,7 @@ def _contents(
         lines.setdefault(view.group.scenario, []).append(link)
     run = [("overview", "Overview")]
     run += [("deployment", "Deployment")] if pictures(results) or figures(results) else []
-    run += [(anchor, one.title) for anchor, one in comparisons.items()]
+    run += [(anchor, comparison.title) for anchor, comparison in comparisons.items()]
     run += [(anchor, table.title) for anchor, table in user_tables.items()]
     run += [
         ("identity", "Identity"),
@@ -567,17 +582,17 @@ def _contents(
 
 @cache
 def _page() -> Template:
-    made = templates()
-    made.filters |= {"search_attributes": goal_text.search_attributes}
+    environment = templates()
+    environment.filters |= {"search_attributes": goal_text.search_attributes}
     functions: tuple[Callable[..., object], ...] = (
         svg, legend, data, event_table, short_upper_bound, relative_text, variant_transfers,
         variant_sessions, comparison_notes, _variants_plots, _column_classes,
-        _hop_shares, _cell_of, _below_goal,
+        _hop_shares, _find_cell, _below_goal,
     )  # fmt: skip
-    made.globals |= {one.__name__.lstrip("_"): one for one in functions}
-    made.globals |= {"units": units, "goal_text": goal_text, "outcomes": outcomes}
-    made.globals |= {"summary": summary, "run_tables": run_tables, "trial_columns": _TRIALS}
-    return made.get_template("page.html.j2")
+    environment.globals |= {function.__name__.lstrip("_"): function for function in functions}
+    environment.globals |= {"units": units, "goal_text": goal_text, "outcomes": outcomes}
+    environment.globals |= {"summary": summary, "run_tables": run_tables, "trial_columns": _TRIALS}
+    return environment.get_template("page.html.j2")
 
 
 def _asset(name: str) -> Markup:
@@ -592,16 +607,16 @@ def _csp_hash(content: str) -> str:
 def html_report(results: RunResults) -> str:
     """report.html."""
     style, script = _asset("report.css"), _asset("report.js")
-    found, compared = summary.groups(results), comparisons_of(results)
+    groups, compared = summary.groups(results), list_comparisons(results)
     trials, ledger = summary.trials_by_case(results), summary.ledger(results)
     threads = (use for r in results.results for goal in r.goals for use in goal.threads)
     roles = tuple(dict.fromkeys(use.role for use in threads))
     hops = tuple(dict.fromkeys(hop for t in results.trials for hop in t.lost_at))
     views = [
         GroupView(group, f"case-{i}", trials, hops, roles, results.profiles)
-        for i, group in enumerate(found)
+        for i, group in enumerate(groups)
     ]
-    comparisons = {f"compare-{i}": one for i, one in enumerate(compared)}
+    comparisons = {f"compare-{i}": comparison for i, comparison in enumerate(compared)}
     tables = {
         "attach": transfers.attach_table(results),
         "transfers": transfers.transfers_table(results),
@@ -621,26 +636,26 @@ def html_report(results: RunResults) -> str:
         "mpi": _strip("", [*mpi.mpi_plots(results)], legend=False),
         "guests": _strip("", [*guests.guest_plots(results)], legend=False),
     }
-    goal_tables = list(_goal_tables(found))
+    goal_tables = list(_goal_tables(groups))
     policy = f"default-src 'none'; style-src {_csp_hash(style)}; script-src {_csp_hash(script)}"
     return _page().render(
         results=results,
         style=style,
         script=script,
         policy=Markup(policy),  # noqa: S704 - names and hashes of our own
-        title=run_tables.title(results, found),
+        title=run_tables.title(results, groups),
         first_line=summary.first_line(results),
-        headline=run_tables.headline(results, found),
+        headline=run_tables.headline(results, groups),
         warnings=[("", warning) for warning in results.warnings],
         contents=_contents(results, views, comparisons, user_tables),
         files=_FILES,
         legend_of_cells=LEGEND,
         overview=_overview_text(results, bool(goal_tables)),
         goal_tables=goal_tables,
-        other_tables=list(_other_tables(found)),
+        other_tables=list(_other_tables(groups)),
         not_shown=summary.not_shown(results),
         not_shown_words=summary.NOT_SHOWN,
-        scenario_plots=_scenario_plots(found, compared, summary.not_shown(results)),
+        scenario_plots=_scenario_plots(groups, compared, summary.not_shown(results)),
         not_deployed=[
             (s.scenario, f"not deployed: {s.error}") for s in summary.undeployed(results)
         ],
@@ -653,7 +668,7 @@ def html_report(results: RunResults) -> str:
         identity=list(run_tables.identity(results).texts),
         ledger=ledger,
         environment=_environment(results),
-        unknowns=[(u.where, u.what) for u in summary.missing_values(results)],
+        unknowns=[(u.where, u.reason) for u in summary.missing_values(results)],
         trials=trials,
         bad_trials=sum(t.verdict is not Verdict.VALID for t in results.trials),
     )

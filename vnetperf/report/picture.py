@@ -98,12 +98,12 @@ class _Row:
 
 def pictures(results: RunResults) -> list[Picture]:
     """Every deployment of a run; those that look alike as one."""
-    found: dict[Picture, list[str]] = {}
+    scenarios_by_picture: dict[Picture, list[str]] = {}
     for facts in results.scenarios:
         host = str(results.machine_of(facts.scenario).get("hostname", ""))
         if not facts.error and (drawn := picture(facts, host)) is not None:
-            found.setdefault(drawn, []).append(facts.scenario)
-    return [replace(drawn, scenarios=tuple(names)) for drawn, names in found.items()]
+            scenarios_by_picture.setdefault(drawn, []).append(facts.scenario)
+    return [replace(drawn, scenarios=tuple(names)) for drawn, names in scenarios_by_picture.items()]
 
 
 def picture(facts: ScenarioFacts, hostname: str = "") -> Picture | None:
@@ -113,7 +113,7 @@ def picture(facts: ScenarioFacts, hostname: str = "") -> Picture | None:
         rows = [row for part in _by_host(facts.plan) for row in _rows(facts, part, hostname)]
     except ValidationError:
         return None
-    return _Drawing(facts, graph, rows).made()
+    return _Drawing(facts, graph, rows).draw()
 
 
 def _by_host(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -156,10 +156,12 @@ def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Itera
     if "dut" not in _has(plan):
         yield from ends
         return
-    theirs = (testbed.get("external") or {}) if plan.get("wire") == "external" else {}
-    told = ((facts.facts.get("hosts") or {}).get(of_host) if of_host else facts.facts) or {}
-    whose = "external DUT, run by others" if theirs else host
-    switch = _Row(whose, "vswitch", (_switch(plan, told.get("vswitch") or {}, theirs),), graph)
+    external = (testbed.get("external") or {}) if plan.get("wire") == "external" else {}
+    host_facts = ((facts.facts.get("hosts") or {}).get(of_host) if of_host else facts.facts) or {}
+    whose = "external DUT, run by others" if external else host
+    switch = _Row(
+        whose, "vswitch", (_switch(plan, host_facts.get("vswitch") or {}, external),), graph
+    )
     # Where each end is at a vSwitch of its own, frames go from the first one up to the second.
     above = numbers == (1,) and graph.name in (*ACROSS, *PODS)
     yield from (switch, *ends) if above else (*ends, switch)
@@ -169,8 +171,8 @@ def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Itera
 
 def _tester(scenario: Mapping[str, Any], graph: Deployment) -> tuple[str, tuple[str, ...]]:
     """The generator, or the programs in its place."""
-    how = str(scenario.get("variant", "")).rpartition(",")[2]
-    if how not in (ENDPOINTS_VARIANT, MPI_VARIANT):
+    suffix = str(scenario.get("variant", "")).rpartition(",")[2]
+    if suffix not in (ENDPOINTS_VARIANT, MPI_VARIANT):
         return f"tester: {scenario.get('generator', '')}", ()
     if not graph.pods:
         return "endpoints", ("in the tester's place",)
@@ -179,7 +181,7 @@ def _tester(scenario: Mapping[str, Any], graph: Deployment) -> tuple[str, tuple[
     if graph.guests:
         named = "namespace" if pod == "netns" else f"container of {pod}"
         kind = ("VMs" if len(graph.guests) == len(graph.ends) else f"{named} and VM",)
-    if how == ENDPOINTS_VARIANT:
+    if suffix == ENDPOINTS_VARIANT:
         return "programs in two pods", kind
     ranks = f"{scenario.get('pods', 2)} x {scenario.get('ranks', 1)}"
     return f"ranks of MPI in pods: {ranks}", kind
@@ -195,21 +197,21 @@ def _part(plan: Mapping[str, Any], role: str, name: str, css: str) -> _Part:
     return name, tuple(lines), css
 
 
-def _numbers(found: Sequence[int]) -> str:
-    return ", ".join(map(str, found)) if len(found) <= 6 else f"{found[0]} ... {found[-1]}"
+def _numbers(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers)) if len(numbers) <= 6 else f"{numbers[0]} ... {numbers[-1]}"
 
 
-def _switch(plan: Mapping[str, Any], told: object, theirs: Mapping[str, Any]) -> _Part:
+def _switch(plan: Mapping[str, Any], switch_facts: object, external: Mapping[str, Any]) -> _Part:
     name = str(plan["scenario"].get("vswitch", ""))
     cores_of = (plan.get("placement") or {}).get("cores") or {}
-    version = str(told.get("version", "")) if isinstance(told, Mapping) else ""
-    if theirs:
-        return str(theirs.get("name") or name), ((version,) if version else ()), "switch theirs"
+    version = str(switch_facts.get("version", "")) if isinstance(switch_facts, Mapping) else ""
+    if external:
+        return str(external.get("name") or name), ((version,) if version else ()), "switch theirs"
     # Roles of other hosts have their host's name before them.
     roles = [r for r in cores_of if r != "tester" and not r.startswith("vnf") and ":" not in r]
     cores = sorted({cpu for role in roles for cpu in cores_of[role]})
     where = f"core{'s' * (len(cores) > 1)} {_numbers(cores)}" if cores else "in the kernel"
-    if isinstance(told, Mapping) and "daemon" in str(told.get("forwarded by", "")):
+    if isinstance(switch_facts, Mapping) and "daemon" in str(switch_facts.get("forwarded by", "")):
         where = "in its daemon"  # threads that are not placed
     # "ovs-vswitchd (Open vSwitch) 3.1.0" has no room.
     short = re.sub(r"^\S+ \(([^)]+)\)", r"\1", version.partition("\n")[0])
@@ -240,7 +242,7 @@ class _Drawing:
         self._joins: list[Join] = []
         self._around = 0
 
-    def made(self) -> Picture:
+    def draw(self) -> Picture:
         """The picture."""
         height = self._place_boxes()
         self._place_ports()
@@ -262,8 +264,8 @@ class _Drawing:
         self._parts = [[] for _ in self._rows]
         y = float(MARGIN)
         numbered = [(number, row) for number, row in enumerate(self._rows)][::-1]
-        for host, held in groupby(numbered, key=lambda one: one[1].host):
-            rows = list(held)
+        for host, host_rows in groupby(numbered, key=lambda pair: pair[1].host):
+            rows = list(host_rows)
             top = y
             y += PAD if self._hosts else NAME  # cables come from above to all but the first
             for number, row in rows:
@@ -337,10 +339,10 @@ class _Drawing:
         for port in map(str, self._graph.vnf_ports()):
             if f"{port} of the VNF" in self._pins:
                 self._cable(port, f"{port} of the VNF", "attached")
-        for one, two in dict.fromkeys(
+        for first, second in dict.fromkeys(
             tuple(sorted((h.src, h.dst), key=str)) for h in self._graph.hops
         ):
-            self._inside(one, two)
+            self._inside(first, second)
         for number in self._graph.vnf_numbers:
             ends = [self._pins.get(f"vnf{number}.{index} of the VNF") for index in (0, 1)]
             if ends[0] and ends[1]:
@@ -360,15 +362,18 @@ class _Drawing:
         """What is between each of the tester's ports and the vSwitch."""
         plan = self._facts.plan
         nics = {(n["wire"], n["side"]): n for n in plan.get("nics") or ()}
-        theirs = ((plan.get("testbed") or {}).get("external") or {}).get("ports") or ()
+        external_ports = ((plan.get("testbed") or {}).get("external") or {}).get("ports") or ()
 
         def kind(number: int, end: Port) -> str:
             if isinstance(end, VnfPort):
                 if self._graph.pods:  # whose port has its name
                     return "in a VM" if number in self._graph.guests else ""
                 return "in a VNF's place"
-            if plan.get("wire") == "external" and number < len(theirs):
-                ends = (theirs[number].get("tester", ""), theirs[number].get("dut", ""))
+            if plan.get("wire") == "external" and number < len(external_ports):
+                ends = (
+                    external_ports[number].get("tester", ""),
+                    external_ports[number].get("dut", ""),
+                )
                 return " - ".join(filter(None, ends))
             pair = [nics.get((number, side), {}).get("pci", "") for side in ("tester", "dut")]
             short = [address.removeprefix("0000:") for address in pair]  # the first PCI domain
@@ -380,50 +385,50 @@ class _Drawing:
         return first, second
 
     def _cable(self, a: str, b: str, css: str, label: str = "") -> None:
-        one, other = self._pins[a], self._pins[b]
+        start, other = self._pins[a], self._pins[b]
         room = WIDTH * 0.265  # two labels stand between the cables
         if any(
-            other.y + 1 < box.y + box.height and box.y < one.y - 1
+            other.y + 1 < box.y + box.height and box.y < start.y - 1
             for row in self._parts
             for box in row
         ):
-            self._joins.append(self._by_the_side(one, other, css, fitting(label, room)))
+            self._joins.append(self._by_the_side(start, other, css, fitting(label, room)))
             return
-        path = f"M{one.x:.0f} {one.y:.0f}L{other.x:.0f} {other.y:.0f}"
-        middle = (one.y + other.y) / 2 + (12 if self._around else 4)  # below those by the side
-        end = one.x > WIDTH / 2
-        at = one.x - 9 if end else one.x + 9
-        self._joins.append(Join(path, css, fitting(label, room), at, middle, end))
+        path = f"M{start.x:.0f} {start.y:.0f}L{other.x:.0f} {other.y:.0f}"
+        middle = (start.y + other.y) / 2 + (12 if self._around else 4)  # below those by the side
+        end = start.x > WIDTH / 2
+        label_x = start.x - 9 if end else start.x + 9
+        self._joins.append(Join(path, css, fitting(label, room), label_x, middle, end))
 
-    def _by_the_side(self, one: Pin, other: Pin, css: str, label: str) -> Join:
+    def _by_the_side(self, start: Pin, other: Pin, css: str, label: str) -> Join:
         """A cable past the parts that stand between its ends; the first one is outermost."""
         lane = WIDTH - MARGIN - LANE * (self._around + 1)
-        leaves = one.y - FIRST / 2 if one.below else one.y + FIRST / 2
+        leaves = start.y - FIRST / 2 if start.below else start.y + FIRST / 2
         arrives = other.y + FIRST + LANE * 3 * self._around
         self._around += 1
-        path = f"M{one.x:.0f} {one.y:.0f}V{leaves:.0f}H{lane}V{arrives:.0f}H{other.x:.0f}"
+        path = f"M{start.x:.0f} {start.y:.0f}V{leaves:.0f}H{lane}V{arrives:.0f}H{other.x:.0f}"
         end = other.x > WIDTH / 2
-        at = other.x - 9 if end else other.x + 9
-        return Join(f"{path}V{other.y:.0f}", css, label, at, other.y + FIRST + 11, end)
+        label_x = other.x - 9 if end else other.x + 9
+        return Join(f"{path}V{other.y:.0f}", css, label, label_x, other.y + FIRST + 11, end)
 
     def _inside(self, a: Port, b: Port) -> None:
         """Forwarding of the vSwitch between two of its ports."""
-        one, other = self._pins.get(str(a)), self._pins.get(str(b))
-        if one is None or other is None:
+        start, other = self._pins.get(str(a)), self._pins.get(str(b))
+        if start is None or other is None:
             return
-        if one.y == other.y:
-            self._joins.append(_bow(one, other, 20 if one.below else -14))
+        if start.y == other.y:
+            self._joins.append(_bow(start, other, 20 if start.below else -14))
             return
-        lower, upper = sorted((one, other), key=lambda pin: -pin.y)
+        lower, upper = sorted((start, other), key=lambda pin: -pin.y)
         bend = (lower.y + upper.y) / 2
         path = f"M{lower.x:.0f} {lower.y:.0f}C{lower.x:.0f} {bend:.0f} {upper.x:.0f} {bend:.0f} "
         self._joins.append(Join(f"{path}{upper.x:.0f} {upper.y:.0f}", "forwards"))
 
 
-def _bow(one: Pin, other: Pin, depth: float) -> Join:
+def _bow(start: Pin, other: Pin, depth: float) -> Join:
     """Forwarding between two ports of one edge."""
-    y = one.y + depth * 1.4
-    path = f"M{one.x:.0f} {one.y:.0f}C{one.x:.0f} {y:.0f} {other.x:.0f} {y:.0f} "
+    y = start.y + depth * 1.4
+    path = f"M{start.x:.0f} {start.y:.0f}C{start.x:.0f} {y:.0f} {other.x:.0f} {y:.0f} "
     return Join(f"{path}{other.x:.0f} {other.y:.0f}", "forwards")
 
 

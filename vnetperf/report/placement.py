@@ -31,14 +31,14 @@ class ProcessorsFigure:
     hosts: tuple[Box, ...]
     processors: tuple[Box, ...]
     blocks: tuple[Box, ...]
-    more: tuple[str, ...]  # What is not drawn
+    notes: tuple[str, ...]  # What is not drawn
     height: float
     width: int = WIDTH
 
 
 def figures(results: RunResults) -> list[ProcessorsFigure]:
     """That of every deployment of a run; those that look alike as one."""
-    found: dict[ProcessorsFigure, list[str]] = {}
+    scenarios_by_figure: dict[ProcessorsFigure, list[str]] = {}
     for facts in results.scenarios:
         sharing = None if facts.error else sharing_of(facts)
         if sharing is None:
@@ -46,35 +46,35 @@ def figures(results: RunResults) -> list[ProcessorsFigure]:
         environment = results.machine_of(facts.scenario)
         drawn = figure(sharing, environment)
         if drawn is not None:
-            found.setdefault(drawn, []).append(facts.scenario)
-    return [replace(drawn, scenarios=tuple(names)) for drawn, names in found.items()]
+            scenarios_by_figure.setdefault(drawn, []).append(facts.scenario)
+    return [replace(drawn, scenarios=tuple(names)) for drawn, names in scenarios_by_figure.items()]
 
 
 def sharing_lines(results: RunResults) -> list[tuple[tuple[str, ...], str]]:
     """Scenarios, and who was on which processor; no warning has it where none is shared."""
-    found: dict[str, list[str]] = {}
+    scenarios_by_sentence: dict[str, list[str]] = {}
     for facts in results.scenarios:
         sharing = None if facts.error else sharing_of(facts)
         if sharing is not None and sharing.sentence and not sharing.shared:
-            found.setdefault(sharing.sentence, []).append(facts.scenario)
-    return [(tuple(names), text) for text, names in found.items()]
+            scenarios_by_sentence.setdefault(sharing.sentence, []).append(facts.scenario)
+    return [(tuple(names), text) for text, names in scenarios_by_sentence.items()]
 
 
 def figure(sharing: Sharing, environment: Mapping[str, Any]) -> ProcessorsFigure | None:
     """The figure of a deployment; None where no role has a processor."""
-    if not any(one.processors for one in sharing.machines):
+    if not any(machine.processors for machine in sharing.machines):
         return None
     hosts: list[Box] = []
     boxes: list[Box] = []
     blocks: list[Box] = []
-    more: list[str] = []
+    notes: list[str] = []
     y = float(MARGIN)
     several = len(sharing.machines) > 1
-    for one in sharing.machines:
-        name = ", ".join(one.hosts) if several else ""
-        known = environment if not several else {}
+    for machine in sharing.machines:
+        name = ", ".join(machine.hosts) if several else ""
+        facts = environment if not several else {}
         top, y = y, y + (HEAD if name else 0)
-        for processor, block in _rows(one, sharing, _topology(known), y):
+        for processor, block in _rows(machine, sharing, _topology(facts), y):
             boxes.append(processor)
             blocks += block
         bottom = max((b.y + b.height for b in boxes), default=y)
@@ -82,7 +82,7 @@ def figure(sharing: Sharing, environment: Mapping[str, Any]) -> ProcessorsFigure
             box = Box(fitting(name, WIDTH - 40), MARGIN, top, WIDTH - 2 * MARGIN, 0, top + 18)
             hosts.append(replace(box, height=bottom + PAD - top, css="host"))
             bottom += PAD
-        more += _not_drawn(one, name)
+        notes += _not_drawn(machine, name)
         y = bottom + GAP
     return ProcessorsFigure(
         title=f"Processors {sharing.label}",
@@ -91,7 +91,7 @@ def figure(sharing: Sharing, environment: Mapping[str, Any]) -> ProcessorsFigure
         hosts=tuple(hosts),
         processors=tuple(boxes),
         blocks=tuple(blocks),
-        more=tuple(more),
+        notes=tuple(notes),
         height=y - GAP + MARGIN,
     )
 
@@ -100,42 +100,42 @@ def _rows(
     machine: OnMachine, sharing: Sharing, topology: _Topology, top: float
 ) -> Iterator[tuple[Box, list[Box]]]:
     """Boxes of the processors in rows, each with its blocks."""
-    there = machine.processors[:MOST]
+    processors = machine.processors[:MOST]
     inner = PAD if len(sharing.machines) > 1 else 0
     room = WIDTH - 2 * (MARGIN + inner)
-    columns = min(max(len(there), 2), COLUMNS)
+    columns = min(max(len(processors), 2), COLUMNS)
     width = (room - GAP * (columns - 1)) / columns
     y = top
-    for first in range(0, len(there), columns):
-        row = there[first : first + columns]
-        details = [topology.about(one.cpu) for one in row]
+    for first in range(0, len(processors), columns):
+        row = processors[first : first + columns]
+        details = [topology.about(processor.cpu) for processor in row]
         head = HEAD + LINE * max(map(len, details))
-        most = max(len(one.roles) + one.system for one in row)
+        most = max(len(processor.roles) + processor.system for processor in row)
         height = head + most * (BLOCK + 6) + 4
-        for place, (one, about) in enumerate(zip(row, details, strict=True)):
+        for place, (processor, about) in enumerate(zip(row, details, strict=True)):
             x = MARGIN + inner + place * (width + GAP)
-            name = f"processor {one.cpu}" if width > 100 else str(one.cpu)
+            name = f"processor {processor.cpu}" if width > 100 else str(processor.cpu)
             lines = tuple(fitting(line, width - 16) for line in about)
             box = Box(fitting(name, width - 16), x, y, width, height, y + 18, lines, "processor")
-            yield box, [*_blocks(machine, one, box, y + head)]
+            yield box, [*_blocks(machine, processor, box, y + head)]
         y += height + GAP
 
 
-def _blocks(machine: OnMachine, one: Occupied, box: Box, y: float) -> Iterator[Box]:
+def _blocks(machine: OnMachine, processor: Occupied, box: Box, y: float) -> Iterator[Box]:
     """A block for each that is on a processor, below each other."""
-    alone = len(one.roles) == 1 and not one.system
-    blocks = [(role, _how(machine, role, alone=alone), _css(role)) for role in one.roles] + (
-        [(SYSTEM, "", "system")] if one.system else []
-    )
-    for name, how, css in blocks:
+    alone = len(processor.roles) == 1 and not processor.system
+    blocks = [
+        (role, _turns_text(machine, role, alone=alone), _css(role)) for role in processor.roles
+    ] + ([(SYSTEM, "", "system")] if processor.system else [])
+    for name, turns, css in blocks:
         width = box.width - 16
-        lines = (fitting(how, width - 8),) if how else ()
+        lines = (fitting(turns, width - 8),) if turns else ()
         middle = y + (18 if lines else BLOCK / 2 + 5)
         yield Box(fitting(name, width - 8), box.x + 8, y, width, BLOCK, middle, lines, css)
         y += BLOCK + 6
 
 
-def _how(machine: OnMachine, role: str, *, alone: bool) -> str:
+def _turns_text(machine: OnMachine, role: str, *, alone: bool) -> str:
     length = machine.turns.get(role)
     if length:
         return f"turns of {length} \N{MICRO SIGN}s"
@@ -149,8 +149,8 @@ def _css(role: str) -> str:
 def _not_drawn(machine: OnMachine, name: str) -> Iterator[str]:
     """What has no box."""
     where = f"{name}: " if name else ""
-    if (left := len(machine.processors) - MOST) > 0:
-        yield f"{where}{left} further processors are not drawn."
+    if (undrawn := len(machine.processors) - MOST) > 0:
+        yield f"{where}{undrawn} further processors are not drawn."
     for role, cpus in machine.placement.unpinned.items():
         numbers = ", ".join(map(str, cpus))
         yield f"{where}The kernel moves {role} among processors {numbers}."
@@ -166,39 +166,39 @@ class _Topology:
 
     def about(self, cpu: int) -> list[str]:
         """What a reader wants to know of one, in lines."""
-        found = [self.nodes[cpu]] if cpu in self.nodes else []
+        lines = [self.nodes[cpu]] if cpu in self.nodes else []
         if cpu in self.isolated:
-            found = [", ".join([*found, "isolated"])]
+            lines = [", ".join([*lines, "isolated"])]
         if others := [str(other) for other in self.siblings.get(cpu, ()) if other != cpu]:
-            found.append(f"one core with {', '.join(others)}")
-        return found
+            lines.append(f"one core with {', '.join(others)}")
+        return lines
 
 
 def _topology(environment: Mapping[str, Any]) -> _Topology:
     cpu = environment.get("cpu")
-    told = cpu.get("topology") if isinstance(cpu, Mapping) else None
-    told = told if isinstance(told, Mapping) else {}
-    numa = told.get("numa")
+    topology = cpu.get("topology") if isinstance(cpu, Mapping) else None
+    topology = topology if isinstance(topology, Mapping) else {}
+    numa = topology.get("numa")
     nodes = {
         number: str(node).replace("node", "node ")
         for node, text in (numa.items() if isinstance(numa, Mapping) else ())
         for number in _numbers(text)
     }
     several = len(set(nodes.values())) > 1  # one node is no news
-    listed = told.get("siblings")
+    listed = topology.get("siblings")
     groups = [_numbers(text) for text in (listed if isinstance(listed, list) else ())]
     return _Topology(
         nodes=nodes if several else {},
-        isolated=frozenset(_numbers(told.get("isolated"))),
+        isolated=frozenset(_numbers(topology.get("isolated"))),
         siblings={number: group for group in groups for number in group},
     )
 
 
 def _numbers(text: object) -> list[int]:
     """Numbers of a list as the kernel writes it: "0-2,5"; none where it is no such list."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in str(text or "").split(","):
         first, _, last = part.strip().partition("-")
         if first.isdecimal() and (last or first).isdecimal():
-            found += range(int(first), int(last or first) + 1)
-    return found
+            numbers += range(int(first), int(last or first) + 1)
+    return numbers

@@ -59,13 +59,13 @@ class LogScale:
     def ticks(self) -> Sequence[float]:
         """1, 2, 5 within few decades, then 1 and 3, else whole decades; nine at most."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        known: list[float] = []
+        ticks: list[float] = []
         for steps in (1, 2, 5), (1, 3), (1,):
-            every = [step * 10.0**power for power in powers for step in steps]
-            known = [v for v in every if self.low * (1 - 1e-9) <= v <= self.high * (1 + 1e-9)]
-            if len(known) <= _MOST_TICKS:
-                return known
-        return known[:: math.ceil(len(known) / _MOST_TICKS)]
+            candidates = [step * 10.0**power for power in powers for step in steps]
+            ticks = [v for v in candidates if self.low * (1 - 1e-9) <= v <= self.high * (1 + 1e-9)]
+            if len(ticks) <= _MOST_TICKS:
+                return ticks
+        return ticks[:: math.ceil(len(ticks) / _MOST_TICKS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ def fitting_scale(
     values: Iterable[float], start: float, end: float, *, ratio: float, zero: bool
 ) -> LinearScale | LogScale:
     """A linear scale, or a logarithmic one where the range needs it and every value allows it."""
-    known = [v for v in values if math.isfinite(v)] or [1.0]
-    low, high = min(known), max(known)
+    finite = [v for v in values if math.isfinite(v)] or [1.0]
+    low, high = min(finite), max(finite)
     room = (high - low) * 0.06 or abs(high) * 0.05 or 1.0
     if low <= 0:
         return LinearScale(0.0 if zero and not low else low - room, high + room, start, end)
@@ -136,10 +136,10 @@ class Axis:
     pad: int = 0  # Distance of the scale's ends from the frame
 
     @classmethod
-    def of(cls, name: str, kind: Unit, **more: Any) -> Axis:
+    def in_unit(cls, name: str, kind: Unit, **options: Any) -> Axis:
         """An axis of values of one kind."""
         tick, value = partial(tick_label, kind=kind), partial(single, kind=kind)
-        return cls(name=name, **({"tick": tick, "value": value} | more))
+        return cls(name=name, **({"tick": tick, "value": value} | options))
 
     def text(self, value: float) -> str:
         """A value in the table of the plot's data."""
@@ -226,7 +226,7 @@ class Plot:
     rules: Sequence[Rule] = ()
     notes: Sequence[Note] = ()  # Words in categories without a value
     row: int = 0  # Of rows: height of one
-    beside: Sequence[str] = ()  # Of rows: words at their right end
+    row_ends: Sequence[str] = ()  # Of rows: words at their right end
     #: Of rows: True where the names stand at the left of the marks, not above them.
     inline: bool = False
     css: str = ""
@@ -288,7 +288,7 @@ class _Frame:
     x: Scale
     y: Scale
     rows: bool
-    left: float
+    left_x: float
     top: float
     foot: float
 
@@ -334,11 +334,11 @@ class _Frame:
 
 def _values(plot: Plot, axis: Literal["x", "y"]) -> list[float]:
     along = (axis == "x") == bool(plot.y.names)
-    found = [getattr(p, axis) for s in plot.series for p in s.points]
+    numbers = [getattr(p, axis) for s in plot.series for p in s.points]
     if along:
         ends = [(p.low, p.high) for s in plot.series for p in s.points]
-        found += [v for pair in ends for v in pair if v is not None]
-    return found + [rule.value for rule in plot.rules if rule.axis == axis and not rule.label]
+        numbers += [v for pair in ends for v in pair if v is not None]
+    return numbers + [rule.value for rule in plot.rules if rule.axis == axis and not rule.label]
 
 
 def _scale(axis: Axis, values: Sequence[float], start: float, end: float) -> Scale:
@@ -352,8 +352,8 @@ def _scale(axis: Axis, values: Sequence[float], start: float, end: float) -> Sca
         decade = 10.0 ** min(-2, math.floor(math.log10(low)))
         return LossScale(decade, end + room, start - _LANE - 8, start - _LANE / 2, end + 4)
     if axis.low is not None and axis.high is not None:
-        made = LogScale if axis.scale == "log" else LinearScale
-        return made(axis.low, axis.high, start, end)
+        scale_type = LogScale if axis.scale == "log" else LinearScale
+        return scale_type(axis.low, axis.high, start, end)
     ratio = {"linear": math.inf, "log": 0.0}.get(axis.scale, axis.log_from)
     return fitting_scale(values, start, end, ratio=ratio, zero=axis.zero)
 
@@ -362,13 +362,13 @@ def _frame(plot: Plot) -> _Frame:
     rows = bool(plot.y.names)
     labels = sum(bool(rule.label) for rule in plot.rules)
     top = TOP + (_LABEL_LINE * labels + 2 if labels else 0)
-    left = LEFT if plot.inline or not rows else _ROW_LEFT
-    x = _scale(plot.x, _values(plot, "x"), left, RIGHT)
+    left_x = LEFT if plot.inline or not rows else _ROW_LEFT
+    x = _scale(plot.x, _values(plot, "x"), left_x, RIGHT)
     if not rows:
-        return _Frame(x, _scale(plot.y, _values(plot, "y"), BOTTOM, top), rows, left, top, BOTTOM)
+        return _Frame(x, _scale(plot.y, _values(plot, "y"), BOTTOM, top), rows, left_x, top, BOTTOM)
     foot = top + plot.row * len(plot.y.names) + 4
     first = top + (plot.row if plot.inline else plot.row + _ROW_HEAD) / 2
-    return _Frame(x, LinearScale(0, 1, first, first + plot.row), rows, left, top, foot)
+    return _Frame(x, LinearScale(0, 1, first, first + plot.row), rows, left_x, top, foot)
 
 
 _KEYS = {
@@ -440,7 +440,7 @@ def _printed(value: object) -> object:
 @cache
 def templates() -> Environment:
     """The templates of the page and of the drawings in it."""
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("vnetperf.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -448,14 +448,25 @@ def templates() -> Environment:
         lstrip_blocks=True,
         finalize=_printed,
     )
-    made.globals |= {"n": coordinate, "d": _path_data, "key_shape": _key_shape, "OPEN": _OPEN}
-    made.globals |= {"WIDTH": WIDTH, "LEFT": LEFT, "RIGHT": RIGHT, "BOTTOM": BOTTOM, "LANE": _LANE}
-    made.globals |= {
+    environment.globals |= {
+        "n": coordinate,
+        "d": _path_data,
+        "key_shape": _key_shape,
+        "OPEN": _OPEN,
+    }
+    environment.globals |= {
+        "WIDTH": WIDTH,
+        "LEFT": LEFT,
+        "RIGHT": RIGHT,
+        "BOTTOM": BOTTOM,
+        "LANE": _LANE,
+    }
+    environment.globals |= {
         "LABEL_LINE": _LABEL_LINE,
         "CHARACTER_WIDTH": _CHARACTER_WIDTH,
         "NAN": math.nan,
     }
-    return made
+    return environment
 
 
 def _drawn(macro: str, *values: object) -> Markup:
@@ -486,11 +497,11 @@ def data(plot: Plot) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     body = []
     for series in shown:
         for point in series.points:
-            at, number = (point.y, point.x) if rows else (point.x, point.y)
+            position, number = (point.y, point.x) if rows else (point.x, point.y)
             ends = [point.low, point.high] if ranged else []
             body.append(
                 (
-                    place.text(at),
+                    place.text(position),
                     *([series.name] if named else []),
                     f"{point.open} {value.text(number)}".strip(),
                     *("" if end is None else value.text(end) for end in ends),
@@ -501,11 +512,11 @@ def data(plot: Plot) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 def _wide_data(plot: Plot) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """A row for each place on the x axis, a column for each series."""
-    found: dict[float, dict[int, str]] = {}
+    cells: dict[float, dict[int, str]] = {}
     for index, series in enumerate(plot.series):
         last = len(series.points) - (series.mark in ("steps", "area"))
         for point in series.points[:last]:
-            found.setdefault(point.x, {})[index] = plot.y.text(point.y)
+            cells.setdefault(point.x, {})[index] = plot.y.text(point.y)
     columns = range(len(plot.series))
-    rows = [(plot.x.text(x), *(found[x].get(i, "") for i in columns)) for x in sorted(found)]
+    rows = [(plot.x.text(x), *(cells[x].get(i, "") for i in columns)) for x in sorted(cells)]
     return (plot.x.name, *(s.name or plot.y.name for s in plot.series)), rows

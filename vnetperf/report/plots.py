@@ -14,10 +14,10 @@ from vnetperf.model.result import MACHINE, GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Latency, RoundTrip, Verdict
 from vnetperf.report import goal_text, text
 from vnetperf.report.outcomes import (
+    full_load_text,
     service_verdict,
     soak_interval,
     soak_verdict,
-    whole_load_text,
 )
 from vnetperf.report.plot import Axis, Note, Plot, Point, Rule, Series, series_css
 from vnetperf.report.processors import polls_text
@@ -47,7 +47,7 @@ def _directions(results: Sequence[Result]) -> str:
     return f"frames/s, sum of {counts} direction(s)"
 
 
-def _goal_of(result: Result | None, name: str) -> GoalResult | None:
+def _find_goal(result: Result | None, name: str) -> GoalResult | None:
     return next((g for g in result.goals if g.name == name), None) if result else None
 
 
@@ -76,16 +76,18 @@ def throughput_plot(group: Group) -> Plot | None:
     places = {r.frame_size: i for i, r in enumerate(group.results)}
     series, rules = [], []
     for limit, css, name in _LIMITS:
-        known = [(places[r.frame_size], getattr(r, limit)) for r in group.measured]
-        of = tuple(Point(x, v) for x, v in known if v)
-        if len(of) == 1:  # of one size a limit is a level line across the plot
-            rules.append(Rule(name, of[0].y, "y", css))
+        limits = [(places[r.frame_size], getattr(r, limit)) for r in group.measured]
+        limit_points = tuple(Point(x, v) for x, v in limits if v)
+        if len(limit_points) == 1:  # of one size a limit is a level line across the plot
+            rules.append(Rule(name, limit_points[0].y, "y", css))
         else:
-            series.append(Series(name, of, css=css, mark="none", line=True))
+            series.append(Series(name, limit_points, css=css, mark="none", line=True))
     for index, name in enumerate(group.goal_names):
-        goals = [(r, _goal_of(r, name)) for r in group.measured]
-        made = [_goal_point(goal, r.size_text, x=places[r.frame_size]) for r, goal in goals if goal]
-        points = [p for p in made if p]
+        goals = [(r, _find_goal(r, name)) for r in group.measured]
+        goal_points = [
+            _goal_point(goal, r.size_text, x=places[r.frame_size]) for r, goal in goals if goal
+        ]
+        points = [p for p in goal_points if p]
         shift = _spread_out(index, len(group.goal_names), _BESIDE)
         series.append(Series(name, points, css=goal_css(index), line=True, shift=shift))
     if not rules and not any(s.points for s in series):
@@ -96,7 +98,7 @@ def throughput_plot(group: Group) -> Plot | None:
         caption="Throughput against frame size",
         note="Marks: lower bounds. Bars: from lower to upper bound.",
         x=Axis(name=_SIZES, names=[r.size_name for r in group.results]),
-        y=Axis.of(_directions(group.measured), "fps", zero=True),
+        y=Axis.in_unit(_directions(group.measured), "fps", zero=True),
         series=series,
         rules=rules,
         notes=[Note("not measured", places[r.frame_size], hover=r.why) for r in absent],
@@ -123,7 +125,7 @@ def goals_plot(
         shift = _spread_out(index, len(names), _LANE)
         points = []
         for place, row in enumerate(rows):
-            goal = _goal_of(row.result, name)
+            goal = _find_goal(row.result, name)
             point = _goal_point(goal, row.name, y=place) if goal else None
             if point:
                 points.append(point)
@@ -134,12 +136,12 @@ def goals_plot(
         return None
     for place, row in enumerate(rows):
         if row.result is None or not row.result.goals:
-            word, why = row.absence
-            notes.append(Note(word, place, hover=why))
+            word, reason = row.absence
+            notes.append(Note(word, place, hover=reason))
     return Plot(
         title=title,
         caption=caption,
-        x=Axis.of(_directions([r.result for r in rows if r.result]), "fps", zero=True),
+        x=Axis.in_unit(_directions([r.result for r in rows if r.result]), "fps", zero=True),
         y=Axis(name="scenario", names=[row.name for row in rows]),
         series=series,
         notes=notes,
@@ -151,20 +153,22 @@ def sessions_plot(title: str, caption: str, rows: Sequence[GoalRow]) -> Plot | N
     """Rates at which several variants make sessions, below each other."""
     points, notes = [], []
     for place, row in enumerate(rows):
-        found = row.result.sessions if row.result is not None else None
-        if found is None:
+        sessions = row.result.sessions if row.result is not None else None
+        if sessions is None:
             notes.append(Note(row.absence[0], place, hover=row.absence[1]))
             continue
-        rate = f"{text.tick_label(found.rate_per_s, 'fps')}/s of {found.sessions}"
-        hover = f"{row.name}: {'at least ' if found.capped else ''}{rate}"
-        point = Point(found.rate_per_s, place, hover=hover, open="at least" if found.capped else "")
+        rate = f"{text.tick_label(sessions.rate_per_s, 'fps')}/s of {sessions.sessions}"
+        hover = f"{row.name}: {'at least ' if sessions.capped else ''}{rate}"
+        point = Point(
+            sessions.rate_per_s, place, hover=hover, open="at least" if sessions.capped else ""
+        )
         points.append(point)
     if not points:
         return None
     return Plot(
         title=title,
         caption=caption,
-        x=Axis.of("new sessions/s", "fps", zero=True),
+        x=Axis.in_unit("new sessions/s", "fps", zero=True),
         y=Axis(name="variant", names=[row.name for row in rows]),
         series=[Series("", points, css=goal_css(0), mark="reach")],
         notes=notes,
@@ -178,7 +182,7 @@ _LINEAR_UP_TO = 64.0
 _ADDITIVE = ("workers",)
 
 
-def _whole_tick(number: float) -> str:
+def _integer_tick(number: float) -> str:
     return text.tick_label(number, "fps") if number == int(number) else ""
 
 
@@ -193,11 +197,13 @@ def scale_plot(
     key, numbers = scale
     series = []
     for index, name in enumerate(names):
-        goals = [(row, _goal_of(row.result, name)) for row in rows]
-        made = [_goal_point(goal, row.name, x=numbers[row.name]) for row, goal in goals if goal]
-        points = sorted((p for p in made if p), key=lambda p: p.x)
+        goals = [(row, _find_goal(row.result, name)) for row in rows]
+        goal_points = [
+            _goal_point(goal, row.name, x=numbers[row.name]) for row, goal in goals if goal
+        ]
+        points = sorted((p for p in goal_points if p), key=lambda p: p.x)
         series.append(Series(name, points, css=goal_css(index), line=True))
-    drawn = [p for one in series for p in one.points]
+    drawn = [p for line_series in series for p in line_series.points]
     if not drawn:
         return None
     first, last = min(p.x for p in drawn), max(p.x for p in drawn)
@@ -215,8 +221,8 @@ def scale_plot(
         title=title,
         caption=caption,
         note=f"marks: lower bounds; bars: from lower to upper bound{gone}",
-        x=Axis(name=key, tick=_whole_tick, value="{:g}".format, **ticks),
-        y=Axis.of(_directions([r.result for r in rows if r.result]), "fps", zero=True),
+        x=Axis(name=key, tick=_integer_tick, value="{:g}".format, **ticks),
+        y=Axis.in_unit(_directions([r.result for r in rows if r.result]), "fps", zero=True),
         series=series,
         css="scale",
         key=True,
@@ -236,7 +242,7 @@ def _spread_hover(name: str, spread: Spread, kind: units.Unit) -> str:
     return "\n".join([first, median, *text.remarks(spread, kind)])
 
 
-def _beside_text(spread: Spread | None, kind: units.Unit, *, least: bool) -> str:
+def _row_end_text(spread: Spread | None, kind: units.Unit, *, least: bool) -> str:
     if spread is None:
         return ""
     if least:
@@ -262,8 +268,8 @@ def spread_plot(
         elif len(spread.modes) > 1:
             modes += [Point(mode, place, hover=hover) for mode in spread.modes]
         else:
-            known = spread.low is not None and spread.high is not None
-            low, high = (spread.low, spread.high) if known else (None, None)
+            has_interval = spread.low is not None and spread.high is not None
+            low, high = (spread.low, spread.high) if has_interval else (None, None)
             means.append(Point(spread.mean, place, low, high, hover))
         shown = [Point(value, place) for value in spread.values[:_MOST_SAMPLES]]
         far_places = () if least else spread.outliers
@@ -278,7 +284,7 @@ def spread_plot(
     return Plot(
         title=f"{title}, {axis}",
         caption=title,
-        x=Axis.of(axis, kind, log_from=12, pad=6),
+        x=Axis.in_unit(axis, kind, log_from=12, pad=6),
         y=Axis(name="", names=[name for name, _ in rows]),
         series=(
             Series("mean", means, mark="mean", range_name=interval),
@@ -288,7 +294,7 @@ def spread_plot(
         ),
         notes=[Note("not measured", i) for i, (_, s) in enumerate(rows) if s is None],
         row=38,
-        beside=[_beside_text(s, kind, least=least) for _, s in rows],
+        row_ends=[_row_end_text(s, kind, least=least) for _, s in rows],
     )
 
 
@@ -297,39 +303,41 @@ SizeSeries = Mapping[str, Mapping[int, Spread]]
 
 
 def by_size_plot(
-    title: str, axis: str, results: Sequence[Result], held: SizeSeries, kind: units.Unit
+    title: str, axis: str, results: Sequence[Result], spreads_by_name: SizeSeries, kind: units.Unit
 ) -> Plot | None:
     """Means with their intervals by frame size, a line for each name."""
-    if len({size for found in held.values() for size in found}) < 2:
+    if len({size for spreads_by_size in spreads_by_name.values() for size in spreads_by_size}) < 2:
         return None
     places = {r.frame_size: i for i, r in enumerate(results)}
-    every = [s for found in held.values() for s in found.values()]
+    spreads = [s for spreads_by_size in spreads_by_name.values() for s in spreads_by_size.values()]
     series = []
-    for index, (name, found) in enumerate(held.items()):
-        css, shift = series_css(index), _spread_out(index, len(held), _BESIDE)
+    for index, (name, spreads_by_size) in enumerate(spreads_by_name.items()):
+        css, shift = series_css(index), _spread_out(index, len(spreads_by_name), _BESIDE)
         points, modes = [], []
-        for size, spread in found.items():
+        for size, spread in spreads_by_size.items():
             hover = f"{size}, {name}: {text.mean_with_n(spread, kind)}"
             x = places[size]
             if len(spread.modes) > 1:
                 modes += [Point(x, mode, hover=hover) for mode in spread.modes]
                 continue
-            known = spread.low is not None and spread.high is not None
-            low, high = (spread.low, spread.high) if known else (spread.minimum, spread.maximum)
+            has_interval = spread.low is not None and spread.high is not None
+            low, high = (
+                (spread.low, spread.high) if has_interval else (spread.minimum, spread.maximum)
+            )
             points.append(Point(x, spread.mean, low=low, high=high, hover=hover))
         series.append(Series(name, points, css=css, line=True, shift=shift))
         series.append(Series("", modes, css=css, mark="mode", shift=shift))
-    bars = "intervals of the mean" if any(s.low is not None for s in every) else "least to most"
-    modes_note = "; diamonds: two modes" if any(len(s.modes) > 1 for s in every) else ""
+    bars = "intervals of the mean" if any(s.low is not None for s in spreads) else "least to most"
+    modes_note = "; diamonds: two modes" if any(len(s.modes) > 1 for s in spreads) else ""
     return Plot(
         title=title,
         caption=title,
         note=f"bars: {bars}{modes_note}",
         x=Axis(name=_SIZES, names=[r.size_name for r in results]),
-        y=Axis.of(axis, kind, zero=True),
+        y=Axis.in_unit(axis, kind, zero=True),
         series=series,
         css="by-size",
-        key=len(held) > 1,
+        key=len(spreads_by_name) > 1,
     )
 
 
@@ -370,7 +378,7 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
         title=f"Loss against load, {result.scenario}, {result.test}, {result.size_text}",
         caption=result.size_text,
         note=f"{len(trials)} trial{'s' if len(trials) > 1 else ''}",
-        x=Axis.of("load per sending interface, frames/s", "fps", log_from=6, pad=7),
+        x=Axis.in_unit("load per sending interface, frames/s", "fps", log_from=6, pad=7),
         y=Axis(name="loss, worse direction", tick=text.tick_percent, scale="loss"),
         series=[
             Series(f"{v.value} trial", points[v], css=_verdict_css(v), mark="trials")
@@ -389,23 +397,23 @@ def bounds_so_far(
     Each search (a round) has its own; those that warm up move none.
     """
     bad: dict[float, float] = defaultdict(float)
-    whole: dict[float, float] = defaultdict(float)
+    tried_s: dict[float, float] = defaultdict(float)
     failed: set[float] = set()
     bounds: tuple[float | None, float | None] = None, None
     search = trials[0].search if trials else 0
     for t in trials:
         if t.search != search:
             search, bounds = t.search, (None, None)
-            for known_of in (bad, whole, failed):
+            for known_of in (bad, tried_s, failed):
                 known_of.clear()
         if t.verdict is Verdict.VALID and t.loss_ratio is not None and t.phase != "warm-up":
             load = t.load_fps
             lost = t.loss_ratio if t.load_loss_ratio is None else t.load_loss_ratio
             bad[load] += t.duration_s if lost > goal.loss_ratio else 0.0
-            whole[load] += t.duration_s
-            (failed.add if bad[load] > goal.exceed_ratio * whole[load] else failed.discard)(load)
+            tried_s[load] += t.duration_s
+            (failed.add if bad[load] > goal.exceed_ratio * tried_s[load] else failed.discard)(load)
             upper = min(failed, default=None)
-            carried = (known for known in whole if upper is None or known < upper)
+            carried = (load_fps for load_fps in tried_s if upper is None or load_fps < upper)
             bounds = max(carried, default=None), upper
         yield bounds
 
@@ -413,8 +421,10 @@ def bounds_so_far(
 def _bound_series(goal: GoalResult, trials: Sequence[TrialPoint], css: str) -> Iterator[Series]:
     bounds = list(bounds_so_far(goal, trials))
     for index, name in enumerate(("lower", "upper")):
-        known = [(place, b) for place, at in enumerate(bounds, 1) if (b := at[index]) is not None]
-        points = [Point(place, bound) for place, bound in known]
+        steps = [
+            (place, b) for place, pair in enumerate(bounds, 1) if (b := pair[index]) is not None
+        ]
+        points = [Point(place, bound) for place, bound in steps]
         if points:
             points.append(Point(len(trials) + 0.5, points[-1].y))
             words = f"{goal.name}: {name} bound so far"
@@ -441,14 +451,15 @@ def search_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[st
         for series in _bound_series(goal, trials, goal_css(names.index(goal.name)))
     )
     marks = (
-        Series(name, found, css=css, mark="trials") for (css, name), found in sorted(points.items())
+        Series(name, trial_points, css=css, mark="trials")
+        for (css, name), trial_points in sorted(points.items())
     )
     bursts = any(t.burst for t in trials)
     load = "burst, frames" if bursts else "load per interface, frames/s"
     seconds = sum(t.duration_s for t in trials)
-    of = f"{result.scenario}, {result.test}, {result.size_text}"
+    about = f"{result.scenario}, {result.test}, {result.size_text}"
     return Plot(
-        title=f"{'Bursts' if bursts else 'Loads'} in order, {of}",
+        title=f"{'Bursts' if bursts else 'Loads'} in order, {about}",
         caption=result.size_text,
         note=f"{len(trials)} trials, {units.seconds(seconds)} of traffic",
         x=Axis(
@@ -457,14 +468,14 @@ def search_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[st
             low=0.5,
             high=len(trials) + 0.5,
         ),
-        y=Axis.of(load, "fps", log_from=8, pad=4),
+        y=Axis.in_unit(load, "fps", log_from=8, pad=4),
         series=(*bounds, *marks),
     )
 
 
 def cpu_plot(group: Group, goal_name: str, roles: Sequence[str]) -> Plot | None:
     """Cores that each role uses at the lower bounds of a goal; roles: all of the run."""
-    goals = [(result, _goal_of(result, goal_name)) for result in group.measured]
+    goals = [(result, _find_goal(result, goal_name)) for result in group.measured]
     rows = [(result, goal) for result, goal in goals if goal is not None and goal.threads]
     if not rows:
         return None
@@ -472,8 +483,11 @@ def cpu_plot(group: Group, goal_name: str, roles: Sequence[str]) -> Plot | None:
     for place, (result, goal) in enumerate(rows):
         start = 0.0
         for role in dict.fromkeys(use.role for use in goal.threads):
-            mine = [use for use in goal.threads if use.role == role]
-            user, system = sum(use.user for use in mine), sum(use.system for use in mine)
+            role_threads = [use for use in goal.threads if use.role == role]
+            user, system = (
+                sum(use.user for use in role_threads),
+                sum(use.system for use in role_threads),
+            )
             end = start + user + system
             hover = (
                 f"{result.size_text}, {role}: {units.significant(user + system, 3)} cores, "
@@ -492,8 +506,8 @@ def cpu_plot(group: Group, goal_name: str, roles: Sequence[str]) -> Plot | None:
         ),
         y=Axis(name="octets", names=[result.size_name for result, _ in rows]),
         series=[
-            Series(role, found, css=hop_css(role, roles), mark="bar")
-            for role, found in points.items()
+            Series(role, role_points, css=hop_css(role, roles), mark="bar")
+            for role, role_points in points.items()
         ],
         row=22,
         inline=True,
@@ -520,7 +534,7 @@ class LatencyCurve:
     exact: bool  # True from a histogram, False from a few stored percentiles
 
 
-def _curve_of_histogram(latency: Latency) -> LatencyCurve | None:
+def _read_histogram(latency: Latency) -> LatencyCurve | None:
     try:
         histogram = decode_hdr(latency.hdr)
         count = histogram.get_total_count()
@@ -539,9 +553,9 @@ def _curve_of_histogram(latency: Latency) -> LatencyCurve | None:
 
 def latency_curve(latency: Latency) -> LatencyCurve:
     """The curve of a latency, from its histogram or else from its percentiles."""
-    found = _curve_of_histogram(latency) if latency.hdr else None
-    if found is not None:
-        return found
+    curve = _read_histogram(latency) if latency.hdr else None
+    if curve is not None:
+        return curve
     stored = latency.percentiles.items()
     numbers = [(float(p), v) for p, v in stored if p.replace(".", "", 1).isdecimal()]
     points = sorted((100 / (100 - p), v) for p, v in numbers if p < 100)
@@ -553,9 +567,9 @@ LatencyLine = tuple[str, str, Latency]
 
 
 def _latency_hover(result: Result, name: str, direction: str, latency: Latency) -> str:
-    known = ", ".join(f"p{p} {units.nanoseconds(v)}" for p, v in latency.percentiles.items())
+    percentiles = ", ".join(f"p{p} {units.nanoseconds(v)}" for p, v in latency.percentiles.items())
     return (
-        f"{result.size_text}, {name}, {direction}\n{known}\n"
+        f"{result.size_text}, {name}, {direction}\n{percentiles}\n"
         f"min {units.nanoseconds(latency.min_ns)}, max {units.nanoseconds(latency.max_ns)}, "
         f"{units.frames(latency.count)} frames"
     )
@@ -576,11 +590,11 @@ def latency_plot(
             continue
         most, exact = max(most, curve.points[-1][0]), exact and curve.exact
         hover = _latency_hover(result, name, direction, latency)
-        mine = "" if curve.exact else hover
+        point_hover = "" if curve.exact else hover
         series.append(
             Series(
                 f"{name}, {direction}",
-                tuple(Point(x, max(v, 1.0), hover=mine) for x, v in curve.points),
+                tuple(Point(x, max(v, 1.0), hover=point_hover) for x, v in curve.points),
                 css=f"{goal_css(names.index(name))} d{directions.index(direction) % 3}",
                 mark="none" if curve.exact else "dot",
                 line=True,
@@ -601,7 +615,7 @@ def latency_plot(
             low=1.0,
             high=most * 1.04,
         ),
-        y=Axis.of("latency", "ns", zero=True, log_from=15),
+        y=Axis.in_unit("latency", "ns", zero=True, log_from=15),
         series=series,
         wide=True,
     )
@@ -618,27 +632,29 @@ def _level_points(
 
     Hollow where frames were lost.
     """
-    for at in result.latency_at:
+    for load in result.latency_at:
         values = {
-            name: held.percentiles[level]
-            for name, held in at.latency.items()
-            if level in held.percentiles and RoundTrip.is_name(name) is both_ways
+            name: latency.percentiles[level]
+            for name, latency in load.latency.items()
+            if level in latency.percentiles and RoundTrip.is_name(name) is both_ways
         }
         if not values:
             continue
         value = max(values.values())
-        each = ", ".join(f"{name} {units.nanoseconds(v)}" for name, v in values.items())
-        lost = f"{units.percent(at.loss_ratio)} lost" if at.loss_ratio > 0 else "no loss"
-        hover = f"{about}p{level} at {at.of}: {each}\n{lost}"
-        if at.gaps is not None:
-            hover += f"; the tester's poll gaps: {goal_text.gaps_text(at.gaps)}"
-        load = at.load_fps / (result.in_sum or 1)
-        yield Point(load, max(value, 1.0), hover=hover, hollow=at.loss_ratio > 0)
+        values_text = ", ".join(f"{name} {units.nanoseconds(v)}" for name, v in values.items())
+        lost = f"{units.percent(load.loss_ratio)} lost" if load.loss_ratio > 0 else "no loss"
+        hover = f"{about}p{level} at {load.of}: {values_text}\n{lost}"
+        if load.gaps is not None:
+            hover += f"; the tester's poll gaps: {goal_text.gaps_text(load.gaps)}"
+        load_fps = load.load_fps / (result.in_sum or 1)
+        yield Point(load_fps, max(value, 1.0), hover=hover, hollow=load.loss_ratio > 0)
 
 
 def _missing_loads(result: Result) -> str:
     """Loads of the curve without a number, for the note of a plot."""
-    missing = [at.load_fps / (result.in_sum or 1) for at in result.latency_at if not at.trials]
+    missing = [
+        load.load_fps / (result.in_sum or 1) for load in result.latency_at if not load.trials
+    ]
     return f"; no number at {', '.join(map(units.short_fps, missing))}" if missing else ""
 
 
@@ -646,12 +662,12 @@ def _poll_gap_series(result: Result) -> Series:
     """The tester's own wait at the 99th percentile, which is part of every latency."""
     points = [
         Point(
-            at.load_fps / (result.in_sum or 1),
-            max(1.0, at.gaps.poll.percentiles["99"] * 1e9),
-            hover=f"the tester's poll gaps at {at.of}: {goal_text.gaps_text(at.gaps)}",
+            load.load_fps / (result.in_sum or 1),
+            max(1.0, load.gaps.poll.percentiles["99"] * 1e9),
+            hover=f"the tester's poll gaps at {load.of}: {goal_text.gaps_text(load.gaps)}",
         )
-        for at in result.latency_at
-        if at.gaps is not None and "99" in at.gaps.poll.percentiles
+        for load in result.latency_at
+        if load.gaps is not None and "99" in load.gaps.poll.percentiles
     ]
     return Series(
         "the tester's poll gap, p99", points, css="limit generator", mark="none", line=True
@@ -663,14 +679,14 @@ _LATENCY_KINDS = {False: ("Latency", "worse direction"), True: ("Round trip", "r
 
 
 def _over_load(
-    title: str, caption: str, series: Sequence[Series], both_ways: bool, more: str = ""
+    title: str, caption: str, series: Sequence[Series], both_ways: bool, missing: str = ""
 ) -> Plot:
     return Plot(
         title=title,
         caption=caption,
-        note=f"{_LATENCY_KINDS[both_ways][1]}; hollow: frames were lost{more}",
-        x=Axis.of(_LOAD_PER_INTERFACE, "fps", scale="log"),
-        y=Axis.of("latency", "ns", scale="log"),
+        note=f"{_LATENCY_KINDS[both_ways][1]}; hollow: frames were lost{missing}",
+        x=Axis.in_unit(_LOAD_PER_INTERFACE, "fps", scale="log"),
+        y=Axis.in_unit("latency", "ns", scale="log"),
         series=series,
         wide=True,
         key=True,
@@ -688,11 +704,11 @@ def latency_load_plot(result: Result, *, both_ways: bool) -> Plot | None:
         )
         for index, level in enumerate(_CURVE_LEVELS)
     ]
-    if not any(one.points for one in series):
+    if not any(line.points for line in series):
         return None
-    size, more = result.size_text, _missing_loads(result)
+    size, missing = result.size_text, _missing_loads(result)
     title = f"{_LATENCY_KINDS[both_ways][0]} against load, {result.scenario}, {size}"
-    return _over_load(title, size, (_poll_gap_series(result), *series), both_ways, more)
+    return _over_load(title, size, (_poll_gap_series(result), *series), both_ways, missing)
 
 
 def latencies_plot(results: Sequence[Result], level: str, *, both_ways: bool) -> Plot | None:
@@ -706,10 +722,12 @@ def latencies_plot(results: Sequence[Result], level: str, *, both_ways: bool) ->
         )
         for index, result in enumerate(results)
     ]
-    if sum(bool(one.points) for one in series) < 2:
+    if sum(bool(line.points) for line in series) < 2:
         return None
-    what, size = f"{_LATENCY_KINDS[both_ways][0]} p{level} against load", results[0].size_text
-    return _over_load(f"{what} across scenarios, {size}", f"{what} at {size}", series, both_ways)
+    subject, size = f"{_LATENCY_KINDS[both_ways][0]} p{level} against load", results[0].size_text
+    return _over_load(
+        f"{subject} across scenarios, {size}", f"{subject} at {size}", series, both_ways
+    )
 
 
 def _loss_series(members: Sequence[Result]) -> Iterator[Series]:
@@ -719,7 +737,7 @@ def _loss_series(members: Sequence[Result]) -> Iterator[Series]:
             hover = (
                 f"{result.size_text}: {units.percent(step.loss_ratio)} lost at "
                 f"{units.percent(step.input_ratio)} = {units.fps(step.load_fps)}\n"
-                f"{whole_load_text(result)}\n"
+                f"{full_load_text(result)}\n"
                 f"forwarded: {units.fps(step.forwarded_fps)}, aggregate"
             )
             points.append(Point(step.input_ratio, max(0.0, step.loss_ratio), hover=hover))
@@ -740,13 +758,16 @@ def loss_rate_plot(group: Group, *, small: bool) -> Plot | None:
     if not members:
         return None
     title, caption, note = "Frame loss rate", "Frame loss rate", "axes 0 to 100 %"
-    whole = {"tick": lambda ratio: f"{ratio * 100:.0f}", "low": 0.0, "high": 1.0}
-    x, y = Axis.of(_INPUT_RATE, "ratio", **whole), Axis.of(f"{_LOSS}, %", "ratio", **whole)
+    full_scale = {"tick": lambda ratio: f"{ratio * 100:.0f}", "low": 0.0, "high": 1.0}
+    x, y = (
+        Axis.in_unit(_INPUT_RATE, "ratio", **full_scale),
+        Axis.in_unit(f"{_LOSS}, %", "ratio", **full_scale),
+    )
     if small:
         title, note = "Loss against input rate, log scale", "log scale"
         caption = "Loss around the throughput" if group.test == "loss_profile" else "Small losses"
-        x = Axis.of(_INPUT_RATE, "ratio", tick=_short_percent, scale="linear")
-        y = Axis.of(_LOSS, "ratio", tick=text.tick_percent, scale="loss")
+        x = Axis.in_unit(_INPUT_RATE, "ratio", tick=_short_percent, scale="linear")
+        y = Axis.in_unit(_LOSS, "ratio", tick=text.tick_percent, scale="loss")
     return Plot(
         title=f"{title}, {group.title}",
         caption=caption,
@@ -770,14 +791,14 @@ def rate_curve_plot(group: Group) -> Plot | None:
     series = []
     for index, result in enumerate(members):
         points = []
-        for found in sorted(result.rates, key=lambda f: f.load_fps):
-            rate = found.forwarded_fps
+        for step in sorted(result.rates, key=lambda f: f.load_fps):
+            rate = step.forwarded_fps
             hover = (
-                f"{result.size_text}, {found.of}: {text.mean_with_n(rate, 'fps')}\n"
-                f"load {units.fps(found.load_fps)}, {units.percent(found.loss_ratio.mean)} lost"
+                f"{result.size_text}, {step.of}: {text.mean_with_n(rate, 'fps')}\n"
+                f"load {units.fps(step.load_fps)}, {units.percent(step.loss_ratio.mean)} lost"
             )
             points.append(
-                Point(found.load_fps, rate.mean, low=rate.low, high=rate.high, hover=hover)
+                Point(step.load_fps, rate.mean, low=rate.low, high=rate.high, hover=hover)
             )
         css = series_css(index)
         series.append(Series(result.size_text, points, css=css, line=True))
@@ -790,8 +811,8 @@ def rate_curve_plot(group: Group) -> Plot | None:
         title=f"Forwarding rate against load, {group.title}",
         caption="Forwarding rate against load",
         note="broken line: every frame is forwarded",
-        x=Axis.of("load, frames/s, aggregate", "fps", scale="linear", zero=True),
-        y=Axis.of("forwarded, frames/s, aggregate", "fps", scale="linear", zero=True),
+        x=Axis.in_unit("load, frames/s, aggregate", "fps", scale="linear", zero=True),
+        y=Axis.in_unit("forwarded, frames/s, aggregate", "fps", scale="linear", zero=True),
         series=(lossless, *series),
         css="rate-curve",
     )
@@ -826,7 +847,7 @@ def _stairs(
     count = len(values) // group
     sums = [sum(values[i * group : (i + 1) * group]) / per for i in range(count)]
     times = [(first + i * group) * bin_s for i in range(count + 1)]
-    return tuple(Point(at, v) for at, v in zip(times, [*sums, *sums[-1:]], strict=False))
+    return tuple(Point(time_s, v) for time_s, v in zip(times, [*sums, *sums[-1:]], strict=False))
 
 
 def timeline_plot(title: str, curve: Curve) -> Plot | None:
@@ -850,15 +871,15 @@ def timeline_plot(title: str, curve: Curve) -> Plot | None:
         )
         for name, values, css in drawn
     ]
-    whole = f", part of {units.seconds(len(curve.offered) * curve.bin_s)}"
+    length_words = f", part of {units.seconds(len(curve.offered) * curve.bin_s)}"
     part = first > 0 or last < len(curve.offered)
     start, end = first * curve.bin_s, series[1].points[-1].x
     return Plot(
         title=f"{title}, trial {curve.trial}",
         caption=title,
-        note=f"trial {curve.trial}, bins of {units.time_s(step)}{whole if part else ''}",
+        note=f"trial {curve.trial}, bins of {units.time_s(step)}{length_words if part else ''}",
         x=Axis(name=_OVER_TIME, tick="{:.6g}".format, low=start, high=end),
-        y=Axis.of("frames/s, all directions", "fps", scale="linear", zero=True),
+        y=Axis.in_unit("frames/s, all directions", "fps", scale="linear", zero=True),
         series=series,
         rules=[
             Rule("event", seconds, "x", "mark", label=f"{words}, {seconds:.4g} s")
@@ -884,7 +905,7 @@ def loss_over_time_plot(title: str, curve: Curve) -> Plot | None:
         caption=title,
         note=f"in each {step} of {units.seconds(count * curve.bin_s)}",
         x=Axis(name=_OVER_TIME, tick="{:.6g}".format, low=0.0, high=points[-1].x),
-        y=Axis.of("frames lost", "frames", scale="linear", zero=True),
+        y=Axis.in_unit("frames lost", "frames", scale="linear", zero=True),
         series=(Series("", points, css="lost-area edged", mark="area"),),
         css="curve",
         wide=True,
@@ -897,28 +918,28 @@ _SOAK_FLOOR = 1e-12
 
 def soak_plot(group: Group) -> Plot | None:
     """Loss ratios of long runs, with their intervals, beside their goals."""
-    known: list[tuple[Result, Soak]] = [(r, r.soak) for r in group.measured if r.soak]
-    if not known:
+    soaks: list[tuple[Result, Soak]] = [(r, r.soak) for r in group.measured if r.soak]
+    if not soaks:
         return None
-    seen = [v for _, f in known for v in (f.loss_low, f.loss_ratio, f.loss_high, f.goal) if v]
-    low = max(_SOAK_FLOOR, min(seen, default=1e-9)) / 3
-    high = min(1.0, max(seen, default=1e-6) * 3)
+    ratios = [v for _, f in soaks for v in (f.loss_low, f.loss_ratio, f.loss_high, f.goal) if v]
+    low = max(_SOAK_FLOOR, min(ratios, default=1e-9)) / 3
+    high = min(1.0, max(ratios, default=1e-6) * 3)
     floor, ceiling = 10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high))
     means, goals = [], []
-    for place, (result, found) in enumerate(known):
+    for place, (result, soak) in enumerate(soaks):
         hover = (
-            f"{result.size_text}: {units.percent(found.loss_ratio)} lost, {found.lost} of "
-            f"{units.frames(found.offered)} frames\n95 % interval: "
-            f"{soak_interval(found)}\n"
-            f"limit {units.percent(found.goal)}: {soak_verdict(found)}"
+            f"{result.size_text}: {units.percent(soak.loss_ratio)} lost, {soak.lost} of "
+            f"{units.frames(soak.offered)} frames\n95 % interval: "
+            f"{soak_interval(soak)}\n"
+            f"limit {units.percent(soak.goal)}: {soak_verdict(soak)}"
         )
-        least = None if found.loss_high is None else found.loss_low
-        means.append(Point(found.loss_ratio, place, low=least, high=found.loss_high, hover=hover))
-        goals.append(Point(found.goal, place, hover=hover))
+        least = None if soak.loss_high is None else soak.loss_low
+        means.append(Point(soak.loss_ratio, place, low=least, high=soak.loss_high, hover=hover))
+        goals.append(Point(soak.goal, place, hover=hover))
     return Plot(
         title=f"Loss ratio of the long run, {group.title}",
         caption="Loss of the long run",
-        x=Axis.of(
+        x=Axis.in_unit(
             "loss ratio, worse direction",
             "ratio",
             tick=text.tick_percent,
@@ -926,13 +947,13 @@ def soak_plot(group: Group) -> Plot | None:
             low=floor,
             high=ceiling,
         ),
-        y=Axis(name="", names=[result.size_text for result, _ in known]),
+        y=Axis(name="", names=[result.size_text for result, _ in soaks]),
         series=(
             Series("loss ratio", means, mark="mean", range_name="95 % interval"),
             Series("limit", goals, css="goal-mark", mark="tick"),
         ),
         row=36,
-        beside=[soak_verdict(found).partition(":")[0] for _, found in known],
+        row_ends=[soak_verdict(soak).partition(":")[0] for _, soak in soaks],
         css="soak",
         key=True,
     )
@@ -940,36 +961,38 @@ def soak_plot(group: Group) -> Plot | None:
 
 def cpu_load_plot(result: Result, roles: Sequence[str]) -> Plot | None:
     """Processors of each role against what was forwarded; roles: all of the run."""
-    found = result.cpu_load
-    if found is None:
+    cpu_load = result.cpu_load
+    if cpu_load is None:
         return None
     series = []
-    for role in dict.fromkeys(name for at in found.at for name in at.roles):
+    for role in dict.fromkeys(name for load in cpu_load.at for name in load.roles):
         points = []
-        for at in found.at:
-            cost = at.roles.get(role)
+        for load in cpu_load.at:
+            cost = load.roles.get(role)
             if cost is None:
                 continue
             used = cost.processors
-            each = cost.ns_per_frame
+            per_frame = cost.ns_per_frame
             hover = (
-                f"{role} at {at.of}: {units.significant(used.mean, 3)} processors"
-                + (f", {text.mean_with_n(each, 'ns')} per frame" if each else "")
-                + (f"\n{own}" if (own := polls_text(at)) else "")
+                f"{role} at {load.of}: {units.significant(used.mean, 3)} processors"
+                + (f", {text.mean_with_n(per_frame, 'ns')} per frame" if per_frame else "")
+                + (f"\n{polls}" if (polls := polls_text(load)) else "")
             )
             low, high = (used.minimum, used.maximum) if used.n > 1 else (None, None)
-            points.append(Point(at.forwarded_fps.mean, used.mean, low, high, hover))
-        whole = role.rpartition(":")[2] == MACHINE
-        css = "limit medium" if whole else f"s{roles.index(role) % 7}"
-        series.append(Series(role, points, css=css, line=True, mark="none" if whole else "dot"))
-    if not any(one.points for one in series):
+            points.append(Point(load.forwarded_fps.mean, used.mean, low, high, hover))
+        is_machine = role.rpartition(":")[2] == MACHINE
+        css = "limit medium" if is_machine else f"s{roles.index(role) % 7}"
+        series.append(
+            Series(role, points, css=css, line=True, mark="none" if is_machine else "dot")
+        )
+    if not any(line.points for line in series):
         return None
-    bars = "; bars: least to most" if any(at.forwarded_fps.n > 1 for at in found.at) else ""
+    bars = "; bars: least to most" if any(load.forwarded_fps.n > 1 for load in cpu_load.at) else ""
     return Plot(
         title=f"Processors against load, {result.scenario}, {result.size_text}",
         caption=result.size_text,
         note=f"1 is all the time of one processor{bars}",
-        x=Axis.of("forwarded, frames/s, all directions", "fps", scale="linear", zero=True),
+        x=Axis.in_unit("forwarded, frames/s, all directions", "fps", scale="linear", zero=True),
         y=Axis(name="processors kept busy", value=_processors, scale="linear", zero=True),
         series=series,
         wide=True,
@@ -983,38 +1006,39 @@ def _processors(value: float) -> str:
 
 def service_plot(result: Result) -> Plot | None:
     """What each step of a service came to, as a share of its limits (ITU-T Y.1564)."""
-    found = result.service
-    if found is None:
+    service = result.service
+    if service is None:
         return None
-    rows = [(step, flow) for step in found.every_step for flow in step.flows]
+    rows = [(step, flow) for step in service.every_step for flow in step.flows]
     limits = (
-        ("FLR", found.loss_ratio, "loss_ratio", 1.0, ""),
-        ("mean FTD", found.delay_ms, "delay_mean_ns", 1e6, " ms"),
-        ("FDV", found.variation_ms, "variation_ns", 1e6, " ms"),
+        ("FLR", service.loss_ratio, "loss_ratio", 1.0, ""),
+        ("mean FTD", service.delay_ms, "delay_mean_ns", 1e6, " ms"),
+        ("FDV", service.variation_ms, "variation_ns", 1e6, " ms"),
     )
-    held = [one for one in limits if one[1]]  # a limit of 0 has no shares
+    nonzero_limits = [row for row in limits if row[1]]  # a limit of 0 has no shares
     series, notes = [], []
-    for index, (name, limit, field, unit, of) in enumerate(held):
-        shift, points = _spread_out(index, len(held), _LANE), []
+    for index, (name, limit, field, unit, suffix) in enumerate(nonzero_limits):
+        shift, points = _spread_out(index, len(nonzero_limits), _LANE), []
         for place, (step, flow) in enumerate(rows):
             value = getattr(flow, field)
             if value is None or not limit:
                 notes.append(Note(f"{name} not measured", place, shift=shift))
                 continue
-            at = f"{step.of}, {flow.direction}: {name} {value / unit:.4g}{of} of {limit:g}{of}"
-            points.append(Point(value / unit / limit, place, hover=at))
+            share = f"{value / unit:.4g}{suffix} of {limit:g}{suffix}"
+            hover = f"{step.of}, {flow.direction}: {name} {share}"
+            points.append(Point(value / unit / limit, place, hover=hover))
         series.append(Series(name, points, css=goal_css(index), mark="mean", shift=shift))
-    if not any(one.points for one in series):
+    if not any(line.points for line in series):
         return None
     return Plot(
         title=f"Share of the limits at each step, {result.scenario}, {result.size_text}",
         caption=result.size_text,
-        x=Axis.of("share of the limit", "ratio", zero=True, pad=6),
+        x=Axis.in_unit("share of the limit", "ratio", zero=True, pad=6),
         y=Axis(name="", names=[f"{step.of}, {flow.direction}" for step, flow in rows]),
         series=series,
         rules=[Rule("limit", 1.0, "x", "limit medium")],
         notes=notes,
-        row=17 + _LANE * len(held),
-        beside=[service_verdict(step.met) for step, _ in rows],
+        row=17 + _LANE * len(nonzero_limits),
+        row_ends=[service_verdict(step.met) for step, _ in rows],
         key=True,
     )

@@ -27,7 +27,7 @@ class _Role:
     """What a role took at one load."""
 
     result: Result
-    at: CpuAt
+    load: CpuAt
     name: str
     cost: RoleCost
 
@@ -43,8 +43,8 @@ def _instructions_per_cycle(role: _Role) -> str | None:
 
 _CPU_LOAD: tuple[Column[_Role], ...] = (
     Column("size", lambda r: r.result.size_name, words=True),
-    Column("load", lambda r: r.at.of, words=True),
-    Column("forwarded, aggregate", lambda r: units.fps(r.at.forwarded_fps.mean), brief=False),
+    Column("load", lambda r: r.load.of, words=True),
+    Column("forwarded, aggregate", lambda r: units.fps(r.load.forwarded_fps.mean), brief=False),
     Column("role", lambda r: r.name, words=True),
     Column("processors", lambda r: units.significant(r.cost.processors.mean, 3)),
     Column(
@@ -66,14 +66,14 @@ class _Energy:
     """What a metered part of the machine took at one load."""
 
     result: Result
-    at: CpuAt
+    load: CpuAt
     part: str
     cost: EnergyCost
 
 
 _ENERGY: tuple[Column[_Energy], ...] = (
     Column("size", lambda e: e.result.size_name, words=True),
-    Column("load", lambda e: e.at.of, words=True),
+    Column("load", lambda e: e.load.of, words=True),
     Column("part", lambda e: e.part, words=True),
     Column("mean power", lambda e: f"{units.significant(e.cost.watts.mean, 3)} W"),
     Column(
@@ -95,14 +95,14 @@ class _Relative:
     """What a part of the DUT took at one load, over what the tester took."""
 
     result: Result
-    at: CpuAt
+    load: CpuAt
     part: str
     cost: RelativeCost
 
 
 _RELATIVE: tuple[Column[_Relative], ...] = (
     Column("size", lambda e: e.result.size_name, words=True),
-    Column("load", lambda e: e.at.of, words=True),
+    Column("load", lambda e: e.load.of, words=True),
     Column("part", lambda e: e.part, words=True),
     Column("work over the tester's", lambda e: relative_text(e.cost), bold=True),
     Column("trials", lambda e: str(len(e.cost.values)) if e.cost.values else None),
@@ -123,38 +123,40 @@ def relative_text(cost: RelativeCost) -> str:
     return f"{value} ({least} to {most})"
 
 
-def _load_text(at: CpuAt, result: Result) -> str:
+def _load_text(load: CpuAt, result: Result) -> str:
     interfaces = sum(result.loads) or result.directions
-    return f"{units.fps(at.load_fps / interfaces)} an interface"
+    return f"{units.fps(load.load_fps / interfaces)} an interface"
 
 
-def _shown_load(found: CpuLoad) -> CpuAt | None:
+def _shown_load(cpu_load: CpuLoad) -> CpuAt | None:
     """The load that stands for the costs: the middle one of those that are no shares."""
-    at = [one for one in found.at if one.share is None and one.relative]
-    return at[len(at) // 2] if at else None
+    loads = [load for load in cpu_load.at if load.share is None and load.relative]
+    return loads[len(loads) // 2] if loads else None
 
 
 def cost_text(result: Result) -> str:
     """What a frame costs relative to the tester, in a line; "" where that is not recorded."""
-    at = _shown_load(result.cpu_load) if result.cpu_load is not None else None
-    if at is None:
+    load = _shown_load(result.cpu_load) if result.cpu_load is not None else None
+    if load is None:
         return ""
-    costs = ", ".join(f"{part} {relative_text(cost)}" for part, cost in at.relative.items())
-    return f"{costs} at {_load_text(at, result)}"
+    costs = ", ".join(f"{part} {relative_text(cost)}" for part, cost in load.relative.items())
+    return f"{costs} at {_load_text(load, result)}"
 
 
 _CPU_FITS: tuple[Column[Entry[CpuFit]], ...] = (
     Column("size", lambda e: e.result.size_name, words=True),
-    Column("role", lambda e: e.of, words=True),
+    Column("role", lambda e: e.label, words=True),
     Column(
         "time of a further frame",
-        lambda e: text.known(e.found.ns_per_frame, nanoseconds) or "not measured",
+        lambda e: text.text_or_none(e.outcome.ns_per_frame, nanoseconds) or "not measured",
         bold=True,
     ),
-    Column("standard error", lambda e: text.known(e.found.error_ns, nanoseconds), brief=False),
+    Column(
+        "standard error", lambda e: text.text_or_none(e.outcome.error_ns, nanoseconds), brief=False
+    ),
     Column(
         "processors without frames",
-        lambda e: text.known(e.found.idle, lambda value: units.significant(value, 3)),
+        lambda e: text.text_or_none(e.outcome.idle, lambda value: units.significant(value, 3)),
     ),
 )
 
@@ -170,38 +172,40 @@ def _cpu_notes(group: Group, rows: Sequence[_Role]) -> Iterator[str]:
         "polls with its empty polls. kernel: interrupts, soft interrupts and its own threads, for "
         "the tester's frames too; others: programs that are no part of the deployment."
     )
-    known = [(r, at) for r in group.measured if r.cpu_load is not None for at in r.cpu_load.at]
+    loads = [(r, load) for r in group.measured if r.cpu_load is not None for load in r.cpu_load.at]
     yield from group_sentences(
-        (f"{r.size_text} at {at.of}", f"{polls}.") for r, at in known if (polls := polls_text(at))
+        (f"{r.size_text} at {load.of}", f"{polls}.")
+        for r, load in loads
+        if (polls := polls_text(load))
     )
     yield from group_sentences(
         (
-            f"{r.size_text} at {at.of}",
-            f"in trial {', '.join(map(str, at.disturbed))} the generator offered less than the "
+            f"{r.size_text} at {load.of}",
+            f"in trial {', '.join(map(str, load.disturbed))} the generator offered less than the "
             "load, or the tester stood still.",
         )
-        for r, at in known
-        if at.disturbed
+        for r, load in loads
+        if load.disturbed
     )
     yield from group_sentences(
         (
-            f"{r.size_text} at {at.of}{f', {host}' if host else ''}",
+            f"{r.size_text} at {load.of}{f', {host}' if host else ''}",
             f"threads were watched for {units.significant(seconds, 3)} s, of which frames were "
-            f"sent in {at.duration_s:g} s. Processors are means over all of it, and the time per "
+            f"sent in {load.duration_s:g} s. Processors are means over all of it, and the time per "
             "frame of a thread that polls has the rest in it.",
         )
-        for r, at in known
-        for host, seconds in at.watched_s.items()
-        if seconds > _WATCHED_LONGER * at.duration_s
+        for r, load in loads
+        for host, seconds in load.watched_s.items()
+        if seconds > _WATCHED_LONGER * load.duration_s
     )
-    yield from _watching_text([at for _, at in known])
+    yield from _watching_text([load for _, load in loads])
     if rows and not any(row.cost.cycles_per_frame for row in rows):
         yield "Cycles and misses were not counted; the busy threads' notes have the reason."
 
 
-def _watching_text(known: Sequence[CpuAt]) -> Iterator[str]:
+def _watching_text(loads: Sequence[CpuAt]) -> Iterator[str]:
     """What watching took: about the same in each trial, so the less of a longer one."""
-    watched = [(at.watched_share, at.watched_s.get("")) for at in known if at.watched_share]
+    watched = [(load.watched_share, load.watched_s.get("")) for load in loads if load.watched_share]
     if not watched:
         return
     share, seconds = max(watched)
@@ -215,65 +219,70 @@ def _watching_text(known: Sequence[CpuAt]) -> Iterator[str]:
     )
 
 
-def polls_text(at: CpuAt) -> str:
+def polls_text(load: CpuAt) -> str:
     """What the vSwitch's threads did by their own count; "" where they keep none."""
-    found = []
-    if at.in_work is not None:
-        found.append(
-            f"{percent(at.in_work, 3)} of the vSwitch's TSC cycles, which are wall time, were in "
+    parts = []
+    if load.in_work is not None:
+        parts.append(
+            f"{percent(load.in_work, 3)} of the vSwitch's TSC cycles, which are wall time, were in "
             "rounds with packets"
         )
-    if at.empty_polls is not None:
-        found.append(f"{percent(at.empty_polls, 3)} of its polls found none")
-    return ", ".join(found)
+    if load.empty_polls is not None:
+        parts.append(f"{percent(load.empty_polls, 3)} of its polls found none")
+    return ", ".join(parts)
 
 
 def tables(group: Group) -> Iterator[Table]:
     """Each role's share by load, energy, and what a further frame takes."""
-    known = [(r, r.cpu_load) for r in group.measured if r.cpu_load is not None]
+    cpu_loads = [(r, r.cpu_load) for r in group.measured if r.cpu_load is not None]
     rows = [
-        _Role(r, at, name, cost)
-        for r, found in known
-        for at in found.at
-        for name, cost in at.roles.items()
+        _Role(r, load, name, cost)
+        for r, cpu_load in cpu_loads
+        for load in cpu_load.at
+        for name, cost in load.roles.items()
     ]
     events = [column for column in _CPU_EVENTS if any(column.cell(row) for row in rows)]
-    yield Table.of("Processors by role", (*_CPU_LOAD, *events), rows, _cpu_notes(group, rows))
+    yield Table.from_items(
+        "Processors by role", (*_CPU_LOAD, *events), rows, _cpu_notes(group, rows)
+    )
     relative = [
-        _Relative(r, at, part, cost)
-        for r, found in known
-        for at in found.at
-        for part, cost in at.relative.items()
+        _Relative(r, load, part, cost)
+        for r, cpu_load in cpu_loads
+        for load in cpu_load.at
+        for part, cost in load.relative.items()
     ]
     notes = [f"{RELATIVE_MEANS}. The range is that of the trials."] if relative else []
-    yield Table.of("Work for a frame over the tester's", _RELATIVE, relative, notes)
+    yield Table.from_items("Work for a frame over the tester's", _RELATIVE, relative, notes)
     metered = [
-        _Energy(r, at, part, cost)
-        for r, found in known
-        for at in found.at
-        for part, cost in at.energy.items()
+        _Energy(r, load, part, cost)
+        for r, cpu_load in cpu_loads
+        for load in cpu_load.at
+        for part, cost in load.energy.items()
     ]
-    yield Table.of("Energy by part of the machine", _ENERGY, metered, [_ENERGY_NOTE])
-    fits = [Entry(r, fit, name) for r, found in known for name, fit in found.fits.items()]
+    yield Table.from_items("Energy by part of the machine", _ENERGY, metered, [_ENERGY_NOTE])
+    fits = [Entry(r, fit, name) for r, cpu_load in cpu_loads for name, fit in cpu_load.fits.items()]
     notes = [
         "The straight line (least squares) of processors over frames that came back, all trials.",
         *group_sentences(
-            (f"{e.of} at {e.result.size_text}", f"{e.found.why}.") for e in fits if e.found.why
+            (f"{e.label} at {e.result.size_text}", f"{e.outcome.why}.")
+            for e in fits
+            if e.outcome.why
         ),
     ]
-    yield Table.of("What a further frame takes", _CPU_FITS, fits, notes)
+    yield Table.from_items("What a further frame takes", _CPU_FITS, fits, notes)
 
 
-def headline(result: Result, found: CpuLoad) -> tuple[str, str]:
+def headline(result: Result, cpu_load: CpuLoad) -> tuple[str, str]:
     """The answer in few words, and what it was found with."""
-    at = _shown_load(found)
-    if at is not None and VSWITCH in at.relative:
-        if at.relative[VSWITCH].value is None:
-            return at.relative[VSWITCH].why, _load_text(at, result)
-        return f"{relative_text(at.relative[VSWITCH])} of the tester's work", _load_text(at, result)
-    last = found.at[-1]
+    load = _shown_load(cpu_load)
+    if load is not None and VSWITCH in load.relative:
+        cost, words = load.relative[VSWITCH], _load_text(load, result)
+        if cost.value is None:
+            return cost.why, words
+        return f"{relative_text(cost)} of the tester's work", words
+    last = cpu_load.at[-1]
     machine = last.roles.get(MACHINE)
     if machine is None or machine.ns_per_frame is None:
         return "not recorded", ""
-    each = text.mean_interval(machine.ns_per_frame, "ns")
-    return f"{each} per frame", f"{units.significant(machine.processors.mean, 3)} processors"
+    per_frame = text.mean_interval(machine.ns_per_frame, "ns")
+    return f"{per_frame} per frame", f"{units.significant(machine.processors.mean, 3)} processors"

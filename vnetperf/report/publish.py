@@ -118,56 +118,58 @@ def _result_samples(families: Mapping[str, MetricFamily], result: Result) -> Non
     families["case_trial_seconds"].add(labels, result.trial_seconds)
     for goal in result.goals:
         _goal_samples(families, labels | {"goal": goal.name}, result, goal)
-    for found in named_metrics_of(result):
-        of = labels | {
-            "item": found.item,
-            "direction": found.direction,
-            "name": found.name,
-            "unit": found.unit,
+    for metric in named_metrics_of(result):
+        metric_labels = labels | {
+            "item": metric.item,
+            "direction": metric.direction,
+            "name": metric.name,
+            "unit": metric.unit,
         }
-        _quantity(families, of, found)
+        _quantity(families, metric_labels, metric)
 
 
-def _quantity(families: Mapping[str, MetricFamily], of: Labels, found: Metric) -> None:
-    families["quantity"].add(of, found.number)
-    if isinstance(found.value, Spread):
+def _quantity(families: Mapping[str, MetricFamily], labels: Labels, metric: Metric) -> None:
+    families["quantity"].add(labels, metric.number)
+    if isinstance(metric.value, Spread):
         for end in ("low", "high"):
-            families["quantity"].add({**of, "interval": end}, getattr(found.value, end))
+            families["quantity"].add({**labels, "interval": end}, getattr(metric.value, end))
 
 
 def _other_samples(families: Mapping[str, MetricFamily], results: RunResults) -> None:
     """Of transfers and pods; a case is measured where no transfer of its kind and size failed."""
     cases = {(r.scenario, r.test, r.size_name) for r in results.results}
-    for one in other_cases(results):
-        labels = {"scenario": one.scenario, "test": one.test, "frame_size": one.size}
-        if (one.scenario, one.test, one.size) not in cases:
-            cases.add((one.scenario, one.test, one.size))
+    for case in other_cases(results):
+        labels = {"scenario": case.scenario, "test": case.test, "frame_size": case.size}
+        if (case.scenario, case.test, case.size) not in cases:
+            cases.add((case.scenario, case.test, case.size))
             families["case_measured"].add(labels, 1)
-        about = {key: str(value) for key, value in one.conditions.items() if value is not None}
-        for found in one.metrics:
-            _quantity(families, labels | about | {"name": found.name, "unit": found.unit}, found)
+        about = {key: str(value) for key, value in case.conditions.items() if value is not None}
+        for metric in case.metrics:
+            _quantity(families, labels | about | {"name": metric.name, "unit": metric.unit}, metric)
 
 
 def _goal_samples(
     families: Mapping[str, MetricFamily], labels: Labels, result: Result, goal: GoalResult
 ) -> None:
-    for found in goal_metrics_of(result, goal):
-        of, value = {**labels, "direction": found.direction}, found.number
-        bound = found.name.removesuffix("_throughput").removesuffix("_bound")
-        if found.name == "regular":
-            families["throughput_regular"].add(of, value)
-        elif found.unit == "ns" and value is not None:
-            part = found.name.removeprefix("latency_")
+    for metric in goal_metrics_of(result, goal):
+        metric_labels, value = {**labels, "direction": metric.direction}, metric.number
+        bound = metric.name.removesuffix("_throughput").removesuffix("_bound")
+        if metric.name == "regular":
+            families["throughput_regular"].add(metric_labels, value)
+        elif metric.unit == "ns" and value is not None:
+            part = metric.name.removeprefix("latency_")
             is_level = part.startswith("p")
-            of |= {"percentile": part[1:]} if is_level else {"statistic": part}
-            families["latency_seconds"].add(of, value / 1e9)
-        elif found.direction and bound == "lower":
-            families["throughput_direction_fps"].add(of | {"bound": bound}, value)
-        elif found.unit == "fps" and not found.direction:
-            of |= {"bound": bound, "qualifier": goal.qualifier}
-            families["throughput_fps"].add(of, value)
-        elif found.unit != "fps":
-            families["quantity"].add(of | {"name": found.name, "unit": found.unit}, value)
+            metric_labels |= {"percentile": part[1:]} if is_level else {"statistic": part}
+            families["latency_seconds"].add(metric_labels, value / 1e9)
+        elif metric.direction and bound == "lower":
+            families["throughput_direction_fps"].add(metric_labels | {"bound": bound}, value)
+        elif metric.unit == "fps" and not metric.direction:
+            metric_labels |= {"bound": bound, "qualifier": goal.qualifier}
+            families["throughput_fps"].add(metric_labels, value)
+        elif metric.unit != "fps":
+            families["quantity"].add(
+                metric_labels | {"name": metric.name, "unit": metric.unit}, value
+            )
 
 
 def _escape_label(text: str) -> str:
@@ -195,15 +197,15 @@ def documents_for_testapi(results: RunResults, names: TestApiNames) -> Iterator[
     for result in results.results:
         cases.setdefault((result.scenario, result.test), []).append(result)
     others: dict[tuple[str, str], list[OtherCase]] = {}
-    for one in other_cases(results):
-        others.setdefault((one.scenario, one.test), []).append(one)
+    for case in other_cases(results):
+        others.setdefault((case.scenario, case.test), []).append(case)
     run = results.run
     for scenario, test in dict.fromkeys((*cases, *others)):
         members = cases.get((scenario, test), [])
         sizes: dict[str, dict[str, Any]] = {}
-        for one in others.get((scenario, test), ()):
-            details = sizes.setdefault(one.size, {"status": "measured", "found": []})
-            details["found"] += [_other_document(one, metric) for metric in one.metrics]
+        for case in others.get((scenario, test), ()):
+            details = sizes.setdefault(case.size, {"status": "measured", "found": []})
+            details["found"] += [_other_document(case, metric) for metric in case.metrics]
         for result in members:
             size = result.full_size_name
             sizes[size] = sizes.get(size, {}) | _result_details(result)
@@ -243,12 +245,14 @@ def _passed(result: Result) -> bool:
 _UNIT_NAMES: Final = {"fps": "_fps", "bit/s": "_bps", "ns": "_ns", "s": "_s"}
 
 
-def _whole_numbers(metrics: Iterable[Metric]) -> dict[str, Any]:
+def _goal_numbers(metrics: Iterable[Metric]) -> dict[str, Any]:
     """The numbers of a goal: of all directions by name, those of one as they are found."""
-    every = list(metrics)
-    whole = {m.name + _UNIT_NAMES.get(m.unit, ""): m.number for m in every if not m.direction}
-    parts = [_metric_document(m) for m in every if m.direction]
-    return whole | ({"directions": parts} if parts else {})
+    goal_metrics = list(metrics)
+    totals = {
+        m.name + _UNIT_NAMES.get(m.unit, ""): m.number for m in goal_metrics if not m.direction
+    }
+    parts = [_metric_document(m) for m in goal_metrics if m.direction]
+    return totals | ({"directions": parts} if parts else {})
 
 
 def _metric_document(metric: Metric) -> dict[str, Any]:
@@ -267,8 +271,8 @@ def _metric_document(metric: Metric) -> dict[str, Any]:
     return {key: value for key, value in document.items() if value not in (None, "")}
 
 
-def _other_document(one: OtherCase, metric: Metric) -> dict[str, Any]:
-    about = {key: value for key, value in one.conditions.items() if value is not None}
+def _other_document(case: OtherCase, metric: Metric) -> dict[str, Any]:
+    about = {key: value for key, value in case.conditions.items() if value is not None}
     return _metric_document(metric) | ({"conditions": about} if about else {})
 
 
@@ -282,17 +286,17 @@ def _result_details(result: Result) -> dict[str, Any]:
             "qualifier": goal.qualifier,
             "reason": goal.reason,
             "repeatable": goal.repeatable,
-            **_whole_numbers(goal_metrics_of(result, goal)),
+            **_goal_numbers(goal_metrics_of(result, goal)),
         }
         for goal in result.goals
     }
-    found = [_metric_document(metric) for metric in named_metrics_of(result)]
+    quantities = [_metric_document(metric) for metric in named_metrics_of(result)]
     return {
         "status": result.status,
         "trials": result.trial_count,
         "trial_seconds": result.trial_seconds,
         **({"goals": goals} if goals else {}),
-        **({"found": found} if found else {}),
+        **({"found": quantities} if quantities else {}),
     }
 
 
@@ -500,10 +504,10 @@ def _split_url(url: str) -> SplitResult:
     """The parts of an address that can be posted to at all."""
     try:
         parts = urlsplit(url)
-        whole = (parts.port or 1) and url.isascii() and not re.search(r"[\s\x00-\x1f\x7f]", url)
+        is_usable = (parts.port or 1) and url.isascii() and not re.search(r"[\s\x00-\x1f\x7f]", url)
     except ValueError:
-        whole = False
-    if not whole:
+        is_usable = False
+    if not is_usable:
         raise PublishError(
             "that is no address: its port, brackets or characters are wrong",
             where="--testapi",

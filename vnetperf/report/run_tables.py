@@ -24,7 +24,7 @@ from vnetperf.report.table import (
     Table,
     listed_sizes,
 )
-from vnetperf.report.text import known
+from vnetperf.report.text import text_or_none
 from vnetperf.results.calibrations import range_text
 
 Fact: TypeAlias = tuple[str, Cell | str]
@@ -36,7 +36,7 @@ def facts_as_table(title: str, facts: Iterable[Fact], head: tuple[str, str]) -> 
         Column(head[0], lambda fact: fact[0], words=True),
         Column(head[1], lambda fact: fact[1], words=True),
     )
-    return Table.of(title, columns, facts)
+    return Table.from_items(title, columns, facts)
 
 
 def tree_as_table(title: str, tree: object) -> Table:
@@ -71,11 +71,11 @@ _MOST_ANSWERS = 5
 def _fact(tree: Any, *paths: str) -> str:
     """The first of several facts that is known."""
     for path in paths:
-        found = tree
+        node = tree
         for name in path.split("."):
-            found = found.get(name) if isinstance(found, dict) else None
-        if isinstance(found, str | int) and found != "" and not summary.is_missing(found):
-            return str(found)
+            node = node.get(name) if isinstance(node, dict) else None
+        if isinstance(node, str | int) and node != "" and not summary.is_missing(node):
+            return str(node)
     return ""
 
 
@@ -85,29 +85,29 @@ def _listed(words: Sequence[str], most: int = 4) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
-def _measured_text(found: Sequence[Group]) -> Iterator[str]:
+def _measured_text(groups: Sequence[Group]) -> Iterator[str]:
     """Tests of the same scenarios and frame sizes in one line, as far as they have numbers."""
-    found = [replace(group, results=group.measured) for group in found if group.measured]
-    of: dict[str, list[str]] = {}
-    for test in dict.fromkeys(g.test_words for g in found):
-        mine = [g for g in found if g.test_words == test]
-        sizes = list(size_names(mine).values())
+    groups = [replace(group, results=group.measured) for group in groups if group.measured]
+    tests_by_cases: dict[str, list[str]] = {}
+    for test in dict.fromkeys(g.test_words for g in groups):
+        test_groups = [g for g in groups if g.test_words == test]
+        sizes = list(size_names(test_groups).values())
         span = f"{len(sizes)} frame sizes, {sizes[0]} to {sizes[-1]}"
-        at = span if len(sizes) > 2 else _listed(sizes)
-        what = f"{_listed([g.scenario for g in mine])} at {at} octets"
-        of.setdefault(what, []).append(test)
-    yield from (f"{_listed(tests, 9)} of {what}" for what, tests in of.items())
+        octets = span if len(sizes) > 2 else _listed(sizes)
+        cases = f"{_listed([g.scenario for g in test_groups])} at {octets} octets"
+        tests_by_cases.setdefault(cases, []).append(test)
+    yield from (f"{_listed(tests, 9)} of {cases}" for cases, tests in tests_by_cases.items())
 
 
 def _machine_text(results: RunResults) -> str:
-    one = len(results.machines) == 1
+    is_single = len(results.machines) == 1
     return "; ".join(
-        _one_machine_text(facts, results.run.testbed if one else name)
+        _single_machine_text(facts, results.run.testbed if is_single else name)
         for name, facts in results.machines.items()
     )
 
 
-def _one_machine_text(facts: Mapping[str, Any], testbed: str) -> str:
+def _single_machine_text(facts: Mapping[str, Any], testbed: str) -> str:
     cores = _fact(facts, "cpu.topology.cores", "cpu.cores")
     kernel = _fact(facts, "kernel.release", "os.kernel")
     parts = [
@@ -126,12 +126,14 @@ def _software_text(results: RunResults) -> Iterator[str]:
         for part in (scenario.facts.get("vswitch"), *(vnfs if isinstance(vnfs, list) else [])):
             yield _fact(part, "version", "name")
     # How it was placed when it was calibrated is not how it measured.
-    yield from (found.generator.partition(", alone on")[0] for found in results.calibrations)
+    yield from (
+        calibration.generator.partition(", alone on")[0] for calibration in results.calibrations
+    )
 
 
 def _dut_text(results: RunResults, scenario: str) -> str:
     """What was measured, and how it was deployed: "Open vSwitch 3.1.0 (dpdk), PVP"."""
-    facts = next((one for one in results.scenarios if one.scenario == scenario), None)
+    facts = next((s for s in results.scenarios if s.scenario == scenario), None)
     if facts is None:
         return scenario
     planned = facts.plan.get("scenario") or {}
@@ -147,17 +149,18 @@ def _dut_text(results: RunResults, scenario: str) -> str:
     return ", ".join(filter(None, (dut, deployment, variant)))
 
 
-def title(results: RunResults, found: Sequence[Group]) -> str:
+def title(results: RunResults, groups: Sequence[Group]) -> str:
     """What was measured, how it was deployed, and the first result in few words."""
-    measured = [group for group in found if group.measured]
+    measured = [group for group in groups if group.measured]
     scenarios = list(dict.fromkeys(g.scenario for g in measured))
     if not scenarios:
         answers = [answer.partition(": ")[2] for answer in _transfer_answers(results)]
         answers += [answer.partition("; ")[0] for answer in mpi.mpi_answers(results).values()]
-        named = [_dut_text(results, one.scenario) for one in results.transfers[:1]]
+        named = [_dut_text(results, part.scenario) for part in results.transfers[:1]]
         return f"{named[0]}: {answers[0]}" if answers else _run_name(results)
     if len(scenarios) > 1:
-        plain = list(dict.fromkeys(_dut_text(results, one).partition(", ")[0] for one in scenarios))
+        duts = (_dut_text(results, scenario).partition(", ")[0] for scenario in scenarios)
+        plain = list(dict.fromkeys(duts))
         tests = _listed(list(dict.fromkeys(g.test_words for g in measured)), 3)
         return f"{_listed(plain)}, {len(scenarios)} scenarios: {tests}"
     dut, first = _dut_text(results, scenarios[0]), measured[0].measured[0]
@@ -175,31 +178,38 @@ def _run_name(results: RunResults) -> str:
 
 def _rates_text(group: Group) -> str:
     """The main goal's rates at the smallest and the largest size, in words."""
-    held = [(r, r.goals[0]) for r in group.measured if r.goals]
-    ends = held if len(held) < _FEW_SIZES else [held[0], held[-1]]
+    goal_rates = [(r, r.goals[0]) for r in group.measured if r.goals]
+    ends = goal_rates if len(goal_rates) < _FEW_SIZES else [goal_rates[0], goal_rates[-1]]
     first, *others = [
         (_over_words(r, goal.name) or goal_text.rate_words(goal), r.size_text) for r, goal in ends
     ]
     texts = [f"{first[0] or 'no'} frames a second at {first[1]}"]
     texts += [f"{words or 'none'} at {size}" for words, size in others]
-    between = f" ({len(held)} frame sizes)" if len(held) >= _FEW_SIZES else ""
+    between = f" ({len(goal_rates)} frame sizes)" if len(goal_rates) >= _FEW_SIZES else ""
     return " and ".join(texts) + between
 
 
 def _over_words(result: Result, label: str) -> str:
     """What several deployments carried: from the least to the most; "" of one."""
-    held = result.deployments
-    number = next((n for n in held.numbers if n.label == label), None) if held else None
-    if held is None or number is None:
+    deployments = result.deployments
+    number = (
+        next((n for n in deployments.numbers if n.label == label), None) if deployments else None
+    )
+    if deployments is None or number is None:
         return ""
-    ends = [x for one in number.observations for x in (one.value, one.low, one.high) if x]
+    ends = [
+        x
+        for observation in number.observations
+        for x in (observation.value, observation.low, observation.high)
+        if x
+    ]
     if not ends:
         return ""
     limits = number.censored.get("at least", 0)
     if limits == len(number.observations):
         return f"at least {goal_text.in_words(min(ends), min(ends))}"
-    more = " or more" * bool(limits)
-    return f"{goal_text.in_words(min(ends), max(ends))}{more}"
+    or_more = " or more" * bool(limits)
+    return f"{goal_text.in_words(min(ends), max(ends))}{or_more}"
 
 
 #: Frame sizes from which on a sentence names the smallest and the largest.
@@ -218,8 +228,8 @@ def _carries_text(group: Group, *, benchmark: bool) -> str:
     for mark in dict.fromkeys(goal.mark for goal in goals if goal.mark):
         n = max(len(goal.rounds) for goal in goals if goal.mark == mark)
         sizes = [r.size_text for r in group.measured if r.goals and r.goals[0].mark == mark]
-        at = "" if len(sizes) == len(goals) else f"at {listed_sizes(sizes)} "
-        words.append(at + _MARK_WORDS[mark].format(n=n))
+        sizes_text = "" if len(sizes) == len(goals) else f"at {listed_sizes(sizes)} "
+        words.append(sizes_text + _MARK_WORDS[mark].format(n=n))
     if not benchmark:
         words.append("no benchmark")
     over = max((r.deployments.measured for r in group.measured if r.deployments), default=1)
@@ -227,20 +237,20 @@ def _carries_text(group: Group, *, benchmark: bool) -> str:
     return f"carries {_rates_text(group)}, all directions together{deployed} ({'; '.join(words)})"
 
 
-def _result_text(results: RunResults, found: Sequence[Group]) -> Iterator[str]:
+def _result_text(results: RunResults, groups: Sequence[Group]) -> Iterator[str]:
     """Of each scenario what it carries, in a sentence, then the answers of its other tests."""
     benchmark = summary.is_benchmark(results)
-    rated = [group for group in found if group.measured and group.goal_names]
+    rated = [group for group in groups if group.measured and group.goal_names]
     if many := len(rated) > _MOST_ANSWERS:
         yield _range_text(results, rated)
-    for scenario in dict.fromkeys(g.scenario for g in found):
-        mine = [g for g in found if g.scenario == scenario and g.measured]
-        for group in mine:
+    for scenario in dict.fromkeys(g.scenario for g in groups):
+        scenario_groups = [g for g in groups if g.scenario == scenario and g.measured]
+        for group in scenario_groups:
             if group.goal_names and not many:
                 carries = _carries_text(group, benchmark=benchmark)
                 yield f"{_dut_text(results, scenario)}: {carries}."
         answers: dict[str, list[str]] = {}
-        for group in mine:
+        for group in scenario_groups:
             if group.test == "cpu_load" and processors.cost_text(group.measured[0]):
                 continue  # it has a line of its own
             first = group.measured[0]
@@ -256,11 +266,16 @@ def _range_text(results: RunResults, rated: Sequence[Group]) -> str:
     sizes: dict[int, list[Result]] = {}
     for result in (r for group in rated for r in group.measured if r.goals):
         sizes.setdefault(result.frame_size, []).append(result)
-    held = [mine for _, mine in sorted(sizes.items())]
+    results_by_size = [same_size for _, same_size in sorted(sizes.items())]
     texts = [
-        _ends_text(mine) for mine in (held if len(held) < _FEW_SIZES else held[:: len(held) - 1])
+        _ends_text(same_size)
+        for same_size in (
+            results_by_size
+            if len(results_by_size) < _FEW_SIZES
+            else results_by_size[:: len(results_by_size) - 1]
+        )
     ]
-    goals = [goal for mine in held for r in mine for goal in r.goals[:1]]
+    goals = [goal for same_size in results_by_size for r in same_size for goal in r.goals[:1]]
     words = [f"{goals[0].name}: {goals[0].caveat or 'no loss in trials of 60 s or more'}"]
     marks = Counter(goal.mark for goal in goals if goal.mark)
     words += [f"{count} of {len(goals)} {mark}" for mark, count in marks.items()]
@@ -273,48 +288,52 @@ def _range_text(results: RunResults, rated: Sequence[Group]) -> str:
     )
 
 
-def _ends_text(found: Sequence[Result]) -> str:
+def _ends_text(results: Sequence[Result]) -> str:
     """The least and the most that results of one frame size carry, and how many carry nothing."""
-    at = found[0].size_text
-    rates = [(goal_text.headline_fps(r.goals[0]), r) for r in found]
-    known = sorted(((fps, r) for fps, r in rates if fps is not None), key=itemgetter(0))
-    none = len({r.scenario for r in found} - {r.scenario for _, r in known})
-    if not known:
-        return f"nothing at {at}"
+    size = results[0].size_text
+    rates = [(goal_text.headline_fps(r.goals[0]), r) for r in results]
+    sorted_rates = sorted(((fps, r) for fps, r in rates if fps is not None), key=itemgetter(0))
+    none = len({r.scenario for r in results} - {r.scenario for _, r in sorted_rates})
+    if not sorted_rates:
+        return f"nothing at {size}"
     (low, least), (high, most) = (
         (_over_words(r, r.goals[0].name) or goal_text.rate_words(r.goals[0]), r.scenario)
-        for _, r in (known[0], known[-1])
+        for _, r in (sorted_rates[0], sorted_rates[-1])
     )
     nothing = f" ({none} of them nothing)" if none else ""
-    return f"{low} ({least}) to {high} frames a second ({most}) at {at}{nothing}"
+    return f"{low} ({least}) to {high} frames a second ({most}) at {size}{nothing}"
 
 
-def _cost_text(found: Sequence[Group]) -> Iterator[str]:
+def _cost_text(groups: Sequence[Group]) -> Iterator[str]:
     """What a frame costs relative to the tester, at the smallest frame size of each scenario."""
-    of = {
+    costs = {
         group.scenario: f"{group.scenario}, {result.size_text}: {cost}"
-        for group in found
+        for group in groups
         for result in reversed(group.measured)
         if (cost := processors.cost_text(result))
     }
-    if of:
-        yield from of.values()
+    if costs:
+        yield from costs.values()
         yield f"{processors.RELATIVE_MEANS}."
 
 
 def _transfer_answers(results: RunResults) -> Iterator[str]:
     """Of each scenario the transfer that carried most."""
-    for one in results.transfers:
+    for scenario in results.transfers:
         rates = (
-            ([r.bits_per_second for r in one.rounds_of(t) if r.bits_per_second], t)
-            for t in one.transfers
+            ([r.bits_per_second for r in scenario.rounds_of(t) if r.bits_per_second], t)
+            for t in scenario.transfers
             if not t.spec.is_mpi
         )
-        known = [(sum(each) / len(each), transfer) for each, transfer in rates if each]
-        if known:
-            rate, transfer = max(known, key=lambda pair: pair[0])
-            what = transfers.transfer_text(transfer)
-            yield f"{one.scenario}: up to {units.gigabits(rate)} Gbit/s of payload ({what})"
+        means = [
+            (sum(round_rates) / len(round_rates), transfer)
+            for round_rates, transfer in rates
+            if round_rates
+        ]
+        if means:
+            rate, transfer = max(means, key=lambda pair: pair[0])
+            words = transfers.transfer_text(transfer)
+            yield f"{scenario.scenario}: up to {units.gigabits(rate)} Gbit/s of payload ({words})"
 
 
 #: Shortest trial at a bound that RFC 2544 section 24 has, seconds.
@@ -352,53 +371,56 @@ def _transfer_word(spec: TransferSpec) -> str:
 _SOCKETS = "traffic between sockets"
 
 
-def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str]]:
+def headline(results: RunResults, groups: Sequence[Group]) -> list[tuple[str, str]]:
     """What was measured, on what, and what it is worth, in plain words."""
-    measured = list(_measured_text(found))
-    held = [
-        (one.scenario, {_transfer_word(t.spec) for t in one.transfers}) for one in results.transfers
+    measured = list(_measured_text(groups))
+    transfer_words = [
+        (part.scenario, {_transfer_word(t.spec) for t in part.transfers})
+        for part in results.transfers
     ]
-    for what in (_SOCKETS, "MPI", "speed of guests"):
-        if transferred := [scenario for scenario, words in held if what in words]:
-            measured.append(f"{what} of {_listed(transferred)}")
-    ranks = [f"MPI over {of}: {words}" for of, words in mpi.mpi_answers(results).items()]
+    for kind in (_SOCKETS, "MPI", "speed of guests"):
+        if transferred := [scenario for scenario, words in transfer_words if kind in words]:
+            measured.append(f"{kind} of {_listed(transferred)}")
+    ranks = [f"MPI over {network}: {words}" for network, words in mpi.mpi_answers(results).items()]
     rows = (
         ("Measured", "; ".join(measured) or "nothing"),
         ("Machine", _machine_text(results)),
         ("Software", "; ".join(filter(None, dict.fromkeys(_software_text(results))))),
         (
             "Result",
-            "\n".join([*_result_text(results, found), *_transfer_answers(results), *ranks]),
+            "\n".join([*_result_text(results, groups), *_transfer_answers(results), *ranks]),
         ),
-        ("Cost", "\n".join(_cost_text(found))),
+        ("Cost", "\n".join(_cost_text(groups))),
         ("Worth", "; ".join(_worth_text(results))),
     )
     return [(name, words) for name, words in rows if words]
 
 
-def headline_table(results: RunResults, found: Sequence[Group]) -> Table:
+def headline_table(results: RunResults, groups: Sequence[Group]) -> Table:
     """The same as a table."""
-    rows = ((name, words.replace("\n", " ")) for name, words in headline(results, found))
+    rows = ((name, words.replace("\n", " ")) for name, words in headline(results, groups))
     return facts_as_table("", rows, ("in short", ""))
 
 
 _Headline: TypeAlias = tuple[Group, Result, tuple[str, str]]
 _HEADLINES: tuple[Column[_Headline], ...] = (
-    Column("scenario", lambda of: of[0].scenario, words=True),
-    Column("test", lambda of: of[0].test, words=True),
-    Column("octets", lambda of: of[1].size_name),
-    Column("found", lambda of: of[2][0].replace("\n", "; "), bold=True),
-    Column("with", lambda of: of[2][1], words=True),
+    Column("scenario", lambda row: row[0].scenario, words=True),
+    Column("test", lambda row: row[0].test, words=True),
+    Column("octets", lambda row: row[1].size_name),
+    Column("found", lambda row: row[2][0].replace("\n", "; "), bold=True),
+    Column("with", lambda row: row[2][1], words=True),
 )
 
 
-def headlines(found: Sequence[Group]) -> Table:
+def headlines(groups: Sequence[Group]) -> Table:
     """The answer of each test besides throughput, before any detail."""
-    every = [(group, r, outcomes.headline(r)) for group in found for r in group.measured]
-    return Table.of("Tests besides throughput", _HEADLINES, [one for one in every if one[2][0]])
+    rows = [(group, r, outcomes.headline(r)) for group in groups for r in group.measured]
+    return Table.from_items(
+        "Tests besides throughput", _HEADLINES, [row for row in rows if row[2][0]]
+    )
 
 
-def _found_text(point: CalibrationPoint) -> str:
+def _clean_maximum_text(point: CalibrationPoint) -> str:
     """The clean maximum as often as it was found."""
     if point.brief and point.max_clean_values:
         return f"{units.fps(point.max_clean_values[0])}, once, by trials of 0.15 s"
@@ -418,7 +440,7 @@ def _maximum_text(point: CalibrationPoint) -> str:
 _CALIBRATION: tuple[Column[CalibrationPoint], ...] = (
     Column("octets", lambda p: str(p.frame_size), words=True),
     Column("clean maximum, both ports", _maximum_text),
-    Column("found by 1 s trials", _found_text, words=True, brief=False),
+    Column("found by 1 s trials", _clean_maximum_text, words=True, brief=False),
     Column("ended by", lambda p: p.ended_by or NOT_RECORDED, words=True),
     Column("again after the run", _checked_text, words=True, brief=False),
     Column("median latency at 1 %", lambda p: units.nanoseconds(p.latency_ns)),
@@ -427,20 +449,20 @@ _CALIBRATION: tuple[Column[CalibrationPoint], ...] = (
     Column("largest burst at 10 % (frames)", lambda p: str(p.max_burst)),
     Column(
         "burst gap",
-        lambda p: known(p.smallest_burst_gap_ns, units.nanoseconds) or NOT_MEASURED,
+        lambda p: text_or_none(p.smallest_burst_gap_ns, units.nanoseconds) or NOT_MEASURED,
     ),
 )
 
 
-def calibration(found: Calibration) -> tuple[str, Table]:
+def calibration(loop: Calibration) -> tuple[str, Table]:
     """What the generator can do over one wire: a sentence, and a table by frame size."""
-    cores = ", ".join(map(str, found.cores)) or "none"
-    where = f" on testbed {found.testbed}" if found.testbed else ""
+    cores = ", ".join(map(str, loop.cores)) or "none"
+    where = f" on testbed {loop.testbed}" if loop.testbed else ""
     about = (
-        f"{found.generator} looped to itself over {found.wire}{where}, processors {cores}, "
-        f"{found.when}."
+        f"{loop.generator} looped to itself over {loop.wire}{where}, processors {cores}, "
+        f"{loop.when}."
     )
-    return about, Table.of("", _CALIBRATION, found.points)
+    return about, Table.from_items("", _CALIBRATION, loop.points)
 
 
 _STATUS = {
@@ -466,33 +488,35 @@ _LEDGER: tuple[Column[LedgerEntry], ...] = (
 def ledger(entries: Sequence[LedgerEntry]) -> Table:
     """How the run stands to the standards, clause by clause."""
     scope: Column[LedgerEntry] = Column("holds for", lambda e: e.scope or "all", words=True)
-    return Table.of("Standards ledger", (*_LEDGER, scope), entries, [_SOURCES] if entries else ())
+    return Table.from_items(
+        "Standards ledger", (*_LEDGER, scope), entries, [_SOURCES] if entries else ()
+    )
 
 
 def clauses(entries: Sequence[LedgerEntry], title: str) -> Table:
     """The clauses of one scenario and test."""
     octets: Column[LedgerEntry] = Column("octets", lambda e: str(e.frame_size or "all"), words=True)
     sized = any(entry.frame_size for entry in entries)
-    return Table.of(title, (*_LEDGER, octets) if sized else _LEDGER, entries)
+    return Table.from_items(title, (*_LEDGER, octets) if sized else _LEDGER, entries)
 
 
 _SETTINGS: tuple[Column[tuple[str, dict[str, object]]], ...] = (
-    Column("setting", lambda of: of[0], words=True),
-    Column("value", lambda of: Cell(_joined_facts(of[1].get("value")), code=True), words=True),
-    Column("source", lambda of: scalar_text(of[1].get("source")), words=True),
+    Column("setting", lambda row: row[0], words=True),
+    Column("value", lambda row: Cell(_joined_facts(row[1].get("value")), code=True), words=True),
+    Column("source", lambda row: scalar_text(row[1].get("source")), words=True),
 )
 
 
 def settings(results: RunResults) -> Table:
     """Effective settings and where each came from."""
-    return Table.of("Settings", _SETTINGS, results.settings.items())
+    return Table.from_items("Settings", _SETTINGS, results.settings.items())
 
 
 def _joined_facts(value: object) -> str:
     return "; ".join(f"{name} = {v}" if name else v for name, v in flatten_facts(value))
 
 
-def missing(found: Iterable[MissingValue]) -> Table:
+def missing(missing_values: Iterable[MissingValue]) -> Table:
     """What the run could not measure or find out."""
-    facts = ((value.where, value.what) for value in found)
+    facts = ((value.where, value.reason) for value in missing_values)
     return facts_as_table("Not measured, unknown", facts, ("value", "why"))

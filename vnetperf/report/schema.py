@@ -39,11 +39,11 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8,}\S.*)*)", re.MULTILINE)
 
 def attribute_docs(model: type[BaseModel]) -> dict[str, str]:
     """The fields in the docstrings of a model and of its base classes."""
-    found: dict[str, str] = {}
-    for one in reversed(model.__mro__):
-        _, _, section = (inspect.cleandoc(one.__doc__ or "")).partition("Attributes:\n")
-        found |= {name: " ".join(doc.split()) for name, doc in _ATTRIBUTE.findall(section)}
-    return found
+    docs: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        _, _, section = (inspect.cleandoc(base.__doc__ or "")).partition("Attributes:\n")
+        docs |= {name: " ".join(doc.split()) for name, doc in _ATTRIBUTE.findall(section)}
+    return docs
 
 
 def _models(*roots: type[BaseModel]) -> dict[str, type[BaseModel]]:
@@ -91,7 +91,7 @@ def schema_text() -> str:
     return json.dumps(results_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _fields_of(model: type[BaseModel], models: Collection[str]) -> Iterator[str]:
+def _model_table(model: type[BaseModel], models: Collection[str]) -> Iterator[str]:
     """One model's heading and table; a field that holds another model links to its table."""
     docs = attribute_docs(model)
     sentence = (inspect.getdoc(model) or "").partition("\n\n")[0].replace("\n", " ")
@@ -117,7 +117,7 @@ def _types(annotation: Any) -> Iterator[str]:
 def fields_text() -> str:
     """The tables of docs/fields.md: every field of results.json, and of a trial in the log."""
     models = _models(RunResults, TrialSpec, TrialResult)
-    tables = [line for model in models.values() for line in _fields_of(model, models)]
+    tables = [line for model in models.values() for line in _model_table(model, models)]
     return _FIELDS_HEAD + "\n".join(tables)
 
 

@@ -26,16 +26,16 @@ from vnetperf.results.sharing import TESTER, sharing_of
 
 #: Scenario, test and frame size: what one search is about.
 Case = tuple[str, str, int]
-Found = TypeVar("Found")
+Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[Found]):
+class Entry(Generic[Outcome]):
     """What was found of something in one result, which a row of a table shows."""
 
     result: Result
-    found: Found
-    of: str = ""
+    outcome: Outcome
+    label: str = ""  # What of the result, where it has several
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,11 @@ class Group:
         """The results that carry numbers."""
         return tuple(r for r in self.results if r.status == "measured")
 
-    def entries(self, find: Callable[[Result], Iterable[Found | None]]) -> list[Entry[Found]]:
+    def entries(self, find: Callable[[Result], Iterable[Outcome | None]]) -> list[Entry[Outcome]]:
         """What `find` finds in each result that carries numbers."""
-        return [Entry(r, one) for r in self.measured for one in find(r) if one is not None]
+        return [
+            Entry(r, outcome) for r in self.measured for outcome in find(r) if outcome is not None
+        ]
 
     @property
     def goal_names(self) -> tuple[str, ...]:
@@ -75,35 +77,37 @@ class Group:
         return tuple(dict.fromkeys(g.name for r in self.results for g in r.goals))
 
 
-def of_medium(load_fps: float, result: Result) -> str | None:
+def medium_share(load_fps: float, result: Result) -> str | None:
     """A rate (frames/s) as a share of the medium's maximum; None where that is not known."""
     return percent(load_fps / result.media_max_fps, 3) if result.media_max_fps else None
 
 
-def case_of(item: Result | TrialPoint) -> Case:
+def identify_case(item: Result | TrialPoint) -> Case:
     """The search an item belongs to."""
     return item.scenario, item.test, item.frame_size
 
 
 def groups(results: RunResults) -> tuple[Group, ...]:
     """All groups, in the order in which they were measured."""
-    found: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    results_by_test: dict[tuple[str, str], list[Result]] = defaultdict(list)
     for result in results.results:
-        found[result.scenario, result.test].append(result)
+        results_by_test[result.scenario, result.test].append(result)
     return tuple(
         Group(
             scenario,
             test,
             tuple(sorted(members, key=lambda r: r.frame_size)),
-            {r.frame_size: why for r in members if (why := _why_unlike(r, results))},
+            {r.frame_size: reason for r in members if (reason := _unlike_reason(r, results))},
         )
-        for (scenario, test), members in found.items()
+        for (scenario, test), members in results_by_test.items()
     )
 
 
-def _why_unlike(result: Result, results: RunResults) -> str:
+def _unlike_reason(result: Result, results: RunResults) -> str:
     """Why a rate is no share of what the generator does alone; "" where it is one."""
-    facts = next((one for one in results.scenarios if one.scenario == result.scenario), None)
+    facts = next(
+        (scenario for scenario in results.scenarios if scenario.scenario == result.scenario), None
+    )
     sharing = None if facts is None else sharing_of(facts)
     if facts is None or sharing is None or result.generator_max_fps is None:
         return ""
@@ -146,17 +150,21 @@ def shown_part(results: RunResults) -> RunResults:
     if isinstance(results, ShownPart):
         return results
     if cases <= MOST_CASES and trials <= MOST_TRIALS:
-        held = {"results": tuple(results.results), "trials": tuple(results.trials)}
-        return results.model_copy(update=held)
+        lists = {"results": tuple(results.results), "trials": tuple(results.trials)}
+        return results.model_copy(update=lists)
     these = tuple(results.results[place] for place in _places_shown(results))
-    shown = {case_of(result) for result in these}
+    shown = {identify_case(result) for result in these}
     sizes = {result.frame_size for result in these}
-    some = tuple(trial for trial in results.trials if case_of(trial) in shown)
+    some = tuple(trial for trial in results.trials if identify_case(trial) in shown)
     ledger = tuple(e for e in results.ledger if not e.frame_size or e.frame_size in sizes)
-    every, kept = ({r.scenario for r in found} for found in (results.results, these))
-    of = f", of {len(kept)} of {len(every)} scenarios," if len(kept) < len(every) else ""
+    all_scenarios, kept = ({r.scenario for r in part} for part in (results.results, these))
+    scope = (
+        f", of {len(kept)} of {len(all_scenarios)} scenarios,"
+        if len(kept) < len(all_scenarios)
+        else ""
+    )
     note = (
-        f"this shows {len(these)} of {cases} cases and {len(some)} of {trials} trials{of} and "
+        f"this shows {len(these)} of {cases} cases and {len(some)} of {trials} trials{scope} and "
         "counts no others: all are in results.json, results.csv, trials.csv and the other files of "
         "the run"
     )
@@ -166,7 +174,7 @@ def shown_part(results: RunResults) -> RunResults:
         "trials": some,
         "ledger": ledger,
         "deviations": tuple(entry for entry in ledger if entry.status == "deviated"),
-        "not_shown": frozenset(map(case_of, results.results)) - shown,
+        "not_shown": frozenset(map(identify_case, results.results)) - shown,
     }
     return ShownPart.model_construct(**{**dict(results), **update})
 
@@ -182,21 +190,21 @@ def _places_shown(results: RunResults) -> list[int]:
     queues = []
     for tests in places.values():
         ranked = [
-            (rank, number, of[n])
-            for number, of in enumerate(tests.values())
-            for rank, n in enumerate(spread_order(len(of)))
+            (rank, number, test_places[n])
+            for number, test_places in enumerate(tests.values())
+            for rank, n in enumerate(spread_order(len(test_places)))
         ]
         queues.append([place for _, _, place in sorted(ranked)])
     turns = [queues[n] for n in spread_order(len(queues))]
     order = [place for turn in zip_longest(*turns) for place in turn if place is not None]
     of_test = {results.results[place].test: place for place in reversed(order)}
-    costs, left = Counter(map(case_of, results.trials)), MOST_TRIALS
+    costs, trials_left = Counter(map(identify_case, results.trials)), MOST_TRIALS
     chosen: list[int] = []
     for place in dict.fromkeys((*of_test.values(), *order)):
-        case = case_of(results.results[place])
-        if len(chosen) < MOST_CASES and (costs[case] <= left or not chosen):
+        case = identify_case(results.results[place])
+        if len(chosen) < MOST_CASES and (costs[case] <= trials_left or not chosen):
             chosen.append(place)
-            left -= costs.pop(case, 0)
+            trials_left -= costs.pop(case, 0)
     return sorted(chosen)
 
 
@@ -213,33 +221,33 @@ def spread_order(count: int) -> list[int]:
     return order
 
 
-def size_names(found: Sequence[Group]) -> dict[int, str]:
+def size_names(groups: Sequence[Group]) -> dict[int, str]:
     """Frame sizes of all groups, rising, with their names."""
-    names = {r.frame_size: r.size_name for g in found for r in g.results}
+    names = {r.frame_size: r.size_name for g in groups for r in g.results}
     return dict(sorted(names.items()))
 
 
 def trials_by_case(results: RunResults) -> Mapping[Case, list[TrialPoint]]:
     """Every trial under the search it belongs to, also of searches that left no result."""
-    found: dict[Case, list[TrialPoint]] = defaultdict(list)
+    by_case: dict[Case, list[TrialPoint]] = defaultdict(list)
     for trial in results.trials:
-        found[case_of(trial)].append(trial)
-    return found
+        by_case[identify_case(trial)].append(trial)
+    return by_case
 
 
 def shown_trials(result: Result, trials: Mapping[Case, Sequence[TrialPoint]]) -> list[TrialPoint]:
     """The trials that a result's figures are of: of one deployment, none of a test begun anew."""
-    return [t for t in trials.get(case_of(result), ()) if t.search == result.search]
+    return [t for t in trials.get(identify_case(result), ()) if t.search == result.search]
 
 
 def goals_used(group: Group) -> tuple[GoalResult, ...]:
     """One goal result per distinct set of goal attributes, to list those attributes once."""
-    found: dict[tuple[object, ...], GoalResult] = {}
+    distinct: dict[tuple[object, ...], GoalResult] = {}
     attributes = attrgetter(*(field.name for field in fields(SearchGoal)))
     for result in group.results:
         for goal in result.goals:
-            found.setdefault(attributes(goal), goal)
-    return tuple(found.values())
+            distinct.setdefault(attributes(goal), goal)
+    return tuple(distinct.values())
 
 
 def undeployed(results: RunResults) -> tuple[ScenarioFacts, ...]:
@@ -280,8 +288,8 @@ def redaction_rows(results: RunResults) -> tuple[tuple[str, str], ...]:
     rows = [("redacted (UTC)", copy.when)]
     rows += [(f"replaced: {kind}", str(count)) for kind, count in copy.values.items()]
     rows += [("kept on purpose", kind) for kind in copy.kept]
-    rows += [("replaced in part", why) for why in copy.limited]
-    return (*rows, *((f"left out: {name}", why) for name, why in copy.dropped.items()))
+    rows += [("replaced in part", reason) for reason in copy.limited]
+    return (*rows, *((f"left out: {name}", reason) for name, reason in copy.dropped.items()))
 
 
 def ledger(results: RunResults) -> tuple[LedgerEntry, ...]:
@@ -305,13 +313,13 @@ IN_PART = "met in part"
 
 def clause_counts(entries: Sequence[LedgerEntry]) -> dict[str, int]:
     """How many clauses are met and not: each counts once, however many entries it has."""
-    found: dict[str, set[str]] = {}
+    statuses: dict[str, set[str]] = {}
     for entry in entries:
-        found.setdefault(entry.clause, set()).add(entry.status)
+        statuses.setdefault(entry.clause, set()).add(entry.status)
     counts = dict.fromkeys(("met", IN_PART, "deviated", "not applicable", "not looked at"), 0)
-    for stands in found.values():
-        held = stands - {"not applicable"} if len(stands) > 1 else stands
-        counts[IN_PART if len(held) > 1 else next(iter(held))] += 1
+    for stands in statuses.values():
+        applicable = stands - {"not applicable"} if len(stands) > 1 else stands
+        counts[IN_PART if len(applicable) > 1 else next(iter(applicable))] += 1
     return counts
 
 
@@ -325,7 +333,7 @@ def ledger_counts(entries: Sequence[LedgerEntry]) -> str:
     )
 
 
-def ledger_of_test(entries: Sequence[LedgerEntry], group: Group) -> tuple[LedgerEntry, ...]:
+def select_clauses(entries: Sequence[LedgerEntry], group: Group) -> tuple[LedgerEntry, ...]:
     """The clauses that hold for one scenario and test."""
     return tuple(e for e in entries if e.test == group.test and e.scenario in ("", group.scenario))
 
@@ -380,7 +388,7 @@ class MissingValue:
     """One thing a reader might look for and will not find."""
 
     where: str  # Path of the value, e.g. "environment.cpu.microcode".
-    what: str  # "unknown: why" or "not measured: why"
+    reason: str  # "unknown: why" or "not measured: why"
 
 
 def is_missing(value: object) -> bool:
@@ -399,7 +407,7 @@ def _missing_in_tree(value: Any, path: str) -> Iterator[MissingValue]:
         yield MissingValue(path, value.strip())
 
 
-def _missing_of_run(results: RunResults) -> Iterator[MissingValue]:
+def _missing_in_run(results: RunResults) -> Iterator[MissingValue]:
     for name in ("ended", "isolation", "testbed"):
         if not getattr(results.run, name):
             yield MissingValue(f"run.{name}", "unknown: the run did not record it")
@@ -413,11 +421,11 @@ def _missing_of_run(results: RunResults) -> Iterator[MissingValue]:
         for point in calibration.points:
             if point.smallest_burst_gap_ns is None:
                 where = f"calibrations[{calibration.wire}][{point.frame_size}]"
-                why = "not measured: no reason was recorded"
-                yield MissingValue(f"{where}.smallest_burst_gap_ns", why)
+                reason = "not measured: no reason was recorded"
+                yield MissingValue(f"{where}.smallest_burst_gap_ns", reason)
 
 
-def _missing_of_result(result: Result) -> Iterator[MissingValue]:
+def _missing_in_result(result: Result) -> Iterator[MissingValue]:
     size = f"{result.frame_size}, {result.of}" if result.of else result.frame_size
     where = f"{result.scenario}.{result.test}[{size}]"
     if result.status == "not measured":
@@ -425,9 +433,9 @@ def _missing_of_result(result: Result) -> Iterator[MissingValue]:
         return
     if result.generator_max_fps is None:
         yield MissingValue(f"{where}.generator_max_fps", "not measured: size not calibrated")
-    reasons = {name: why for goal in result.goals for name, why in goal.uncollected.items()}
-    for collector, why in reasons.items():
-        yield MissingValue(f"{where}.{collector}", why)
+    reasons = {name: reason for goal in result.goals for name, reason in goal.uncollected.items()}
+    for collector, reason in reasons.items():
+        yield MissingValue(f"{where}.{collector}", reason)
     for goal in result.goals:
         if goal.lower_bound_fps is not None and not goal.latency:
             yield MissingValue(
@@ -439,28 +447,28 @@ def _missing_of_result(result: Result) -> Iterator[MissingValue]:
 def missing_values(results: RunResults) -> tuple[MissingValue, ...]:
     """Everything unknown or not measured, as far as its cases are shown."""
     run = results.run.model_dump()
-    found = list(_missing_in_tree(run, "run"))
-    found += _missing_in_tree(results.settings, "settings")
-    found += _missing_in_tree(results.environment, "environment")
+    missing = list(_missing_in_tree(run, "run"))
+    missing += _missing_in_tree(results.settings, "settings")
+    missing += _missing_in_tree(results.environment, "environment")
     for scenario in results.scenarios:
-        found += _missing_in_tree(scenario.plan, f"{scenario.scenario}.plan")
-        found += _missing_in_tree(scenario.facts, f"{scenario.scenario}.facts")
-        found += _missing_in_tree(scenario.path_check, f"{scenario.scenario}.path_check")
+        missing += _missing_in_tree(scenario.plan, f"{scenario.scenario}.plan")
+        missing += _missing_in_tree(scenario.facts, f"{scenario.scenario}.facts")
+        missing += _missing_in_tree(scenario.path_check, f"{scenario.scenario}.path_check")
     for entry in results.ledger:
-        found += _missing_in_tree([entry.value, entry.reason], f"ledger {entry.clause}")
-    found += _missing_of_run(results)
+        missing += _missing_in_tree([entry.value, entry.reason], f"ledger {entry.clause}")
+    missing += _missing_in_run(results)
     for result in results.results:
-        found += _missing_of_result(result)
+        missing += _missing_in_result(result)
     for scenario in results.scenarios:
         if scenario.error:
-            why = f"not measured: not deployed: {scenario.error}"
-            found.append(MissingValue(scenario.scenario, why))
-    known = {_INDEX.sub(".*", unknown.where) for unknown in found}
-    found += [
+            reason = f"not measured: not deployed: {scenario.error}"
+            missing.append(MissingValue(scenario.scenario, reason))
+    paths = {_INDEX.sub(".*", unknown.where) for unknown in missing}
+    missing += [
         MissingValue(item.title, item.reason)  # a title is clearer than its path
         for item in missing_items(results)
         # What no case shows that is left is nothing that none has.
-        if _INDEX.sub(".*", item.where) not in known
+        if _INDEX.sub(".*", item.where) not in paths
         and not (item.where == "results" and not_shown(results))
     ]
-    return tuple(found)
+    return tuple(missing)

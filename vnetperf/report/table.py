@@ -71,11 +71,11 @@ class Cell:
     #: A word that must not be overlooked, and its colour on the page: "warn", "good" ...
     mark: tuple[str, str] | None = None
     css: str = ""  # Its own colour on the page; "" for none
-    why: str = ""  # What the page shows when it is pointed at
+    hint: str = ""  # What the page shows when it is pointed at
     code: bool = False  # Whether it is to be read letter by letter: a command, a path
     #: How a terminal sets it off: "head" begins a group of rows, "strong", "faint", "warn".
     role: Literal["", "head", "strong", "faint", "warn"] = ""
-    beside: str = ""  # Words beside it that a terminal sets back
+    aside: str = ""  # Words after it that a terminal sets back
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Table:
     terminal: bool = True  # False where it is too long for a terminal
 
     @classmethod
-    def of(
+    def from_items(
         cls,
         title: str,
         columns: Sequence[Column[Item]],
@@ -116,14 +116,14 @@ class Table:
         terminal: bool = True,
     ) -> Table:
         """Make a table with a row for each item; without one it has no notes either."""
-        found = [[column.shown(item) for column in columns] for item in items]
+        cells = [[column.shown(item) for column in columns] for item in items]
         kept_columns = [
             n
             for n, column in enumerate(columns)
-            if not column.optional or any(row[n].text not in ("", NONE) for row in found)
+            if not column.optional or any(row[n].text not in ("", NONE) for row in cells)
         ]
         columns = [columns[n] for n in kept_columns]
-        rows = tuple(tuple(row[n] for n in kept_columns) for row in found)
+        rows = tuple(tuple(row[n] for n in kept_columns) for row in cells)
         kept = dict.fromkeys(note for note in notes if note) if rows else ()
         return cls(title, tuple(columns), rows, tuple(kept), terminal)
 
@@ -239,8 +239,8 @@ def terminal_table(table: Table, *, plain: bool, title_style: str = "dim", gap: 
         cells = []
         for cell in (row[index] for index in shown):
             cells.append(words(cell.short or cell.text, _STYLES[cell.role]))
-            if cell.beside:
-                cells[-1].append(f" {words(cell.beside)}", "dim")
+            if cell.aside:
+                cells[-1].append(f" {words(cell.aside)}", "dim")
         if row[0].role == "head":
             drawn.add_section()
         drawn.add_row(*cells)

@@ -11,7 +11,7 @@ from rich.text import Text
 from vnetperf.model.result import RunResults
 from vnetperf.report import goal_text, guests, mpi, outcomes, run_tables, summary, transfers
 from vnetperf.report.comparison import (
-    comparisons_of,
+    list_comparisons,
     variant_sessions,
     variant_table,
     variant_transfers,
@@ -63,7 +63,7 @@ def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
 
 
 def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
-    for comparison in comparisons_of(results):
+    for comparison in list_comparisons(results):
         yield Text("")
         for name in comparison.goal_names:
             title = _encodable(f"{comparison.title}, {name}", plain=plain)
@@ -81,7 +81,7 @@ def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType
         if table := variant_transfers(comparison):
             yield terminal_table(table, plain=plain)
             yield from (terminal_bullet(words, plain=plain) for words in table.notes)
-        yield from (terminal_bullet(words, plain=plain) for words in comparison.left_out)
+        yield from (terminal_bullet(words, plain=plain) for words in comparison.absent_variants)
 
 
 def _head(results: RunResults) -> Iterator[tuple[str, str]]:
@@ -89,7 +89,7 @@ def _head(results: RunResults) -> Iterator[tuple[str, str]]:
     if first := summary.first_line(results):
         yield first, "bold" if summary.is_benchmark(results) else "bold red"
     yield from ((f"Warning: {warning}", "yellow") for warning in results.warnings)
-    yield from ((f"Setting: {each}", "dim") for each in summary.run_conditions(results))
+    yield from ((f"Setting: {condition}", "dim") for condition in summary.run_conditions(results))
 
 
 def _foot(results: RunResults) -> Iterator[tuple[str, str]]:
@@ -98,11 +98,11 @@ def _foot(results: RunResults) -> Iterator[tuple[str, str]]:
         yield f"Processors of {', '.join(names)}: {words}.", "dim"
     yield f"{LEGEND} ?: one of the last two.", "dim"
     if missing := missing_values(results):
-        of = " of what is shown" if summary.not_shown(results) else ""
-        yield f"{len(missing)} values{of} are unknown or not measured: report.md lists them.", ""
+        scope = " of what is shown" if summary.not_shown(results) else ""
+        yield f"{len(missing)} values{scope} are unknown or not measured: report.md lists them.", ""
     yield f"Preset {results.preset}; {summary.ledger_sentence(results)}.", ""
-    held = dict(run_tables.headline(results, groups(results)))
-    yield from ((f"{n}: {held[n]}", "bold") for n in ("Result", "Worth") if n in held)
+    answers = dict(run_tables.headline(results, groups(results)))
+    yield from ((f"{n}: {answers[n]}", "bold") for n in ("Result", "Worth") if n in answers)
 
 
 def renderables(results: RunResults, *, plain: bool = False) -> Iterator[RenderableType]:
@@ -111,7 +111,7 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
     def line(words: str, style: str = "") -> Text:
         return Text(_encodable(words, plain=plain), style=style)
 
-    yield from (line(*each) for each in _head(results))
+    yield from (line(*styled) for styled in _head(results))
     for group in groups(results):
         yield line("")
         if group.goal_names:
@@ -120,9 +120,9 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
             yield line(_explain(group), "dim")
         else:
             yield line(group.title, "bold")
-        for found in filter(lambda table: table.terminal, outcomes.tables(group)):
-            yield terminal_table(found, plain=plain)
-            for words in found.notes:
+        for outcome_table in filter(lambda table: table.terminal, outcomes.tables(group)):
+            yield terminal_table(outcome_table, plain=plain)
+            for words in outcome_table.notes:
                 yield terminal_bullet(words, plain=plain)
         for note in group_notes(group):
             yield terminal_bullet(note, plain=plain)
@@ -131,7 +131,7 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
     for facts in undeployed(results):
         yield line(f"{facts.scenario}: not deployed: {facts.error}", "red")
     yield line("")
-    yield from (line(*each) for each in _foot(results))
+    yield from (line(*styled) for styled in _foot(results))
 
 
 def print_results(results: RunResults, console: Console | None = None) -> None:

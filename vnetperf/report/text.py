@@ -64,17 +64,19 @@ def single(value: float, kind: Unit) -> str:
     """A single value with its unit."""
     if kind in _UNITS_OF_KIND:
         return value_text(value, kind)
-    whole = value == round(value)
-    number = frames(round(value)) if whole else f"{value:,.1f}".replace(",", "\N{NO-BREAK SPACE}")
+    is_whole = value == round(value)
+    number = (
+        frames(round(value)) if is_whole else f"{value:,.1f}".replace(",", "\N{NO-BREAK SPACE}")
+    )
     return number if kind == "frames" else f"{number} {kind}".rstrip()
 
 
-def known(value: Value | None, show: Callable[[Value], str]) -> str | None:
+def text_or_none(value: Value | None, show: Callable[[Value], str]) -> str | None:
     """A value as it is to be shown; None of None."""
     return None if value is None else show(value)
 
 
-def if_known(value: float | None, kind: Unit) -> str | None:
+def single_or_none(value: float | None, kind: Unit) -> str | None:
     """A single value with its unit; None of None."""
     return None if value is None else single(value, kind)
 
@@ -95,13 +97,13 @@ def _unit(value: float, kind: Unit) -> tuple[float, str]:
 
 def _decimals(half: float, mean: float) -> int:
     """Enough for two digits of either, and no more than six of the mean."""
-    wanted = 1 - math.floor(math.log10(half)) if half > 0 else 3
+    decimals = 1 - math.floor(math.log10(half)) if half > 0 else 3
     of_mean = math.floor(math.log10(abs(mean))) if mean else 0
-    wanted, most = max(wanted, 1 - of_mean), 5 - of_mean
-    return max(0, min(wanted, most))
+    decimals, most = max(decimals, 1 - of_mean), 5 - of_mean
+    return max(0, min(decimals, most))
 
 
-def _at_decimals(value: float, decimals: int) -> str:
+def _rounded_text(value: float, decimals: int) -> str:
     """A number to so many decimals, of negative ones to tens, hundreds ..."""
     shown = f"{round(value, decimals):,.{max(0, decimals)}f}"
     return shown.replace(",", "\N{NO-BREAK SPACE}")
@@ -138,7 +140,7 @@ def by_spread(value: float, low: float, high: float, kind: Unit, *, least: int =
         decimals, factor, unit = max(fewer, _worth_decimals(value / size)), size, name
     if kind in _WHOLE:
         decimals = min(decimals, 0)
-    return f"{_at_decimals(value / factor, decimals)} {unit}".rstrip()
+    return f"{_rounded_text(value / factor, decimals)} {unit}".rstrip()
 
 
 #: Kinds that are counted.
@@ -222,30 +224,34 @@ def remarks(spread: Spread, kind: Unit) -> tuple[str, ...]:
     if len(spread.modes) > 1:
         shown = " and ".join(single(v, kind) for v in spread.modes)
         notes.append(f"the values fall into two groups, around {shown}: no mean stands for both")
-    known = [spread.values[i] for i in spread.outliers if i < len(spread.values)]
-    if known:
-        shown = ", ".join(single(v, kind) for v in known)
-        count = f"{len(known)} of {spread.n} lie far from the others"
+    far = [spread.values[i] for i in spread.outliers if i < len(spread.values)]
+    if far:
+        shown = ", ".join(single(v, kind) for v in far)
+        count = f"{len(far)} of {spread.n} lie far from the others"
         notes.append(f"{count} and are in all figures: {shown}")
     return tuple(notes)
 
 
-def remarks_of(known: Iterable[tuple[str, Spread]], kind: Unit) -> Iterator[str]:
+def list_remarks(means: Iterable[tuple[str, Spread]], kind: Unit) -> Iterator[str]:
     """Remarks on several means, each after what it is of."""
-    for about, found in known:
-        yield from (f"{about}: {remark}." for remark in remarks(found, kind))
+    for about, spread in means:
+        yield from (f"{about}: {remark}." for remark in remarks(spread, kind))
 
 
 def interval_note(spreads: Sequence[Spread]) -> str:
     """How the intervals of a table were found."""
-    found = [s for s in spreads if s.method and s.low is not None]
+    intervals = [s for s in spreads if s.method and s.low is not None]
     words = {"t": "Student's t", "log-t": "Student's t on a log scale", "bootstrap": "bootstrap"}
-    how = " or ".join(dict.fromkeys(words[s.method] for s in found))
-    levels = " or ".join(sorted({percent(s.confidence) for s in found}))
-    note = f"{_PLUS_MINUS}, or in brackets: {levels} interval of the mean ({how})." if found else ""
+    methods = " or ".join(dict.fromkeys(words[s.method] for s in intervals))
+    levels = " or ".join(sorted({percent(s.confidence) for s in intervals}))
+    note = (
+        f"{_PLUS_MINUS}, or in brackets: {levels} interval of the mean ({methods})."
+        if intervals
+        else ""
+    )
     few = [s for s in spreads if s.low is None and len(s.modes) < 2]
     if any(len(s.values) == EXTREMES_UP_TO and s.minimum != s.maximum for s in few):
         note = f"{note} Of three values: mean (least to most).".strip()
-    elif found and few:
+    elif intervals and few:
         note = f"{note} A mean alone: too few values for an interval."
     return note

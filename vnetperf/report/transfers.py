@@ -23,7 +23,7 @@ from vnetperf.model.transfer import (
 )
 from vnetperf.report.plot import Axis, Note, Plot, Point, Series, series_css
 from vnetperf.report.table import NONE, NOT_RECORDED, Column, Table, group_sentences
-from vnetperf.report.text import known, mean_with_n
+from vnetperf.report.text import mean_with_n, text_or_none
 from vnetperf.results.run_metrics import POD_TIMES, pod_metrics
 from vnetperf.results.transport import (
     MOST_LOST,
@@ -71,7 +71,7 @@ def _milliseconds(value: float) -> str:
 
 
 def _attach_time(phase: dict[str, Any], name: str) -> str | None:
-    return known(phase.get("time of an attach, ms", {}).get(name), _milliseconds)
+    return text_or_none(phase.get("time of an attach, ms", {}).get(name), _milliseconds)
 
 
 def _ramp(phase: dict[str, Any]) -> str:
@@ -80,27 +80,27 @@ def _ramp(phase: dict[str, Any]) -> str:
 
 
 _ATTACH: tuple[Column[tuple[str, dict[str, Any]]], ...] = (
-    Column("scenario", lambda of: of[0], words=True),
-    Column("attached", lambda of: f"{of[1]['attached']} of {of[1]['sessions asked for']}"),
-    Column("success", lambda of: units.percent(of[1]["success rate"])),
-    Column("ramp", lambda of: _ramp(of[1])),
-    Column("reached", lambda of: f"{units.significant(of[1]['reached, sessions/s'])}/s"),
-    Column("whole", lambda of: units.seconds(of[1]["whole, s"])),
-    Column("median", lambda of: _attach_time(of[1], "median")),
-    Column("99 %", lambda of: _attach_time(of[1], "99 %")),
+    Column("scenario", lambda row: row[0], words=True),
+    Column("attached", lambda row: f"{row[1]['attached']} of {row[1]['sessions asked for']}"),
+    Column("success", lambda row: units.percent(row[1]["success rate"])),
+    Column("ramp", lambda row: _ramp(row[1])),
+    Column("reached", lambda row: f"{units.significant(row[1]['reached, sessions/s'])}/s"),
+    Column("whole", lambda row: units.seconds(row[1]["whole, s"])),
+    Column("median", lambda row: _attach_time(row[1], "median")),
+    Column("99 %", lambda row: _attach_time(row[1], "99 %")),
 )
 
 
 def attach_table(results: RunResults) -> Table:
     """The attach phase of every mobile core."""
-    return Table.of(ATTACH_TITLE, _ATTACH, _attach_phases(results), _ATTACH_NOTES)
+    return Table.from_items(ATTACH_TITLE, _ATTACH, _attach_phases(results), _ATTACH_NOTES)
 
 
 def attach_sentences(results: RunResults) -> list[str]:
     """The same for a terminal."""
     return [
-        f"{scenario}: {attached} sessions attached in {whole} ({reached}), median {median}"
-        for scenario, attached, _, _, reached, whole, median, _ in attach_table(results).texts
+        f"{scenario}: {attached} sessions attached in {total} ({reached}), median {median}"
+        for scenario, attached, _, _, reached, total, median, _ in attach_table(results).texts
     ]
 
 
@@ -135,7 +135,9 @@ def _megabits(rate: float) -> str:
 
 
 def _time_text(transfer: Transfer, name: str) -> str | None:
-    return known(transfer.round_trip_us.get(name), lambda time: units.nanoseconds(time * 1e3))
+    return text_or_none(
+        transfer.round_trip_us.get(name), lambda time: units.nanoseconds(time * 1e3)
+    )
 
 
 def _loss_text(transfer: Transfer) -> str | None:
@@ -151,8 +153,8 @@ def _cpu_text(transfer: Transfer) -> str | None:
     spent = [_cpu_seconds(end) for end in (transfer.client, transfer.server)]
     if not any(spent):
         return None
-    both = " + ".join(seconds or NOT_RECORDED for seconds in spent)
-    return f"{both} s of {transfer.elapsed_s:.2f} s"
+    times = " + ".join(seconds or NOT_RECORDED for seconds in spent)
+    return f"{times} s of {transfer.elapsed_s:.2f} s"
 
 
 def _cpu_seconds(end: EndFacts) -> str:
@@ -165,7 +167,7 @@ class _Row:
 
     scenario: str
     transfer: Transfer  # In the last round
-    beside: tuple[Transfer, ...]
+    others: tuple[Transfer, ...]
     rounds: tuple[Transfer, ...]  # The transfer in each round
 
     @property
@@ -176,11 +178,11 @@ class _Row:
     @property
     def rates(self) -> list[float]:
         """Its number in each round that has it: bit/s, or round trips/s."""
-        found = (
-            one.bits_per_second if self.is_stream else one.transactions_per_second
-            for one in self.rounds
+        measured = (
+            transfer.bits_per_second if self.is_stream else transfer.transactions_per_second
+            for transfer in self.rounds
         )
-        return [rate for rate in found if rate is not None]
+        return [rate for rate in measured if rate is not None]
 
     @property
     def over(self) -> str | None:
@@ -205,7 +207,7 @@ class _Row:
         """RFC 6349; nothing of a transfer that is no stream of TCP."""
         if self.transfer.spec.kind != "TCP_STREAM":
             return TcpQuality()
-        return tcp_quality(self.transfer, self.beside)
+        return tcp_quality(self.transfer, self.others)
 
     @property
     def capacities(self) -> dict[OneWay, IpCapacity]:
@@ -218,10 +220,10 @@ class _Row:
 def _rows(results: RunResults) -> list[_Row]:
     """Transfers between sockets; ranks of MPI, and the speed of VNFs, have parts of their own."""
     return [
-        _Row(one.scenario, transfer, beside, tuple(held for held, _ in each))
-        for one in results.transfers
-        for each in one.rounds
-        for transfer, beside in each[-1:]
+        _Row(scenario.scenario, transfer, others, tuple(t for t, _ in rounds))
+        for scenario in results.transfers
+        for rounds in scenario.rounds
+        for transfer, others in rounds[-1:]
         if not (transfer.spec.is_mpi or transfer.spec.is_guest)
     ]
 
@@ -247,9 +249,9 @@ def _capacity_text(row: _Row) -> str | None:
 _TRANSPORT: tuple[Column[_Row], ...] = (
     Column("scenario", lambda row: row.scenario, words=True),
     Column("transfer", lambda row: transfer_text(row.transfer), words=True),
-    Column("TCP efficiency", lambda row: known(row.tcp.efficiency, units.percent)),
-    Column("buffer delay", lambda row: known(row.tcp.buffer_delay, units.percent)),
-    Column("transfer time ratio", lambda row: known(row.tcp.time_ratio, units.significant)),
+    Column("TCP efficiency", lambda row: text_or_none(row.tcp.efficiency, units.percent)),
+    Column("buffer delay", lambda row: text_or_none(row.tcp.buffer_delay, units.percent)),
+    Column("transfer time ratio", lambda row: text_or_none(row.tcp.time_ratio, units.significant)),
     Column("IP-layer capacity, Mbit/s", _capacity_text),
 )
 TRANSPORT_TITLE = "TCP (RFC 6349) and IP-layer capacity (RFC 9097)"
@@ -258,16 +260,18 @@ TRANSPORT_TITLE = "TCP (RFC 6349) and IP-layer capacity (RFC 9097)"
 def transport_table(results: RunResults) -> Table:
     """What transfers show of the network beneath them."""
     rows = [row for row in _rows(results) if row.transfer.spec.is_stream]
-    told = [row for row in rows if any(column.cell(row) is not None for column in _TRANSPORT[2:])]
+    rows_with_values = [
+        row for row in rows if any(column.cell(row) is not None for column in _TRANSPORT[2:])
+    ]
     baselines = dict.fromkeys(
-        row.tcp.baseline_of for row in told if row.tcp.buffer_delay is not None
+        row.tcp.baseline_of for row in rows_with_values if row.tcp.buffer_delay is not None
     )
-    whys = [(row.name, f"no buffer delay: {row.tcp.why}.") for row in rows if row.tcp.why]
-    whys += [
-        (row.name, f"no IP-layer capacity: {one.why}.")
+    reasons = [(row.name, f"no buffer delay: {row.tcp.why}.") for row in rows if row.tcp.why]
+    reasons += [
+        (row.name, f"no IP-layer capacity: {capacity.why}.")
         for row in rows
-        for one in row.capacities.values()
-        if one.why and one.intervals
+        for capacity in row.capacities.values()
+        if capacity.why and capacity.intervals
     ]
     notes = [
         "TCP efficiency: payload over all that was transmitted, segments that were sent again "
@@ -276,9 +280,9 @@ def transport_table(results: RunResults) -> Table:
         "Transfer time ratio: time over that of an ideal TCP at the IP-layer capacity the same "
         "way. IP-layer capacity: most bits of IP packets that arrived in a second in which "
         f"{units.percent(MOST_LOST)} or less was lost.",
-        *group_sentences(whys),
+        *group_sentences(reasons),
     ]
-    return Table.of(TRANSPORT_TITLE, _TRANSPORT, told, notes)
+    return Table.from_items(TRANSPORT_TITLE, _TRANSPORT, rows_with_values, notes)
 
 
 def but_for(field: str, scenario: str) -> str:
@@ -286,29 +290,29 @@ def but_for(field: str, scenario: str) -> str:
     return ",".join(part for part in scenario.split(",") if not part.startswith(f"{field}="))
 
 
-def transfer_plots(found: Sequence[tuple[str, Transfer]]) -> Iterator[Plot]:
+def transfer_plots(transfers: Sequence[tuple[str, Transfer]]) -> Iterator[Plot]:
     """What arrived, by message size and by number of clients, a line for each scenario."""
-    for plot in _all_transfer_plots([(but_for("instances", name), t) for name, t in found]):
+    for plot in _all_transfer_plots([(but_for("instances", name), t) for name, t in transfers]):
         if any(len(line.points) > 1 for line in plot.series):
             yield plot
 
 
-def _all_transfer_plots(found: Sequence[tuple[str, Transfer]]) -> Iterator[Plot]:
-    kinds = dict.fromkeys((t.spec.kind, t.spec.way) for _, t in found)
+def _all_transfer_plots(transfers: Sequence[tuple[str, Transfer]]) -> Iterator[Plot]:
+    kinds = dict.fromkeys((t.spec.kind, t.spec.way) for _, t in transfers)
     for kind, way in kinds:
-        held = [(name, t) for name, t in found if (t.spec.kind, t.spec.way) == (kind, way)]
-        what = f"{kind} {way}" if way != "forth" else kind
-        sizes = sorted({t.spec.message_size for _, t in held if t.spec.message_size})
-        clients = sorted({t.spec.instances for _, t in held})
+        same_kind = [(name, t) for name, t in transfers if (t.spec.kind, t.spec.way) == (kind, way)]
+        kind_words = f"{kind} {way}" if way != "forth" else kind
+        sizes = sorted({t.spec.message_size for _, t in same_kind if t.spec.message_size})
+        clients = sorted({t.spec.instances for _, t in same_kind})
         for number in clients if len(sizes) > 1 else ():
-            sized = [(name, t) for name, t in held if t.spec.message_size]
+            sized = [(name, t) for name, t in same_kind if t.spec.message_size]
             rows = [(name, t) for name, t in sized if t.spec.instances == number]
-            caption = f"{what}, {number} client{'s' * (number > 1)}"
+            caption = f"{kind_words}, {number} client{'s' * (number > 1)}"
             yield _transfers_by(caption, "message size, octets", sizes, rows, "message_size")
         for size in sizes if len(clients) > 1 else ():
             if size in (sizes[0], sizes[-1]):
-                rows = [(name, t) for name, t in held if t.spec.message_size == size]
-                caption = f"{what}, {size} octets"
+                rows = [(name, t) for name, t in same_kind if t.spec.message_size == size]
+                caption = f"{kind_words}, {size} octets"
                 yield _transfers_by(caption, "parallel clients", clients, rows, "instances")
 
 
@@ -328,9 +332,11 @@ def _transfers_by(
         for transfer in (t for name, t in rows if name == scenario):
             rate = transfer.bits_per_second if streams else transfer.transactions_per_second
             if rate is not None:
-                value, at = rate / 1e6 if streams else rate, getattr(transfer.spec, field)
-                hover = f"{scenario}, {at}: {units.significant(value)} {unit.partition(', ')[2]}"
-                points.append(Point(places.index(at), value, hover=hover))
+                value, setting = rate / 1e6 if streams else rate, getattr(transfer.spec, field)
+                hover = (
+                    f"{scenario}, {setting}: {units.significant(value)} {unit.partition(', ')[2]}"
+                )
+                points.append(Point(places.index(setting), value, hover=hover))
         points.sort(key=lambda point: point.x)
         series.append(Series(scenario, points, css=series_css(index), line=True))
     return Plot(
@@ -362,17 +368,17 @@ def tcp_plots(rows: Sequence[tuple[str, TcpQuality]]) -> Iterator[Plot]:
         yield Plot(
             title=f"{caption}, {axis}",
             caption=caption,
-            x=Axis.of(axis, "ratio", pad=6),
+            x=Axis.in_unit(axis, "ratio", pad=6),
             y=Axis(name="", names=[name for name, _ in rows]),
             series=[Series(caption, points, mark="mean")],
             notes=[Note("not measured", n) for n, value in enumerate(values) if value is None],
             row=30,
-            beside=["" if value is None else units.percent(value) for value in values],
+            row_ends=["" if value is None else units.percent(value) for value in values],
         )
 
 
 def _tools_cost_text(transfer: Transfer) -> str | None:
-    return known(cpu_per_gigabit(transfer).tools_s, units.significant)
+    return text_or_none(cpu_per_gigabit(transfer).tools_s, units.significant)
 
 
 def _machine_cost_text(transfer: Transfer) -> str | None:
@@ -387,15 +393,16 @@ _OVER: Column[_Row] = Column("over all deployments", lambda row: row.over, bold=
 _TRANSFERS: tuple[Column[_Row], ...] = (
     Column("scenario", lambda row: row.scenario, words=True),
     Column("transfer", lambda row: transfer_text(row.transfer), words=True),
-    Column("arrived, Mbit/s", lambda row: known(row.transfer.bits_per_second, _megabits)),
+    Column("arrived, Mbit/s", lambda row: text_or_none(row.transfer.bits_per_second, _megabits)),
     Column(
-        "round trips/s", lambda row: known(row.transfer.transactions_per_second, units.short_fps)
+        "round trips/s",
+        lambda row: text_or_none(row.transfer.transactions_per_second, units.short_fps),
     ),
     Column("median", lambda row: _time_text(row.transfer, "50")),
     Column("99 %", lambda row: _time_text(row.transfer, "99")),
     Column("largest", lambda row: _time_text(row.transfer, "max")),
     Column("lost or sent again", lambda row: _loss_text(row.transfer)),
-    Column("jitter", lambda row: known(row.transfer.jitter_ms, _milliseconds)),
+    Column("jitter", lambda row: text_or_none(row.transfer.jitter_ms, _milliseconds)),
     Column("CPU time, client + server", lambda row: _cpu_text(row.transfer)),
     Column("tools' CPU, s/Gbit", lambda row: _tools_cost_text(row.transfer)),
     Column(_MACHINE_COST, lambda row: _machine_cost_text(row.transfer)),
@@ -411,31 +418,34 @@ def notes_on_rounds(rows: Iterable[tuple[str, Sequence[Transfer]]]) -> list[str]
         *group_sentences(
             (name, f"{text}.")
             for name, rounds in rows
-            for one in rounds
-            for text in (*(f"irregular, {why}" for why in one.disturbed), *one.notes)
+            for transfer in rounds
+            for text in (
+                *(f"irregular, {reason}" for reason in transfer.disturbed),
+                *transfer.notes,
+            )
         )
     ]
 
 
 def transfers_table(results: RunResults) -> Table:
     """Every transfer."""
-    every = _rows(results)
-    notes = _transfer_notes([row.transfer for row in every])
-    notes += notes_on_rounds((row.name, row.rounds) for row in every)
-    if any(row.over for row in every):
+    rows = _rows(results)
+    notes = _transfer_notes([row.transfer for row in rows])
+    notes += notes_on_rounds((row.name, row.rounds) for row in rows)
+    if any(row.over for row in rows):
         notes.append("All figures beside the one over all deployments are of the last.")
         columns = (*_TRANSFERS[:2], _OVER, *_TRANSFERS[2:])
-        return Table.of(TRANSFERS_TITLE, columns, every, notes)
-    return Table.of(TRANSFERS_TITLE, _TRANSFERS, every, notes)
+        return Table.from_items(TRANSFERS_TITLE, columns, rows, notes)
+    return Table.from_items(TRANSFERS_TITLE, _TRANSFERS, rows, notes)
 
 
 def transfer_sentences(results: RunResults) -> list[str]:
     """The same for a terminal."""
-    found = []
+    sentences = []
     rows = _rows(results)
-    for row, texts in zip(rows, Table.of("", _TRANSFERS, rows).texts, strict=True):
+    for row, texts in zip(rows, Table.from_items("", _TRANSFERS, rows).texts, strict=True):
         over = row.over
-        scenario, what, rate, trips, median, tail, most, *rest = texts
+        scenario, kind, rate, trips, median, tail, most, *rest = texts
         lost, jitter, processors, _, per_gigabit = rest
         times = f"{trips}/s, 50 % {median}, 99 % {tail}, max {most}"
         parts = [f"{rate} Mbit/s arrived"] if trips == NONE else [f"round trips {times}"]
@@ -444,27 +454,30 @@ def transfer_sentences(results: RunResults) -> list[str]:
         parts += [f"jitter {jitter}"] if jitter != NONE else []
         parts += [f"CPU time {processors}"] if processors != NONE else []
         parts += [f"machine's CPU {per_gigabit} s/Gbit"] if per_gigabit != NONE else []
-        parts += ["irregular"] if any(one.disturbed for one in row.rounds) else []
-        found.append(f"{scenario}: {what}: {', '.join(parts)}")
+        parts += ["irregular"] if any(transfer.disturbed for transfer in row.rounds) else []
+        sentences.append(f"{scenario}: {kind}: {', '.join(parts)}")
     names = [column.name for column in _TRANSPORT[2:]]
-    for scenario, what, *cells in transport_table(results).texts:
-        told = [f"{n} {cell}" for n, cell in zip(names, cells, strict=True) if cell != NONE]
-        found.append(f"{scenario}: {what}: {', '.join(told)}")
-    return found
+    for scenario, kind, *cells in transport_table(results).texts:
+        cell_texts = [f"{n} {cell}" for n, cell in zip(names, cells, strict=True) if cell != NONE]
+        sentences.append(f"{scenario}: {kind}: {', '.join(cell_texts)}")
+    return sentences
 
 
-def _transfer_notes(every: Sequence[Transfer]) -> list[str]:
-    tools = dict.fromkeys(one.version for one in every if one.version)
+def _transfer_notes(transfers: Sequence[Transfer]) -> list[str]:
+    tools = dict.fromkeys(transfer.version for transfer in transfers if transfer.version)
     notes = [f"Payload by what the receiver counted ({', '.join(tools)})."]
-    if any(one.spec.rate_of_tcp and one.spec.is_udp for one in every):
+    if any(transfer.spec.rate_of_tcp and transfer.spec.is_udp for transfer in transfers):
         notes.append("UDP of users was offered at the rate that TCP reached the same way.")
-    if any(one.spec.is_udp and one.spec.is_stream and not one.spec.rate_bps for one in every):
+    if any(
+        transfer.spec.is_udp and transfer.spec.is_stream and not transfer.spec.rate_bps
+        for transfer in transfers
+    ):
         notes.append("UDP of endpoints was sent as fast as the sender can: what is lost says so.")
-    if any(one.round_trip_us for one in every):
+    if any(transfer.round_trip_us for transfer in transfers):
         notes.append("Times are those from a message to its answer.")
-    if any(one.spec.instances > 1 for one in every):
+    if any(transfer.spec.instances > 1 for transfer in transfers):
         notes.append("Of several instances rates are sums, percentiles the largest of them.")
-    return notes + [f"{where}." for where in dict.fromkeys(map(_transfer_ends, every)) if where]
+    return notes + [f"{where}." for where in dict.fromkeys(map(_transfer_ends, transfers)) if where]
 
 
 def _transfer_ends(transfer: Transfer) -> str:
@@ -508,30 +521,30 @@ class HeldTransfer:
         Of MPI the mean time of an operation, us, bit/s, or of HPL floating-point operations/s; of
         VNFs' speed events/s or octets/s.
         """
-        found = values_of(self.rounds)
-        return fmean(found) if found else None
+        values = compared_values(self.rounds)
+        return fmean(values) if values else None
 
     @property
     def ratio(self) -> tuple[float, float | None, float | None] | None:
         """Value over the baseline's, with its 95 % interval where more than two rounds show one."""
-        mine, base = values_of(self.rounds), values_of(self.baseline)
-        if not mine or not base:
+        values, base = compared_values(self.rounds), compared_values(self.baseline)
+        if not values or not base:
             return None
-        sides = [[Measurand.exact(value) for value in side] for side in (base, mine)]
+        sides = [[Measurand.exact(value) for value in side] for side in (base, values)]
         # Not in pairs: a round that failed is in neither list, and which one it was is not known.
-        found = difference(sides[0], sides[1], paired=False).ratio
-        if found is None:
-            return fmean(mine) / fmean(base), None, None
-        value, low, high = found
-        if min(len(mine), len(base)) <= FEW:  # alike, or far apart, by chance
+        gain = difference(sides[0], sides[1], paired=False).ratio
+        if gain is None:
+            return fmean(values) / fmean(base), None, None
+        value, low, high = gain
+        if min(len(values), len(base)) <= FEW:  # alike, or far apart, by chance
             return 1 + value, None, None
         return 1 + value, 1 + low, 1 + high
 
     @property
     def text(self) -> str | None:
         """Its value with the unit."""
-        scale = scale_of(self.transfer)
-        return known(self.value, lambda value: scale.text(value * scale.factor))
+        scale = choose_scale(self.transfer)
+        return text_or_none(self.value, lambda value: scale.text(value * scale.factor))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -546,26 +559,26 @@ class PodTransfer(HeldTransfer):
     is_baseline: bool  # True of pods that have the host's network
 
 
-def values_of(rounds: Sequence[Figures]) -> list[float]:
+def compared_values(rounds: Sequence[Figures]) -> list[float]:
     """What each round is compared by, of those that have it."""
-    found = (
-        one.flops
-        or one.events_per_second
-        or one.octets_per_second
-        or one.round_trip_us.get("50")
-        or one.operation_us.get("mean")
-        or one.bits_per_second
-        for one in rounds
+    numbers = (
+        figures.flops
+        or figures.events_per_second
+        or figures.octets_per_second
+        or figures.round_trip_us.get("50")
+        or figures.operation_us.get("mean")
+        or figures.bits_per_second
+        for figures in rounds
     )
-    return [value for value in found if value]
+    return [value for value in numbers if value]
 
 
 def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer]:
     """Transfers between pods: by place and transfer, the networks in the order of the run."""
     rows: list[PodTransfer] = []
-    facts = {one.scenario: one for one in results.scenarios}
-    for one in results.transfers:
-        deployed = facts.get(one.scenario)
+    facts = {deployed.scenario: deployed for deployed in results.scenarios}
+    for scenario_transfers in results.transfers:
+        deployed = facts.get(scenario_transfers.scenario)
         scenario = deployed.plan.get("scenario") if deployed is not None else None
         if deployed is None or not scenario or not scenario.get("deployment", {}).get("pods"):
             continue
@@ -575,9 +588,9 @@ def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer
                 place=scenario.get("pod_hosts", ""),
                 link=_link_name(scenario, deployed.facts.get("vswitch", {})),
                 is_baseline=bool(deployed.facts.get("vswitch", {}).get("baseline")),
-                rounds=one.rounds_of(transfer),
+                rounds=scenario_transfers.rounds_of(transfer),
             )
-            for transfer in one.transfers
+            for transfer in scenario_transfers.transfers
             if transfer.spec.is_mpi is mpi and not transfer.spec.is_guest
         )
     base = {_alike(row): row.rounds for row in rows if row.is_baseline}
@@ -602,15 +615,15 @@ _OF_LINK = ("mtu", "offloads")
 
 def _network_name(scenario: Mapping[str, Any]) -> str:
     """A network with what it was given: networks of one name are told apart by that."""
-    given = [
+    settings = [
         f"{name} = {_short_option(value)}"
         for name, value in (scenario.get("options") or {}).items()
         if name not in ("name", "description") and value not in (None, "", [], {})
     ]
     if (pod := scenario.get("pod", "netns")) != "netns":
-        given.append(f"pods by {pod}")
-    given += _in_vms(scenario)
-    return ", ".join([scenario.get("vswitch", ""), *given])
+        settings.append(f"pods by {pod}")
+    settings += _in_vms(scenario)
+    return ", ".join([scenario.get("vswitch", ""), *settings])
 
 
 def _short_option(value: Any) -> str:
@@ -661,7 +674,7 @@ _NETWORKS: tuple[Column[PodTransfer], ...] = (
     Column("99 %", lambda row: _time_text(row.transfer, "99")),
     Column("99.9 %", lambda row: _time_text(row.transfer, "99.9")),
     Column("lost or sent again", lambda row: _loss_text(row.transfer)),
-    Column("IP fragments", lambda row: known(row.transfer.fragments, str)),
+    Column("IP fragments", lambda row: text_or_none(row.transfer.fragments, str)),
     Column("tools' CPU, s/Gbit", lambda row: _tools_cost_text(row.transfer)),
     Column(_MACHINE_COST, lambda row: _machine_cost_text(row.transfer)),
     Column("rounds", lambda row: str(len(row.rounds))),
@@ -691,7 +704,7 @@ def networks_table(results: RunResults) -> Table:
             (f"{row.network}, {transfer_text(row.transfer)}", row.rounds) for row in rows
         ),
     )
-    return Table.of(NETWORKS_TITLE, _NETWORKS, rows, notes)
+    return Table.from_items(NETWORKS_TITLE, _NETWORKS, rows, notes)
 
 
 PODS_TITLE = "Pods on container networks"
@@ -707,14 +720,14 @@ class _PodRow:
     times: dict[str, float]
 
     def time(self, name: str) -> str | None:
-        return known(self.times.get(name), lambda time: units.nanoseconds(time * 1e9))
+        return text_or_none(self.times.get(name), lambda time: units.nanoseconds(time * 1e9))
 
 
 def _pod_rows(results: RunResults) -> list[_PodRow]:
     rows: dict[tuple[str, str], _PodRow] = {}
-    for one in results.scenarios:
-        facts, scenario = one.facts.get("vswitch"), one.plan.get("scenario") or {}
-        times = {m.label: m.mean for m in pod_metrics(one) if m.mean is not None}
+    for deployed in results.scenarios:
+        facts, scenario = deployed.facts.get("vswitch"), deployed.plan.get("scenario") or {}
+        times = {m.label: m.mean for m in pod_metrics(deployed) if m.mean is not None}
         if times and isinstance(facts, dict):
             network, place = _network_name(scenario), scenario.get("pod_hosts", "")
             rows.setdefault((network, place), _PodRow(network, place, facts, times))
@@ -725,8 +738,10 @@ _PODS: tuple[Column[_PodRow], ...] = (
     Column("network", lambda row: row.network, words=True),
     Column("pods on", lambda row: PLACES.get(row.place, row.place), words=True),
     *(Column(name, partial(_PodRow.time, name=name)) for name in POD_TIMES.values()),
-    Column("MTU of pods", lambda row: known(row.facts.get("MTU of pods"), str)),
-    Column("octets added between hosts", lambda row: known(row.facts.get(OCTETS_ADDED), str)),
+    Column("MTU of pods", lambda row: text_or_none(row.facts.get("MTU of pods"), str)),
+    Column(
+        "octets added between hosts", lambda row: text_or_none(row.facts.get(OCTETS_ADDED), str)
+    ),
 )
 
 
@@ -739,25 +754,25 @@ def pods_table(results: RunResults) -> Table:
         "Frames between hosts are longer by the octets of the tunnel or tag, which are none of the "
         "rates here; packets of the pods' MTU were seen to pass unfragmented.",
     )
-    return Table.of(PODS_TITLE, _PODS, _pod_rows(results), notes)
+    return Table.from_items(PODS_TITLE, _PODS, _pod_rows(results), notes)
 
 
 def pod_sentences(results: RunResults) -> list[str]:
     """The same for a terminal."""
     names = list(POD_TIMES.values())
-    found = []
+    sentences = []
     for network, place, *cells in pods_table(results).texts:
-        told = [f"{n} {c}" for n, c in zip(names, cells, strict=False) if c != NONE]
-        found.append(f"{network}, pods on {place}: {', '.join(told)}")
-    return found
+        times = [f"{n} {c}" for n, c in zip(names, cells, strict=False) if c != NONE]
+        sentences.append(f"{network}, pods on {place}: {', '.join(times)}")
+    return sentences
 
 
 def network_sentences(results: RunResults) -> list[str]:
     """The same for a terminal, without what stands beside each transfer already."""
     return [
-        f"pods on {place}, {what}: {network} {value}"
+        f"pods on {place}, {kind}: {network} {value}"
         + (" (baseline)" if ratio == "baseline" else f", {ratio} of the host's")
-        for place, what, network, value, ratio, *_ in networks_table(results).texts
+        for place, kind, network, value, ratio, *_ in networks_table(results).texts
         if ratio != NONE
     ]
 
@@ -770,13 +785,13 @@ def network_plots(results: RunResults) -> Iterator[Plot]:
         if row.value is not None:
             spec = row.transfer.spec.requested.model_copy(update={"message_size": None})
             kinds.setdefault((row.place, spec), []).append(row)
-    for (place, spec), mine in kinds.items():
-        trips = bool(mine[0].transfer.round_trip_us.get("50"))
+    for (place, spec), alike in kinds.items():
+        trips = bool(alike[0].transfer.round_trip_us.get("50"))
         scale = TIMES if trips else GIGABITS
-        what = "median round trip" if trips else "payload that arrived, Gbit/s"
+        quantity = "median round trip" if trips else "payload that arrived, Gbit/s"
         caption = f"{spec_text(spec)}, pods on {PLACES.get(place, place)}"
         axis = "message size, octets (equal steps)"
-        yield networks_plot(mine, "message_size", (caption, what, axis), scale, rows)
+        yield networks_plot(alike, "message_size", (caption, quantity, axis), scale, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -806,7 +821,7 @@ def mpi_scale(transfer: Transfer) -> Scale:
     return GIGAFLOPS if transfer.flops else TIMES if transfer.operation_us else GIGABITS
 
 
-def scale_of(transfer: Transfer) -> Scale:
+def choose_scale(transfer: Transfer) -> Scale:
     """Of what any transfer is compared by, in tables."""
     if transfer.spec.is_guest:
         return _EVENTS if transfer.events_per_second else _MEBIBYTES
@@ -820,22 +835,22 @@ def networks_plot(
     field: Literal["message_size", "pods", "ranks"],
     names: tuple[str, str, str],
     scale: Scale,
-    every: Sequence[PodTransfer],
+    all_rows: Sequence[PodTransfer],
 ) -> Plot:
     """A line for each network by a field of the transfers; `names`: caption, values, axis.
 
-    A network has one colour in all plots of `every`.
+    A network has one colour in all plots of `all_rows`.
     """
-    caption, what, axis = names
-    networks = list(dict.fromkeys(row.network for row in every))
+    caption, quantity, axis = names
+    networks = list(dict.fromkeys(row.network for row in all_rows))
     places = sorted({getattr(row.transfer.spec, field) or 0 for row in rows})
     repeated = any(len(row.rounds) > 1 for row in rows)
     return Plot(
-        title=f"{caption}: {what} by {axis.partition(',')[0]}",
+        title=f"{caption}: {quantity} by {axis.partition(',')[0]}",
         caption=caption,
         note="marks: means of the rounds; bars: least to most" if repeated else "",
         x=Axis(name=axis, names=list(map(str, places))),
-        y=Axis(name=what, tick=scale.tick, value=scale.text, zero=True),
+        y=Axis(name=quantity, tick=scale.tick, value=scale.text, zero=True),
         series=[
             Series(
                 name,
@@ -853,9 +868,9 @@ def networks_plot(
 
 
 def _pod_point(row: PodTransfer, field: str, places: Sequence[int], scale: Scale) -> Point:
-    at = getattr(row.transfer.spec, field) or 0
-    about = f"{row.network}, {at} {'octets' if field == 'message_size' else field}"
-    return rounds_point(values_of(row.rounds), scale, places.index(at), about)
+    setting = getattr(row.transfer.spec, field) or 0
+    about = f"{row.network}, {setting} {'octets' if field == 'message_size' else field}"
+    return rounds_point(compared_values(row.rounds), scale, places.index(setting), about)
 
 
 def rounds_point(values: Sequence[float], scale: Scale, place: int, about: str) -> Point:

@@ -62,8 +62,8 @@ def _judge_class(
     decided = [ratio for ratio in classifies if loss.decides(ratio)]
     if len(decided) == len(classifies):
         return Verdict.VALID, f"{short}; {_loss_text(loss)}" if short else ""
-    whys = [short, *(_explain_tester_loss(result, counts) for counts in result.directions)]
-    text = "; ".join([*filter(None, whys), _loss_text(loss)])
+    reasons = [short, *(_explain_tester_loss(result, counts) for counts in result.directions)]
+    text = "; ".join([*filter(None, reasons), _loss_text(loss)])
     if decided:
         named = ", ".join(f"{ratio:.4g}" for ratio in dict.fromkeys(decided))
         return Verdict.VALID, f"{text}: classifies the load for a loss ratio of {named} only"
@@ -140,14 +140,14 @@ def _explain_tester_loss(result: TrialResult, counts: DirectionCounts) -> str:
     lost, gaps = result.lost(counts), result.gaps
     if lost <= 0 or not result.most_lost_by_tester(counts):
         return ""
-    whys = []
+    reasons = []
     if gaps is not None and gaps.most_lost(counts.direction, 1.0) > 0:
         kinds = ("poll", "send") if counts.sent > counts.received else ("send",)
-        whys += _queue_stalls(gaps.of_direction(counts.direction), kinds) or _stalls(gaps, kinds)
+        reasons += _queue_stalls(gaps.of_direction(counts.direction), kinds) or _stalls(gaps, kinds)
     port = result.receiver(counts)
     if port is not None and port.dropped:
-        whys.append(str(port))
-    return f"direction {counts.direction}: {lost} frames lost, and {' and '.join(whys)}"
+        reasons.append(str(port))
+    return f"direction {counts.direction}: {lost} frames lost, and {' and '.join(reasons)}"
 
 
 _RINGS = {"poll": "the tester's receive ring", "send": "the DUT's receive ring"}

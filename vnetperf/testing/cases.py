@@ -64,7 +64,7 @@ def plain_cases(can: Any) -> list[Case]:
         "rules": "port" if "port" in can.rules else can.rules[0],
         "forwarding": "l2" if "l2" in can.forwarding else can.forwarding[0],
     }
-    found = []
+    cases = []
     for name in DEPLOYMENTS:
         graph = make_deployment(name)
         at_vnf_ports = graph.vnf_count or graph.tester_vnf_ports
@@ -74,8 +74,8 @@ def plain_cases(can: Any) -> list[Case]:
             continue
         if graph.phy_ports and not can.wires:
             continue
-        found.append(Case(name, **usual))
-    return found
+        cases.append(Case(name, **usual))
+    return cases
 
 
 def other_cases(can: Any) -> list[Case]:
@@ -93,15 +93,15 @@ def other_cases(can: Any) -> list[Case]:
     first = cases[0]
 
     laid = [wire for wire in can.wires if wire in LAID_ANYWHERE]
-    found = [replace(first, wire=wire, mode=_mode_on(can, wire)) for wire in laid] or [first]
+    others = [replace(first, wire=wire, mode=_mode_on(can, wire)) for wire in laid] or [first]
     if first.deployment != "phy2phy":
-        found = [first]
-    found += [replace(first, mode=mode) for mode in can.modes[1:]]
-    found += [replace(first, rules=rules) for rules in can.rules if rules != first.rules]
-    found += [
+        others = [first]
+    others += [replace(first, mode=mode) for mode in can.modes[1:]]
+    others += [replace(first, rules=rules) for rules in can.rules if rules != first.rules]
+    others += [
         replace(first, forwarding=layer) for layer in can.forwarding if layer != first.forwarding
     ]
-    return found
+    return others
 
 
 def _mode_on(can: Any, wire: str) -> str:

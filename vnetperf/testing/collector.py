@@ -55,34 +55,34 @@ class CollectorContract:
     @property
     def backend(self) -> type[Collector[Any]]:
         """The class under test."""
-        found: type[Collector[Any]] = registry.load("collectors", self.collector)
-        return found
+        collector: type[Collector[Any]] = registry.load("collectors", self.collector)
+        return collector
 
-    def test_is_what_it_is_registered_as(self) -> None:
+    def test_has_its_registered_name(self) -> None:
         """A collector of that name, which is made of pollers alone."""
         assert issubclass(self.backend, Collector)
         assert self.backend.name == self.collector, "its name is the one it is registered by"
 
-    def test_measures_a_busy_thread_or_says_why_not(self) -> None:
+    def test_measures_a_busy_thread_or_gives_a_reason(self) -> None:
         """Values of the known kinds, finite and not negative, of threads that were asked for."""
         with busy_process() as pollers:
             collector = self.backend((pollers,))
             collector.start()
-            found = collector.stop()
-        assert found or collector.why.startswith("not measured: "), (
+            readings = collector.stop()
+        assert readings or collector.why.startswith("not measured: "), (
             "without a value `why` says the reason"
         )
-        for one in found:
-            assert isinstance(one, ThreadLoad | ThreadEvents | EnergyUse)
-            assert all(isfinite(number) and number >= 0 for number in _numbers(one)), one
-            if not isinstance(one, EnergyUse):
-                assert one.role in (ROLE, "kernel"), "a thread that was not asked for"
+        for use in readings:
+            assert isinstance(use, ThreadLoad | ThreadEvents | EnergyUse)
+            assert all(isfinite(number) and number >= 0 for number in _numbers(use)), use
+            if not isinstance(use, EnergyUse):
+                assert use.role in (ROLE, "kernel"), "a thread that was not asked for"
 
     def test_a_thread_that_ends_meanwhile_costs_no_other(self) -> None:
         """The trial goes on: what is left is measured, and nothing is raised."""
-        with busy_process() as left:
+        with busy_process() as survivor:
             with busy_process() as gone:
-                collector = self.backend((gone, left))
+                collector = self.backend((gone, survivor))
                 collector.start()
             collector.stop()
 
@@ -90,10 +90,10 @@ class CollectorContract:
         """A kernel's datapath has none."""
         collector = self.backend(())
         collector.start()
-        for one in collector.stop():
-            assert isinstance(one, ThreadLoad | ThreadEvents | EnergyUse)
+        for use in collector.stop():
+            assert isinstance(use, ThreadLoad | ThreadEvents | EnergyUse)
 
-    def test_two_in_turn_are_of_each_other_s_time_only(self) -> None:
+    def test_collectors_in_turn_share_nothing(self) -> None:
         """One is made for each trial: nothing of the first is left in the second."""
         with busy_process() as pollers:
             first, second = self.backend((pollers,)), self.backend((pollers,))
@@ -118,9 +118,9 @@ class CollectorContract:
 
 
 def _numbers(value: ThreadLoad | ThreadEvents | EnergyUse) -> Iterator[float]:
-    for held in dict(value).values():
-        counts = held.values() if isinstance(held, dict) else (held,)
-        yield from (one for one in counts if isinstance(one, int | float))
+    for figure in dict(value).values():
+        counts = figure.values() if isinstance(figure, dict) else (figure,)
+        yield from (number for number in counts if isinstance(number, int | float))
 
 
 def _files() -> int:

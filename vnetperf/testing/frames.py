@@ -323,7 +323,7 @@ class FrameTester(TrafficGenerator):
         for frame in frames:
             if not self.ports[port].send(frame):
                 raise GeneratorError(f"tester port {port} has no room", where=self.name)
-        wanted = len(frames) if expect is None else expect
+        expected_count = len(frames) if expect is None else expect
         caught: tuple[list[bytes], list[bytes]] = ([], [])
         quiet_since = time.monotonic()
 
@@ -336,7 +336,7 @@ class FrameTester(TrafficGenerator):
             if time.monotonic() < quiet_since + patient(quiet_s):
                 return False
             out = caught[1 - port]
-            return last in map(read_mark, out) if last else len(out) >= wanted
+            return last in map(read_mark, out) if last else len(out) >= expected_count
 
         wait_at_most(complete, PATIENCE_S + quiet_s, "the frames", poll_s=POLL_S)
         return caught
@@ -361,8 +361,8 @@ class FrameTester(TrafficGenerator):
             for start in range(0, total, BATCH):
                 watch()
                 batch = range(start, min(start + BATCH, total))
-                own = [(streams[n % len(streams)], n) for n in batch]
-                frames = [stream_frame(s, self._size, n) for s, n in own]
+                stream_numbers = [(streams[n % len(streams)], n) for n in batch]
+                frames = [stream_frame(s, self._size, n) for s, n in stream_numbers]
                 for port, came in enumerate(self.exchange(direction, frames)):
                     for frame in came:
                         mark = read_mark(frame)
@@ -438,9 +438,9 @@ def with_ends(frame: bytes, session: int, side: FlowEnds, direction: int) -> byt
     """
     written = bytearray(frame)
 
-    def write(at: int, table: bytes, octets: int) -> None:
+    def write(offset: int, table: bytes, octets: int) -> None:
         place = session % (len(table) // octets) * octets
-        written[at : at + octets] = table[place : place + octets]
+        written[offset : offset + octets] = table[place : place + octets]
 
     ports = ETH_LEN + IPV4_LEN
     write(IPV4_SRC + 4 * direction, side.client, 4)
@@ -460,8 +460,8 @@ def checksummed(frame: bytes) -> bytes:
         The frame.
     """
     blank = frame[:IPV4_CHECKSUM] + bytes(2) + frame[IPV4_CHECKSUM + 2 :]
-    found = internet_checksum(blank[ETH_LEN : ETH_LEN + IPV4_LEN]).to_bytes(2)
-    return frame[:IPV4_CHECKSUM] + found + frame[IPV4_CHECKSUM + 2 :]
+    checksum = internet_checksum(blank[ETH_LEN : ETH_LEN + IPV4_LEN]).to_bytes(2)
+    return frame[:IPV4_CHECKSUM] + checksum + frame[IPV4_CHECKSUM + 2 :]
 
 
 def read_mark(frame: bytes) -> tuple[int, int] | None:

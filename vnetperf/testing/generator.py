@@ -26,7 +26,7 @@ from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import make_streams
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.testing.stage import TURN_S, configuration, kill, skip_or_fail, whole_trial
+from vnetperf.testing.stage import TURN_S, configuration, kill, repeat_trial, skip_or_fail
 from vnetperf.traffic.base import NUMBERED, TrafficGenerator
 
 
@@ -152,7 +152,7 @@ class GeneratorContract:
         return everyones.generator
 
     @pytest.mark.parametrize("frame_size", [64, 1518])
-    def test_every_frame_comes_back_and_is_counted(
+    def test_all_frames_come_back_and_are_counted(
         self, frame_size: int, shared: TrafficGenerator
     ) -> None:
         """As many as the load makes are sent, and all of them are received."""
@@ -172,7 +172,7 @@ class GeneratorContract:
         for counts in result.directions:
             assert counts.sent / counts.tx_seconds == pytest.approx(fps, rel=self.tolerance)
 
-    def test_what_it_cannot_count_is_said(self, shared: TrafficGenerator) -> None:
+    def test_missing_counts_have_a_reason(self, shared: TrafficGenerator) -> None:
         """None is a count that the generator cannot make, and there is a reason; 0 is a count."""
         prepare(shared)
         result = _lossless(shared, trial_spec())
@@ -181,20 +181,20 @@ class GeneratorContract:
                 value = getattr(counts, name)
                 assert value == 0 or (value is None and result.uncollected.get(name)), name
 
-    def test_latency_is_of_frames_that_came_back(self, shared: TrafficGenerator) -> None:
+    def test_latency_counts_frames_that_came_back(self, shared: TrafficGenerator) -> None:
         """Shortest, mean and longest are in order; a histogram is there where it is promised."""
         prepare(shared)
         result = _lossless(shared, trial_spec(duration_s=1.0))
         for counts in result.directions:
-            found = counts.latency
-            if found is None:
+            latency = counts.latency
+            if latency is None:
                 assert not shared.capabilities.latency_histogram
                 continue
-            assert 0 < found.min_ns <= found.mean_ns <= found.max_ns < 1e9
-            assert 0 < found.count <= 1.05 * counts.received
+            assert 0 < latency.min_ns <= latency.mean_ns <= latency.max_ns < 1e9
+            assert 0 < latency.count <= 1.05 * counts.received
             if shared.capabilities.latency_histogram:
-                assert found.percentiles
-                assert found.hdr
+                assert latency.percentiles
+                assert latency.hdr
 
     def test_trials_do_not_mix(self, shared: TrafficGenerator) -> None:
         """A trial after another counts its own frames only, whatever the first one was."""
@@ -203,7 +203,7 @@ class GeneratorContract:
         result = _lossless(shared, trial_spec())
         assert {d.sent for d in result.directions} == {EASY_FPS * TRIAL_S}
 
-    def test_more_than_it_can_send_is_accounted_for(self, shared: TrafficGenerator) -> None:
+    def test_overload_is_accounted_for(self, shared: TrafficGenerator) -> None:
         """Frames beyond its limit are unsent or refused; no frame is out of nothing."""
         prepare(shared)
         result = shared.run(trial_spec(fps=FLOOD_FPS, duration_s=0.2), _no_frames)
@@ -225,7 +225,7 @@ class GeneratorContract:
         prepare(shared, 128, FLOWS)
         _lossless(shared, trial_spec(128))
 
-    def test_one_direction_can_be_sent_alone(self, shared: TrafficGenerator) -> None:
+    def test_single_direction_can_be_sent(self, shared: TrafficGenerator) -> None:
         """The port that does not send counts as little as it sends."""
         prepare(shared, 64, TrafficProfile(bidirectional=False))
         result = _lossless(shared, trial_spec())
@@ -255,7 +255,7 @@ class GeneratorContract:
         result = shared.run(spec, _no_frames)
         assert {d.sent for d in result.directions} == {100}
 
-    def test_it_says_what_it_is(self, shared: TrafficGenerator) -> None:
+    def test_facts_name_version_and_threads(self, shared: TrafficGenerator) -> None:
         """Version and busy threads, for the result."""
         assert shared.facts()["version"]
         assert all(poller.role == "tester" for poller in shared.pollers())
@@ -298,7 +298,7 @@ def _no_frames() -> None:
 
 def _lossless(generator: TrafficGenerator, spec: TrialSpec) -> TrialResult:
     """A trial in which every frame came back, of a few."""
-    result = whole_trial(lambda: generator.run(spec, _no_frames), all_sent=True)
+    result = repeat_trial(lambda: generator.run(spec, _no_frames), all_sent=True)
     for counts in result.directions:
         assert counts.intended == counts.sent == counts.received > 0, f"{counts}"
     return result

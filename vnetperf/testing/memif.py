@@ -44,7 +44,7 @@ class _Ring:
         # struct.pack_into clears before it writes, and the server would see a head of 0.
         self._words = memoryview(memory).cast("H")
         self.event = os.eventfd(0, os.EFD_NONBLOCK)
-        self.seen = 0
+        self.read_index = 0
         struct.pack_into("<IHH", memory, base, COOKIE, 0, 0)
         for slot in range(SLOTS):
             self.describe(slot, BUFFER_OCTETS)
@@ -132,8 +132,8 @@ class MemifPort:
         message = self._control.recv(MESSAGE_OCTETS)
         got = int.from_bytes(message[:2], "little") if message else 0
         if got == DISCONNECT:
-            why = message[6:].rstrip(b"\0").decode(errors="replace")
-            raise GeneratorError(f"the memif server refuses: {why}", where=self._path)
+            reason = message[6:].rstrip(b"\0").decode(errors="replace")
+            raise GeneratorError(f"the memif server refuses: {reason}", where=self._path)
         if got != kind:
             raise GeneratorError(f"memif message {got} instead of {kind}", where=self._path)
         return message[2:]
@@ -174,16 +174,16 @@ class MemifPort:
     def _drain(self, ring: _Ring) -> list[bytes]:
         frames, frame = [], b""
         tail = ring.counter(RING_TAIL)
-        while ring.seen != tail:
-            slot = ring.seen % SLOTS
+        while ring.read_index != tail:
+            slot = ring.read_index % SLOTS
             flags, length, offset = ring.descriptor(slot)
             frame += ring.memory[offset : offset + length]
             if not flags & MORE:
                 frames.append(frame)
                 frame = b""
             ring.describe(slot, BUFFER_OCTETS)
-            ring.seen = (ring.seen + 1) & 0xFFFF
-        ring.set_head(ring.seen + SLOTS)
+            ring.read_index = (ring.read_index + 1) & 0xFFFF
+        ring.set_head(ring.read_index + SLOTS)
         return frames
 
     def close(self) -> None:

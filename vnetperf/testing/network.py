@@ -21,9 +21,9 @@ from vnetperf.model.transfer import OCTETS_ADDED, POD_ATTACHED, POD_FIRST_PACKET
 from vnetperf.networks.base import Network, NetworkCapabilities
 from vnetperf.testing.cases import Case
 from vnetperf.testing.frames import FrameTester, stream_frame
-from vnetperf.testing.single_frames import both, routed
+from vnetperf.testing.single_frames import routed, send_frames
 from vnetperf.testing.stage import INJECTED, Contract, Stage, fail_after
-from vnetperf.testing.vswitch import each_hop_counted_all, without_loss
+from vnetperf.testing.vswitch import assert_hops_counted_all, without_loss
 
 #: Two pods, each in the tester's hands.
 PODS = Case("bmp2bmp")
@@ -53,15 +53,15 @@ class NetworkContract(Contract):
             metafunc.parametrize("place", self.can.frames, scope="class")
 
     @property
-    def of(self) -> type[Network]:
+    def network_class(self) -> type[Network]:
         """The class under test."""
-        found: type[Network] = registry.load("networks", self.network)
-        return found
+        network: type[Network] = registry.load("networks", self.network)
+        return network
 
     @property
     def can(self) -> NetworkCapabilities:
         """What it promises."""
-        return self.of.capabilities
+        return self.network_class.capabilities
 
     def _pods(
         self, stage: Stage, place: PodHosts, generator: str = "loadgen", **settings: Any
@@ -74,9 +74,9 @@ class NetworkContract(Contract):
         sizes = (64, largest_frame(plain))
         return self._pods(stage, place, FrameTester.name, frame_sizes=sizes)
 
-    def test_says_what_it_can(self) -> None:
+    def test_capabilities_are_complete(self) -> None:
         """Capabilities are complete, and name only what there is."""
-        backend, can = self.of, self.can
+        backend, can = self.network_class, self.can
         assert issubclass(backend, Network)
         assert backend.name == self.network, "its name is the one it is registered by"
         assert can.places, "pods can be nowhere"
@@ -85,10 +85,10 @@ class NetworkContract(Contract):
         assert can.overhead >= 0
         assert backend.path, "nobody knows what a packet passes"
 
-    def test_says_what_is_missing_on_a_bare_machine(self, stage: Stage) -> None:
+    def test_missing_answers_on_a_bare_machine(self, stage: Stage) -> None:
         """On a machine with nothing, `missing` answers in one sentence and does not raise."""
         bare = MachineFacts(cpus=())
-        answer = self.of.missing(bare, self._pods(stage, self.can.frames[0]))
+        answer = self.network_class.missing(bare, self._pods(stage, self.can.frames[0]))
         assert isinstance(answer, str)
         assert "\n" not in answer
 
@@ -101,11 +101,11 @@ class NetworkContract(Contract):
         with pytest.raises(CapabilityError, match="--hosts"):
             deploy_plan(make_plan(self._pods(stage, gone[0]), stage.testbed, root), root)
 
-    def test_every_frame_is_carried_and_counted(self, place: PodHosts, stage: Stage) -> None:
+    def test_all_frames_are_carried_and_counted(self, place: PodHosts, stage: Stage) -> None:
         """All frames of a slow trial arrive, both ways, and both pods' ports have counted each."""
         with stage.deployed(self._pods(stage, place)) as deployment:
             result = without_loss(deployment)
-            each_hop_counted_all(deployment, result)
+            assert_hops_counted_all(deployment, result)
             if deployment.vswitch.datapath_work():
                 assert sum(work.packets for work in result.datapath) >= result.received
 
@@ -132,7 +132,7 @@ class NetworkContract(Contract):
             for stream in scenario.streams:
                 for size in (64, largest_frame(scenario)):
                     frame = stream_frame(stream, size, 1)
-                    back, out = both(deployment, stream.tx_port, [frame])
+                    back, out = send_frames(deployment, stream.tx_port, [frame])
                     due = routed(scenario, stream, frame, routers) if scenario.routed else frame
                     assert back == [], "the frame came back"
                     assert out == [due], f"{size} octets"
@@ -147,7 +147,7 @@ class NetworkContract(Contract):
                 netdev = pod["interface"].rpartition(" ")[2]
                 if not self.can.by_socket:
                     assert deployment.machine.link(netdev).mtu == pod["MTU"]
-                assert pod["MTU"] == self.of.pod_mtu(scenario)
+                assert pod["MTU"] == self.network_class.pod_mtu(scenario)
                 assert pod[POD_ATTACHED] >= 0
                 assert largest_frame(scenario) <= pod["MTU"] + ETHERNET_OCTETS
             assert facts["pods"]["pod1"][POD_REMOVED] >= 0
@@ -164,7 +164,7 @@ class NetworkContract(Contract):
             deployment.restart_vswitch()
             check_path(deployment)
 
-    def test_a_pod_that_is_taken_away_is_gone(self, place: PodHosts, stage: Stage) -> None:
+    def test_a_removed_pod_is_gone(self, place: PodHosts, stage: Stage) -> None:
         """Its port counts no more, the other's does, and taking it away again is an error."""
         with stage.used_up(self._frames(stage, place)) as deployment:
             gone = VnfPort(vnf=1, index=0)
@@ -181,7 +181,7 @@ class NetworkContract(Contract):
         """Whatever was made by then is undone, and the error is the one that was raised."""
         place = self.can.frames[-1]
         plan = stage.plan(self._pods(stage, place, FrameTester.name))
-        fail_after(self.of, part, monkeypatch)
+        fail_after(self.network_class, part, monkeypatch)
         with pytest.raises(DutError, match=INJECTED):
             stage.deploy(plan)
-        assert stage.left_behind() == ()
+        assert stage.list_leftovers() == ()

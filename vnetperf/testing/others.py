@@ -34,7 +34,7 @@ _PARENT, _SESSION, _TERMINAL = 1, 3, 4
 _ACCEPTS, _LISTEN = 0x10000, "0A"
 
 
-def told_apart(
+def sort_differences(
     differences: Iterable[str],
     run_id: str,
     changes: Iterable[Mapping[str, Any]],
@@ -55,22 +55,22 @@ def told_apart(
         of its processes holds them; those of others have who holds, or held, them.
     """
     journal = json.dumps([*changes], default=str)
-    own: list[str] = []
+    own_lines: list[str] = []
     others: list[str] = []
     unclear: list[str] = []
     for line in differences:
         area, _, text = line.partition(": ")
-        name, _, what = text.partition(" ")
-        gone = what.startswith("is gone")
+        name, _, change = text.partition(" ")
+        gone = change.startswith("is gone")
         look = before if gone else now
-        who = look.others_with(area, name) if look is not None else ""
+        holder = look.others_with(area, name) if look is not None else ""
         if area in _OF_RUNS or (run_id and run_id in line) or (name and name in journal):
-            own.append(line)
-        elif who and not (gone and look is not None and look.alive(name)):
-            others.append(f"{line}, of {who}" + (", which has ended" if gone else ""))
+            own_lines.append(line)
+        elif holder and not (gone and look is not None and look.alive(name)):
+            others.append(f"{line}, of {holder}" + (", which has ended" if gone else ""))
         else:
             unclear.append(line)
-    return own, others, unclear
+    return own_lines, others, unclear
 
 
 class Holders:
@@ -84,57 +84,59 @@ class Holders:
                 booted; None for those before this process.
         """
         since = ProcessId.me().start if since is None else since
-        self._of: dict[str, set[str]] = defaultdict(set)
+        self._pids_of: dict[str, set[str]] = defaultdict(set)
         self._spaces: dict[str, set[str]] = {}
         self._whose: dict[str, str] = {}
         namespaces: dict[int, set[str]] = defaultdict(set)
         for entry in PROC.glob("[0-9]*"):
             with contextlib.suppress(OSError):  # ended meanwhile, or a thread of the kernel
                 namespaces[(entry / "ns/net").stat().st_ino].add(entry.name)
-                for name in _held_by(entry):
-                    self._of[name].add(entry.name)
-        here = Path("/proc/thread-self/ns/net").stat().st_ino
+                for name in _list_open_files(entry):
+                    self._pids_of[name].add(entry.name)
+        own_namespace = Path("/proc/thread-self/ns/net").stat().st_ino
         with contextlib.suppress(OSError):
             for path in _NAMESPACES.iterdir():
                 self._spaces[str(path)] = namespaces.get(path.stat().st_ino, set())
-        others = {number: pids for number, pids in namespaces.items() if number != here}
+        others = {number: pids for number, pids in namespaces.items() if number != own_namespace}
         for name, pids in _links_into(others):
-            self._of[name] |= pids
+            self._pids_of[name] |= pids
         # At once: who has ended cannot be asked any more whose it was.
-        for pid in {pid for pids in (*self._of.values(), *self._spaces.values()) for pid in pids}:
+        for pid in {
+            pid for pids in (*self._pids_of.values(), *self._spaces.values()) for pid in pids
+        }:
             with contextlib.suppress(OSError):
                 self._whose[pid] = whose(PROC / pid, since)
 
     def _holding(self, name: str) -> set[str]:
-        return self._of.get(name, set()) | self._spaces.get(name, set())
+        return self._pids_of.get(name, set()) | self._spaces.get(name, set())
 
     def others_with(self, area: str, name: str) -> str:
         """Who holds something, where all are processes of others; else "".
 
         Of a mount only a namespace's counts: what is open below another one may have been before.
         """
-        held = self._spaces.get(name, set()) if area == "mounts" else self._holding(name)
-        pids = sorted(held, key=int)
-        known = [self._whose.get(pid, "") for pid in pids]
-        return f"process {pids[0]} ({known[0]})" if known and all(known) else ""
+        holders = self._spaces.get(name, set()) if area == "mounts" else self._holding(name)
+        pids = sorted(holders, key=int)
+        owners = [self._whose.get(pid, "") for pid in pids]
+        return f"process {pids[0]} ({owners[0]})" if owners and all(owners) else ""
 
     def alive(self, name: str) -> bool:
         """Whether one that held something lives; its number may be another process's by now."""
         return any((PROC / pid).exists() for pid in self._holding(name))
 
 
-def _held_by(entry: Path) -> set[str]:
+def _list_open_files(entry: Path) -> set[str]:
     """Files that a process has open or mapped, and its interfaces of the kind tun."""
-    found: set[str] = set()
+    files: set[str] = set()
     for fd in (entry / "fd").iterdir():
         with contextlib.suppress(OSError):
             path = str(fd.readlink())
-            found.add(path)
+            files.add(path)
             if path == _TUN:
                 lines = read_file(entry / "fdinfo" / fd.name).splitlines()
-                found |= {line.split()[1] for line in lines if line.startswith("iff:\t")}
+                files |= {line.split()[1] for line in lines if line.startswith("iff:\t")}
     lines = read_file(entry / "maps").splitlines()
-    return found | {line[line.index("/") :] for line in lines if "/" in line}
+    return files | {line[line.index("/") :] for line in lines if "/" in line}
 
 
 def _links_into(namespaces: Mapping[int, set[str]]) -> Iterable[tuple[str, set[str]]]:
@@ -145,23 +147,23 @@ def _links_into(namespaces: Mapping[int, set[str]]) -> Iterable[tuple[str, set[s
             for link in route.get_links()
         ]
     if any(number is not None for _, number in ends):
-        pids = {_number_of(int(min(held))): held for held in namespaces.values()}
+        pids = {_namespace_number(int(min(members))): members for members in namespaces.values()}
         yield from ((name, pids[number]) for name, number in ends if number in pids)
 
 
-def _number_of(pid: int) -> int:
+def _namespace_number(pid: int) -> int:
     """The number that a process's namespace has in this one, -1 for none."""
-    asked = struct.pack("=IHHII B3x HHI", 28, _RTM_GETNSID, _NLM_F_REQUEST, 1, 0, 0, 8, 2, pid)
+    request = struct.pack("=IHHII B3x HHI", 28, _RTM_GETNSID, _NLM_F_REQUEST, 1, 0, 0, 8, 2, pid)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
         netlink.settimeout(5.0)
-        netlink.send(asked)
+        netlink.send(request)
         answer = netlink.recv(4096)
-    at = 16 + 4
-    while at + 8 <= len(answer):
-        length, kind, number = struct.unpack_from("=HHi", answer, at)
+    offset = 16 + 4
+    while offset + 8 <= len(answer):
+        length, kind, number = struct.unpack_from("=HHi", answer, offset)
         if kind == _NETNSA_NSID:
             return int(number)
-        at += max(4, length + 3 & ~3)
+        offset += max(4, length + 3 & ~3)
     return -1
 
 
@@ -180,15 +182,15 @@ def whose(entry: Path, since: int) -> str:
     Raises:
         OSError: It has ended.
     """
-    if of_other_tests(entry):
+    if is_other_test(entry):
         return "another test run"
-    own = read_file(PROC / "self/stat").rpartition(")")[2].split()
-    mine = {own[_SESSION]}
+    stat_fields = read_file(PROC / "self/stat").rpartition(")")[2].split()
+    own_sessions = {stat_fields[_SESSION]}
     while (pid := entry.name) not in ("0", "1"):
         if pid == str(os.getpid()):
             return ""
         words = read_file(entry / "stat").rpartition(")")[2].split()
-        if words[_TERMINAL] != "0" and words[_SESSION] not in mine:
+        if words[_TERMINAL] != "0" and words[_SESSION] not in own_sessions:
             leader = ProcessId.of(int(words[_SESSION]))
             is_older = leader is not None and leader.start < since
             return "a terminal" if is_older and not _listens(entry) else ""
@@ -216,7 +218,7 @@ def _targets(folder: Path) -> Iterator[str]:
             yield str(link.readlink())
 
 
-def without_mounts_of_tests(mounts: Mapping[str, str]) -> dict[str, str]:
+def drop_test_mounts(mounts: Mapping[str, str]) -> dict[str, str]:
     """Mounts but for those below temporary directories of tests, which take no lock for them.
 
     Args:
@@ -225,7 +227,7 @@ def without_mounts_of_tests(mounts: Mapping[str, str]) -> dict[str, str]:
     Returns:
         The others.
     """
-    return {place: what for place, what in mounts.items() if "/pytest-of-" not in place}
+    return {place: mount for place, mount in mounts.items() if "/pytest-of-" not in place}
 
 
 def run_processes(run_id: str = "") -> dict[str, str]:
@@ -240,21 +242,21 @@ def run_processes(run_id: str = "") -> dict[str, str]:
         Process id -> command line.
     """
     mark = f"{RUN_ID_VARIABLE}={run_id}".encode()
-    found = {}
+    processes = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (entry / "environ").read_bytes() and not of_other_tests(entry):
-                found[entry.name] = _command(entry)
+            if mark in (entry / "environ").read_bytes() and not is_other_test(entry):
+                processes[entry.name] = _command(entry)
         except OSError:  # ended meanwhile
             continue
-    return found
+    return processes
 
 
 def _command(entry: Path) -> str:
     return (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
 
 
-def of_other_tests(entry: Path) -> bool:
+def is_other_test(entry: Path) -> bool:
     """Whether a process descends from a pytest, and not from this one.
 
     Args:
@@ -284,4 +286,4 @@ def of_other_tests(entry: Path) -> bool:
 def _worker_marks(environment: Iterable[bytes]) -> set[bytes]:
     """What names a worker of xdist in an environment; nothing of what is no worker's."""
     names = (b"PYTEST_XDIST_WORKER=", b"PYTEST_XDIST_TESTRUNUID=")
-    return {one for one in environment if one.startswith(names)}
+    return {variable for variable in environment if variable.startswith(names)}

@@ -211,7 +211,7 @@ class SimulatedDut:
             return []
         seconds = range(max(1, round(duration_s)))
         hit = [self._random.random() < self.stall_probability for _ in seconds]
-        return [self.stall_s * self._random.uniform(0.5, 1.0) for one in hit if one]
+        return [self.stall_s * self._random.uniform(0.5, 1.0) for is_hit in hit if is_hit]
 
     def _gaps(self, stalls: Sequence[float], rate: float) -> TrialGaps:
         """The gaps of both kinds at the rate of a thread, which does nothing in a stall."""
@@ -417,7 +417,7 @@ class DutOverTime:
         for number in range(math.ceil(request.duration_s / width - 1e-9)):
             begin_s = number * width
             seconds = min(width, request.duration_s - begin_s)
-            load_fps = _load_at(request, begin_s)
+            load_fps = _current_load(request, begin_s)
             stalled = self._stalled(began + begin_s, seconds)
             self.clock_s = began + begin_s + seconds
             sent.append(round(load_fps * seconds))
@@ -461,7 +461,7 @@ class DutOverTime:
         return after_s + self._random.expovariate(1.0 / self.stall_every_s)
 
 
-def _load_at(request: TrialRequest, at_s: float) -> float:
+def _current_load(request: TrialRequest, at_s: float) -> float:
     """Load of a trial at a moment, frames/s."""
     until_s = 0.0
     for step in request.steps:

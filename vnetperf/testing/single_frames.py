@@ -83,16 +83,16 @@ def contents(stream: Stream) -> dict[str, bytes]:
     """
     plain = stream_frame(stream, 128, 1)
 
-    def of_type(number: int) -> bytes:
+    def make_frame(number: int) -> bytes:
         return plain[:ADDRESSES] + struct.pack("!H", number) + stream_frame(stream, 128, 2)[42:]
 
     return {
         "IPv4": plain,
         "IPv4 with a wrong UDP checksum": _with(plain, UDP_CHECKSUM, 0xBEEF),
-        "IPv6": of_type(0x86DD),
-        "ARP": of_type(0x0806),
-        "an unknown protocol": of_type(0x88B5),
-        "LLC, with a length": of_type(64),
+        "IPv6": make_frame(0x86DD),
+        "ARP": make_frame(0x0806),
+        "an unknown protocol": make_frame(0x88B5),
+        "LLC, with a length": make_frame(64),
     }
 
 
@@ -138,7 +138,7 @@ RFC2544_SIZES = (64, 128, 256, 512, 1024, 1280, 1518)
 class Sighting(Contract):
     """Looks at single frames, for the tests of any part."""
 
-    def _seen(self, case: Case, stage: Stage) -> Scenario:
+    def _frame_scenario(self, case: Case, stage: Stage) -> Scenario:
         """The scenario of a case for single frames, up to the largest that everything carries."""
         largest = stage.largest_frame(case)
         return stage.scenario(case, FrameTester.name, frame_sizes=(64, largest))
@@ -155,32 +155,32 @@ class Sighting(Contract):
         return tuple(tester.bound(stream) for stream in deployment.plan.scenario.streams)
 
     def _passes(
-        self, deployment: LiveDeployment, port: int, frames: list[bytes], what: str
+        self, deployment: LiveDeployment, port: int, frames: list[bytes], description: str
     ) -> None:
         """Assert that frames sent into a port come out of the other, and nothing else anywhere."""
         scenario = deployment.plan.scenario
         stream = next(s for s in self._streams(deployment) if s.tx_port == port)
-        back, out = both(deployment, port, frames)
-        assert back == [], f"{what}: {len(back)} frames came back to tester port {port}"
+        back, out = send_frames(deployment, port, frames)
+        assert back == [], f"{description}: {len(back)} frames came back to tester port {port}"
         if scenario.routed:
             due = [routed(scenario, stream, frame) for frame in frames]
         elif self._readdressed(scenario):
             due, out = [f[ADDRESSES:] for f in frames], [f[ADDRESSES:] for f in out]
         else:
             due = frames
-        assert len(out) == len(due), f"{what}: {len(due)} frames in, {len(out)} out"
+        assert len(out) == len(due), f"{description}: {len(due)} frames in, {len(out)} out"
         for went, came in zip(sorted(due), sorted(out), strict=True):
-            assert came.hex(" ") == went.hex(" "), f"{what}: not the frame that went in"
+            assert came.hex(" ") == went.hex(" "), f"{description}: not the frame that went in"
 
     def _until_the_next(
-        self, deployment: LiveDeployment, port: int, frames: list[bytes], what: str
+        self, deployment: LiveDeployment, port: int, frames: list[bytes], description: str
     ) -> tuple[list[bytes], list[bytes]]:
         """What came of frames by the time that an ordinary one, sent after them, came out."""
         stream = next(s for s in self._streams(deployment) if s.tx_port == port)
         after = (stream.id, AFTER)
         sent = [*frames, stream_frame(stream, 64, AFTER)]
-        back, out = both(deployment, port, sent, last=after)
-        assert after in map(read_mark, out), f"{what}: an ordinary frame after it was lost"
+        back, out = send_frames(deployment, port, sent, last=after)
+        assert after in map(read_mark, out), f"{description}: an ordinary frame after it was lost"
         return back, [frame for frame in out if read_mark(frame) != after]
 
 
@@ -189,7 +189,7 @@ class SingleFrames(Sighting):
 
     def test_frames_come_out_as_they_went_in(self, look: Case, stage: Stage) -> None:
         """Every octet, once, at the right port and nowhere else; a router ages and readdresses."""
-        scenario = self._seen(look, stage)
+        scenario = self._frame_scenario(look, stage)
         with stage.deployed(scenario) as deployment:
             for stream in self._streams(deployment):
                 for kind, frame in contents(stream).items():
@@ -197,9 +197,9 @@ class SingleFrames(Sighting):
                         continue  # only the streams' own frames are forwarded
                     self._passes(deployment, stream.tx_port, [frame], kind)
 
-    def test_every_frame_size(self, look: Case, stage: Stage) -> None:
+    def test_all_frame_sizes(self, look: Case, stage: Stage) -> None:
         """From 64 octets to the largest that it declares."""
-        scenario = self._seen(look, stage)
+        scenario = self._frame_scenario(look, stage)
         largest = scenario.max_frame_size
         sizes = [*range(64, 72), *RFC2544_SIZES, *range(1519, largest, 997), largest - 1, largest]
         with stage.deployed(scenario) as deployment:
@@ -216,32 +216,32 @@ class SingleFrames(Sighting):
         Without a VNF, whose driver may know VLANs, and where more than the streams' own frames,
         which have no tag, is forwarded.
         """
-        scenario = self._seen(untagged, stage)
+        scenario = self._frame_scenario(untagged, stage)
         with stage.deployed(scenario) as deployment:
             for stream in self._streams(deployment):
                 frame = tagged(stream_frame(stream, 64, 3), TAGS[standard])
                 self._passes(deployment, stream.tx_port, [frame], standard)
 
-    @pytest.mark.parametrize("who", STRANGERS)
-    def test_frames_for_nobody(self, who: str, look: Case, stage: Stage) -> None:
+    @pytest.mark.parametrize("stranger", STRANGERS)
+    def test_frames_for_nobody(self, stranger: str, look: Case, stage: Stage) -> None:
         """By port every frame goes on; one that learns floods; a router drops; none comes back."""
-        scenario = self._seen(look, stage)
+        scenario = self._frame_scenario(look, stage)
         only_streams = scenario.rules == "stream"
         with stage.deployed(scenario) as deployment:
             for stream in self._streams(deployment):
-                frame = addressed(stream_frame(stream, 64, 4), STRANGERS[who])
+                frame = addressed(stream_frame(stream, 64, 4), STRANGERS[stranger])
                 if not (scenario.routed or only_streams or scenario.addressing == "port"):
-                    self._passes(deployment, stream.tx_port, [frame], who)
+                    self._passes(deployment, stream.tx_port, [frame], stranger)
                     continue
-                back, out = self._until_the_next(deployment, stream.tx_port, [frame], who)
-                if scenario.routed and "multicast" not in who:
-                    assert out == [], f"a router forwarded a frame for {who}"
+                back, out = self._until_the_next(deployment, stream.tx_port, [frame], stranger)
+                if scenario.routed and "multicast" not in stranger:
+                    assert out == [], f"a router forwarded a frame for {stranger}"
                 else:
-                    assert back == [], f"a frame for {who} came back to its sender"
+                    assert back == [], f"a frame for {stranger} came back to its sender"
 
     def test_no_way_leads_round_a_vnf(self, with_vnf: Case, stage: Stage) -> None:
         """While the VNF stands still nothing arrives: ports without a hop are apart."""
-        scenario = self._seen(with_vnf, stage)
+        scenario = self._frame_scenario(with_vnf, stage)
         with stage.used_up(scenario) as deployment:
             pids = {poller.pid for vnf in deployment.vnfs for poller in vnf.pollers()}
             for pid in pids:
@@ -250,7 +250,7 @@ class SingleFrames(Sighting):
                 _wait_stopped(pids)
                 for stream in self._streams(deployment):
                     frames = [stream_frame(stream, 64, n) for n in range(BATCH)]
-                    back, out = both(
+                    back, out = send_frames(
                         deployment, stream.tx_port, frames, expect=0, quiet_s=SILENCE_S
                     )
                     assert back == []
@@ -277,7 +277,7 @@ def _state(task: Path) -> str:
     return read_file(task / "stat").rpartition(")")[2].split()[0]
 
 
-def both(
+def send_frames(
     deployment: LiveDeployment, port: int, frames: list[bytes], **until: Any
 ) -> tuple[list[bytes], list[bytes]]:
     """Send frames into a tester port: what came back there, what came out of the other.

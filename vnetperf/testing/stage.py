@@ -32,9 +32,9 @@ from vnetperf.testing.cases import OPTION_VALUES, Case, other_cases, plain_cases
 from vnetperf.testing.frames import FrameTester
 from vnetperf.testing.others import (
     Holders,
+    drop_test_mounts,
     run_processes,
-    told_apart,
-    without_mounts_of_tests,
+    sort_differences,
 )
 from vnetperf.vswitches.base import VSwitch
 
@@ -64,7 +64,7 @@ SESSIONS, SERVICES = ("subscribers=16,ports=4",), ("services=7,flows=60",)
 ATTEMPTS, ON_TIME_ATTEMPTS, ON_TIME_S = 8, 5, 0.001
 
 
-def whole_trial(run: Callable[[], TrialResult], *, all_sent: bool = False) -> TrialResult:
+def repeat_trial(run: Callable[[], TrialResult], *, all_sent: bool = False) -> TrialResult:
     """Repeat a trial that must lose nothing while the machine disturbs it.
 
     A machine that stands still for some milliseconds makes the tester late: it gives frames up, or
@@ -129,13 +129,13 @@ def is_carried(backend: str) -> bool:
     can = registry.load("vswitches", backend).capabilities
     for case in (*plain_cases(can), *other_cases(can)):
         with contextlib.suppress(VnetperfError):
-            make_plan(stage.scenario(case), stage.testbed, _facts_of_collection())
+            make_plan(stage.scenario(case), stage.testbed, _collection_facts())
             return True
     return False
 
 
 @cache
-def _facts_of_collection() -> MachineFacts:
+def _collection_facts() -> MachineFacts:
     return take_inventory(configuration({}).testbed)
 
 
@@ -152,7 +152,7 @@ class Stage:
         self.vswitch = vswitch
         self.troubles: list[str] = []
         self._before: snapshot.Snapshot | None = None
-        self._held: Holders | None = None
+        self._holders: Holders | None = None
         #: Modules that deployments have loaded: those that are left stay on purpose.
         self._loaded: set[str] = set()
         self._key: object = None
@@ -276,11 +276,11 @@ class Stage:
             The deployment.
         """
         self.clear()
-        self._before, self._held = snapshot_machine(), Holders()
+        self._before, self._holders = snapshot_machine(), Holders()
         self._deployment = deploy_plan(plan, self.facts.model_copy(update=facts))
         return self._deployment
 
-    def processes_of_the_switch(self, deployment: LiveDeployment) -> list[int]:
+    def list_switch_processes(self, deployment: LiveDeployment) -> list[int]:
         """Processes that the vSwitch has started.
 
         Args:
@@ -290,41 +290,43 @@ class Stage:
             Process ids: those of the run, without the VNFs' and the generator's.
         """
         others = (*deployment.vnfs, deployment.generator)
-        known = {poller.pid for part in others for poller in part.pollers()}
-        mine = {int(pid) for pid in run_processes(deployment.machine.run_id)}
-        return sorted(mine - known)
+        other_pids = {poller.pid for part in others for poller in part.pollers()}
+        run_pids = {int(pid) for pid in run_processes(deployment.machine.run_id)}
+        return sorted(run_pids - other_pids)
 
-    def left_behind(self) -> tuple[str, ...]:
+    def list_leftovers(self) -> tuple[str, ...]:
         """What differs from the machine before the last deployment, and is not shown to be others'.
 
         Returns:
             One readable line each.
         """
-        own, others, unclear = self._told_apart()
-        for found in others:
-            warnings.warn(f"{self.vswitch}: meanwhile {found}", stacklevel=2)
-        return (*own, *unclear)
+        own_lines, others, unclear = self._sort_differences()
+        for line in others:
+            warnings.warn(f"{self.vswitch}: meanwhile {line}", stacklevel=2)
+        return (*own_lines, *unclear)
 
-    def _told_apart(
+    def _sort_differences(
         self, run_id: str = "", changes: Iterable[Mapping[str, Any]] = ()
     ) -> tuple[list[str], list[str], list[str]]:
         """What a deployment left, what others did, and what nothing shows to be either's."""
-        before, held = self._before, self._held
-        found: tuple[list[str], list[str], list[str]] = ([], [], [])
-        if before is None or held is None:
-            return found
+        before, holders = self._before, self._holders
+        lines: tuple[list[str], list[str], list[str]] = ([], [], [])
+        if before is None or holders is None:
+            return lines
         began = time.monotonic()
 
         def judged() -> bool:
-            nonlocal found
+            nonlocal lines
             now = snapshot.without_loaded(snapshot_machine(), before, self._loaded)
-            left = snapshot.compare_snapshots(before, now)
-            found = told_apart(left, run_id, changes, held, Holders() if left else None)
-            own, _, unclear = found
-            return not unclear and (not own or time.monotonic() - began > PATIENCE_S)
+            differences = snapshot.compare_snapshots(before, now)
+            lines = sort_differences(
+                differences, run_id, changes, holders, Holders() if differences else None
+            )
+            own_lines, _, unclear = lines
+            return not unclear and (not own_lines or time.monotonic() - began > PATIENCE_S)
 
         wait_at_most(judged, UNCLEAR_S, "the machine as it was before", poll_s=0.2)
-        return found
+        return lines
 
     def clear(self) -> None:
         """Take the deployment away; what it leaves is noted in `troubles`."""
@@ -335,17 +337,17 @@ class Stage:
             self._loaded |= snapshot.modules_loaded(deployment.run.journal)
             changes = [*deployment.run.journal.records("change")]
             steps = [f"not undone: {step}" for step in deployment.teardown()]
-            own, others, unclear = self._told_apart(deployment.machine.run_id, changes)
-            self.troubles += [f"{name}: {found}" for found in (*steps, *own)]
-            self.troubles += [f"{name}: {found}{_UNCLEAR}" for found in unclear]
-            for found in others:
-                warnings.warn(f"{name}: meanwhile {found}", stacklevel=2)
+            own_lines, others, unclear = self._sort_differences(deployment.machine.run_id, changes)
+            self.troubles += [f"{name}: {line}" for line in (*steps, *own_lines)]
+            self.troubles += [f"{name}: {line}{_UNCLEAR}" for line in unclear]
+            for line in others:
+                warnings.warn(f"{name}: meanwhile {line}", stacklevel=2)
 
     def require_as_before(self) -> None:
         """Fail the test when a deployment has left something, in words and without a traceback."""
         if self.troubles:
-            found = "\n".join(self.troubles)
-            pytest.fail(f"{self.vswitch}: the machine is not as before:\n{found}", pytrace=False)
+            troubles = "\n".join(self.troubles)
+            pytest.fail(f"{self.vswitch}: the machine is not as before:\n{troubles}", pytrace=False)
 
     def close(self) -> None:
         """Take everything away.
@@ -354,8 +356,8 @@ class Stage:
             AssertionError: Something is left.
         """
         self.clear()
-        found = "\n".join(self.troubles)
-        assert not found, f"{self.vswitch}: the machine is not as before:\n{found}"
+        troubles = "\n".join(self.troubles)
+        assert not troubles, f"{self.vswitch}: the machine is not as before:\n{troubles}"
 
 
 def configuration(wishes: Mapping[str, Any]) -> config.Configuration:
@@ -380,16 +382,16 @@ def snapshot_machine() -> snapshot.Snapshot:
     roots = HostRoots()
     lock = TestbedLock.acquire(roots, MACHINE_LOCK, "contract-kit", timeout_s=TURN_S)
     try:
-        taken = snapshot.take_snapshot(roots, AREAS)
+        machine = snapshot.take_snapshot(roots, AREAS)
     finally:
         lock.release()
-    areas = {name: dict(entries) for name, entries in taken.areas.items()}
+    areas = {name: dict(entries) for name, entries in machine.areas.items()}
     areas["files"] = {
         path: size
         for path, size in areas.get("files", {}).items()
         if not path.startswith(str(roots.locks))
     }
-    areas["mounts"] = without_mounts_of_tests(areas.get("mounts", {}))
+    areas["mounts"] = drop_test_mounts(areas.get("mounts", {}))
     areas["processes"] = run_processes()
     return snapshot.Snapshot(areas)
 
@@ -402,11 +404,11 @@ class Contract:
 
     Attributes:
         vswitch: Registered name of the vSwitch.
-        known: What it is known not to do: a part of a test's id -> why. Those tests must fail.
+        known_failures: A part of a test's id -> why that test fails. Those tests must fail.
     """
 
     vswitch: ClassVar[str] = ""
-    known: ClassVar[Mapping[str, str]] = {}
+    known_failures: ClassVar[Mapping[str, str]] = {}
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Give each test the set-ups that the capabilities promise."""
@@ -430,17 +432,17 @@ class Contract:
         for name, cases in choices.items():
             if name in metafunc.fixturenames:
                 # One set-up is enough to state why there is none.
-                here = cases if len(cases) < 2 or is_carried(self.vswitch) else cases[:1]
-                ids = [case.id for case in here]
-                metafunc.parametrize(name, here, ids=ids, scope="class")
+                choice = cases if len(cases) < 2 or is_carried(self.vswitch) else cases[:1]
+                ids = [case.id for case in choice]
+                metafunc.parametrize(name, choice, ids=ids, scope="class")
         if "undeclared" in metafunc.fixturenames:
             metafunc.parametrize("undeclared", [o for o in OPTION_VALUES if o not in can.options])
 
     @pytest.fixture(autouse=True)
     def _excuse(self, request: pytest.FixtureRequest) -> None:
-        for part, why in self.known.items():
+        for part, reason in self.known_failures.items():
             if part in request.node.name:
-                request.applymarker(pytest.mark.xfail(reason=why, strict=True))
+                request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
 
     @pytest.fixture
     def stage(self, request: pytest.FixtureRequest) -> Stage:
@@ -455,5 +457,5 @@ class Contract:
     @property
     def backend(self) -> type[VSwitch]:
         """The class under test."""
-        found: type[VSwitch] = registry.load("vswitches", self.vswitch)
-        return found
+        switch: type[VSwitch] = registry.load("vswitches", self.vswitch)
+        return switch

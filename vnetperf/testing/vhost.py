@@ -52,7 +52,7 @@ class _Ring:
         self.kick, self.call = os.eventfd(0, os.EFD_NONBLOCK), os.eventfd(0, os.EFD_NONBLOCK)
         # struct.pack_into clears before it writes, and the switch would see an index of 0.
         self._words = memoryview(memory).cast("H")
-        self.offered = self.seen = 0
+        self.offered = self.read_index = 0
         for slot in range(SLOTS):
             self._words[(self.base + AVAIL) // 2 + 2 + slot] = slot
 
@@ -72,11 +72,11 @@ class _Ring:
     def used(self) -> int:
         return self._words[(self.base + USED) // 2 + 1]
 
-    def taken(self) -> tuple[int, int]:
+    def take_used(self) -> tuple[int, int]:
         """Slot of the next used buffer, and octets written there."""
-        place = self.base + USED + 4 + self.seen % SLOTS * 8
+        place = self.base + USED + 4 + self.read_index % SLOTS * 8
         slot, length = struct.unpack_from("<II", self.memory, place)
-        self.seen = (self.seen + 1) & 0xFFFF
+        self.read_index = (self.read_index + 1) & 0xFFFF
         return slot, length
 
     def close(self) -> None:
@@ -146,8 +146,10 @@ class VhostUserPort:
             table = struct.pack("<IIQQQQ", 1, 0, 0, 2 * RING_OCTETS, ADDRESS, 0)
             _tell(control, SET_MEM_TABLE, table, region)
             for ring in self._rings:
-                at = ADDRESS + ring.base
-                places = struct.pack("<IIQQQQ", ring.number, 0, at, at + USED, at + AVAIL, 0)
+                address = ADDRESS + ring.base
+                places = struct.pack(
+                    "<IIQQQQ", ring.number, 0, address, address + USED, address + AVAIL, 0
+                )
                 _tell(control, SET_VRING_NUM, struct.pack("<II", ring.number, SLOTS))
                 _tell(control, SET_VRING_BASE, struct.pack("<II", ring.number, 0))
                 _tell(control, SET_VRING_ADDR, places)
@@ -194,8 +196,8 @@ class VhostUserPort:
             return frames
         ring = self._rings[RECEIVE]
         used = ring.used
-        while ring.seen != used:
-            slot, length = ring.taken()
+        while ring.read_index != used:
+            slot, length = ring.take_used()
             start = ring.buffer(slot)
             frames.append(ring.memory[start + len(NET_HEADER) : start + length])
             ring.offer()  # in the order they were taken in: the ring's entries stay as they are

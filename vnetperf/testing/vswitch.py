@@ -25,15 +25,15 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.testing.cases import NEEDED_OPTIONS, OPTION_VALUES, Case, other_cases, plain_cases
 from vnetperf.testing.frames import FrameTester, stream_frame
-from vnetperf.testing.single_frames import SILENCE_S, Sighting, SingleFrames, both
-from vnetperf.testing.stage import INJECTED, Contract, Stage, fail_after, kill, whole_trial
+from vnetperf.testing.single_frames import SILENCE_S, Sighting, SingleFrames, send_frames
+from vnetperf.testing.stage import INJECTED, Contract, Stage, fail_after, kill, repeat_trial
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
 
 class Promises(Contract):
     """Its capabilities are true to their form, and what it does not promise is refused."""
 
-    def test_says_what_it_can(self) -> None:
+    def test_capabilities_are_complete(self) -> None:
         """Capabilities are complete, and name only what there is."""
         backend, can = self.backend, self.backend.capabilities
         assert issubclass(backend, VSwitch)
@@ -49,7 +49,7 @@ class Promises(Contract):
         assert can.max_frame_size >= STANDARD_FRAME_SIZE
         assert plain_cases(can), "no deployment can be made with these capabilities"
 
-    def test_says_what_is_missing_on_a_bare_machine(self, stage: Stage) -> None:
+    def test_missing_answers_on_a_bare_machine(self, stage: Stage) -> None:
         """On a machine with nothing, `missing` answers in one sentence and does not raise."""
         for case in plain_cases(self.backend.capabilities):
             answer = self.backend.missing(MachineFacts(cpus=()), stage.scenario(case))
@@ -83,15 +83,15 @@ HARD = EASY.model_copy(update={"load_fps": 20e6})
 class TrialChecks(Contract):
     """Counters add up, at a slow rate, under overload, and with every option it declares."""
 
-    def test_every_frame_is_forwarded_and_counted(self, case: Case, stage: Stage) -> None:
+    def test_all_frames_are_forwarded_and_counted(self, case: Case, stage: Stage) -> None:
         """All frames of a slow trial arrive, both ways, and each hop has counted each of them."""
         with stage.deployed(stage.scenario(case)) as deployment:
             result = without_loss(deployment)
-            each_hop_counted_all(deployment, result)
+            assert_hops_counted_all(deployment, result)
             if deployment.vswitch.datapath_work():
                 assert "datapath" not in result.uncollected
-                taken = sum(work.packets for work in result.datapath)
-                assert taken >= result.received
+                packets = sum(work.packets for work in result.datapath)
+                assert packets >= result.received
 
     def test_counters_agree_with_the_tester_under_overload(
         self, simple: Case, stage: Stage
@@ -104,13 +104,13 @@ class TrialChecks(Contract):
             hops = {hop.port: hop for hop in result.hops}
             for counts in result.directions:
                 assert counts.duplicated == counts.misrouted == 0
-                at = counts.sent
+                previous = counts.sent
                 for ports, field in _way(deployment, counts.direction):
                     now = sum(getattr(hops[str(port)], field) for port in ports)
                     names = ", ".join(map(str, ports))
-                    assert now <= at, f"{names} has {field} of {now}, after {at}"
-                    at = now
-                assert counts.received <= at
+                    assert now <= previous, f"{names} has {field} of {now}, after {previous}"
+                    previous = now
+                assert counts.received <= previous
             lost = sum(max(0, result.lost(counts)) for counts in result.directions)
             assert sum(locate_losses(graph, result).values()) == lost
 
@@ -127,9 +127,9 @@ class TrialChecks(Contract):
         if not settings:
             pytest.skip(f"{self.vswitch} declares no options")
         # Some are of VNF ports alone: then the first deployment with one.
-        others = (replace(one, wire=case.wire, mode=case.mode) for one in plain_cases(can))
-        scenarios = [stage.scenario(one, set=settings) for one in (case, *others)]
-        fitting = (one for one in scenarios if not self.backend.missing(stage.facts, one))
+        others = (replace(plain, wire=case.wire, mode=case.mode) for plain in plain_cases(can))
+        scenarios = [stage.scenario(setup, set=settings) for setup in (case, *others)]
+        fitting = (s for s in scenarios if not self.backend.missing(stage.facts, s))
         with stage.deployed(next(fitting, scenarios[0])) as deployment:
             without_loss(deployment)
             facts = str(deployment.vswitch.facts())
@@ -146,7 +146,7 @@ def without_loss(deployment: LiveDeployment) -> TrialResult:
         assert all(result.lost(d) >= 0 for d in result.directions), "more came than was sent"
         return result
 
-    result = whole_trial(run)
+    result = repeat_trial(run)
     lost = {f"port {d.direction}": result.lost(d) for d in result.directions}
     assert not any(lost.values()), f"frames lost at {EASY.load_fps:g} frames/s: {lost}"
     for counts in result.directions:
@@ -163,7 +163,7 @@ def _way(deployment: LiveDeployment, direction: int) -> Iterator[tuple[set[Port]
         yield set(ports), "tx" if position % 2 else "rx"
 
 
-def each_hop_counted_all(deployment: LiveDeployment, result: TrialResult) -> None:
+def assert_hops_counted_all(deployment: LiveDeployment, result: TrialResult) -> None:
     """Assert that every port on a direction's way has counted each frame that was sent."""
     hops = {hop.port: hop for hop in result.hops}
     for port in deployment.plan.scenario.deployment.ports:
@@ -190,7 +190,7 @@ class LifeCycle(Sighting):
             deployment.restart_vswitch()
             check_path(deployment)
             result = without_loss(deployment)
-            each_hop_counted_all(deployment, result)
+            assert_hops_counted_all(deployment, result)
 
     def test_stopped_twice_it_leaves_the_machine_as_it_was(
         self, simple: Case, stage: Stage
@@ -216,21 +216,23 @@ class LifeCycle(Sighting):
             for port in gone:
                 deployment.vswitch.remove_port(port)
             deployment.check_alive()
-            left = {counters.port for counters in deployment.vswitch.counters()}
-            assert not left & set(map(str, gone)), "a removed port still has counters"
+            ports_left = {counters.port for counters in deployment.vswitch.counters()}
+            assert not ports_left & set(map(str, gone)), "a removed port still has counters"
             for stream in self._streams(deployment):
                 frames = [stream_frame(stream, 64, 1)]
                 if stream.chain == 0 and chains:
                     self._passes(deployment, stream.tx_port, frames, "a chain that was left alone")
                 elif scenario.deployment.ends[stream.tx_port] not in gone:
-                    what = "frames to a port that is gone"
+                    traffic = "frames to a port that is gone"
                     if chains:
-                        found = self._until_the_next(deployment, stream.tx_port, frames, what)
+                        frames_out = self._until_the_next(
+                            deployment, stream.tx_port, frames, traffic
+                        )
                     else:
-                        found = both(
+                        frames_out = send_frames(
                             deployment, stream.tx_port, frames, expect=0, quiet_s=SILENCE_S
                         )
-                    assert found == ([], []), f"{what} went on"
+                    assert frames_out == ([], []), f"{traffic} went on"
             with pytest.raises(VnetperfError):
                 deployment.vswitch.remove_port(gone[0])
 
@@ -239,7 +241,7 @@ class LifeCycle(Sighting):
         first, *others = other_cases(self.backend.capabilities)
         for case in (first, *(other for other in others if other.mode)):
             with stage.used_up(stage.scenario(case)) as deployment:
-                pids = stage.processes_of_the_switch(deployment)
+                pids = stage.list_switch_processes(deployment)
                 if not pids:
                     continue  # the kernel forwards, in this mode
                 timer = Timer(KILL_AFTER_S, kill, [pids])
@@ -273,9 +275,9 @@ class LifeCycle(Sighting):
         fail_after(kind, step, monkeypatch)
         with pytest.raises(DutError, match=INJECTED):
             stage.deploy(plan)
-        assert stage.left_behind() == ()
+        assert stage.list_leftovers() == ()
 
-    def test_programs_that_do_not_work_are_told(self, stage: Stage) -> None:
+    def test_broken_programs_are_reported(self, stage: Stage) -> None:
         """With /bin/false for every program it fails soon, in one of our messages, and cleanly."""
         case = other_cases(self.backend.capabilities)[0]
         plan = stage.plan(stage.scenario(case, FrameTester.name))
@@ -286,7 +288,7 @@ class LifeCycle(Sighting):
         else:
             stage.clear()
             pytest.skip(f"{self.vswitch} uses none of the programs that the machine's facts name")
-        assert stage.left_behind() == ()
+        assert stage.list_leftovers() == ()
 
 
 def _has(scenario: Scenario, ends: str) -> bool:
