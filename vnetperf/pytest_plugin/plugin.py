@@ -37,7 +37,7 @@ _LEFT_OUT: pytest.StashKey[list[str]] = pytest.StashKey()
 COLLECTED_S = 1.0
 
 
-def session_of(config: pytest.Config) -> BenchSession:
+def open_session(config: pytest.Config) -> BenchSession:
     """The session's state, made on first use."""
     if _SESSION not in config.stash:
         from vnetperf.pytest_plugin.session import BenchSession
@@ -142,7 +142,7 @@ def pytest_collection(session: pytest.Session) -> None:
         folder = "." if paths == [start.resolve()] else config.args[0]
         raise pytest.UsageError(_nothing_chosen(folder, config.invocation_params.args))
     if not hasattr(config, "workerinput"):  # its controller has
-        _ = session_of(config).configuration
+        _ = open_session(config).configuration
 
 
 def _nothing_chosen(folder: str, typed: Sequence[str]) -> str:
@@ -177,7 +177,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     config, definition = metafunc.config, metafunc.definition
     config.stash.setdefault(_FUNCTIONS, set()).add(definition.name)
     try:
-        configuration = session_of(config).configuration_for(definition)
+        configuration = open_session(config).configuration_for(definition)
         variants = cases.variants_of(definition, configuration.sources)
         test = cases.measured_test(definition)
         # Who types tests means these and no transfers; a file's are for runs of all kinds.
@@ -234,7 +234,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     try:
         if any(item.get_closest_marker("vary") for item in items):
-            ours = session_of(config)
+            ours = open_session(config)
             ours.expect(comparisons_of(items, ours.configuration.sources))
     except pytest.UsageError as error:
         _refuse(config, error)
@@ -264,7 +264,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
             "leave --tests out to run them"
         )
     if left_out := [test for test in known if test in found]:
-        ours = session_of(config).configuration
+        ours = open_session(config).configuration
         by_preset = ours.sources["tests"] == "default"
         whose = f"preset {ours.preset.name}" if by_preset else "--tests"
         lines.append(
@@ -282,7 +282,7 @@ def _preset_lines(config: pytest.Config) -> list[str]:
     """What is measured where nobody said it and it is not what a lab measures."""
     from vnetperf.config import shared_processors
 
-    ours = session_of(config).configuration
+    ours = open_session(config).configuration
     number = shared_processors()
     if ours.sources["preset"] != "default" or ours.preset.name != "shared" or not number:
         return []
@@ -295,9 +295,9 @@ def _preset_lines(config: pytest.Config) -> list[str]:
 
 def _raise_wrong(config: pytest.Config) -> None:
     """Refuse the session, unless this is a worker of xdist and its controller will."""
-    if session_of(config).worker:
+    if open_session(config).worker:
         try:
-            _ = session_of(config).configuration
+            _ = open_session(config).configuration
         except pytest.UsageError:
             return
     _refuse(config, config.stash[_WRONG])
@@ -305,9 +305,9 @@ def _raise_wrong(config: pytest.Config) -> None:
 
 def _refuse(config: pytest.Config, error: pytest.UsageError) -> None:
     """End the session; a worker of xdist cannot, and fails each case."""
-    if not session_of(config).worker:
+    if not open_session(config).worker:
         raise error
-    session_of(config).refused = str(error)
+    open_session(config).refused = str(error)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -321,7 +321,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     from vnetperf.pytest_plugin.cases import check_selection, selected_of
 
     measuring = [item for item in session.items if selected_of(item) is not None]
-    ours = session_of(config)
+    ours = open_session(config)
     if measuring:
         try:
             left_out = check_selection(ours.configuration, measuring)
@@ -346,7 +346,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 @pytest.fixture(scope="session")
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """The scenario under test, deployed for all its cases and taken away after the last."""
-    session = session_of(request.config)
+    session = open_session(request.config)
     measured = session.bench(request.param)
     yield measured
     measured.release()
@@ -386,7 +386,7 @@ def _moves(item: pytest.Item) -> bool:
     bench, selected = getattr(item, "funcargs", {}).get("bench"), selected_of(item)
     if bench is None or selected is None:
         return False
-    return session_of(item.config).moves(bench, selected)
+    return open_session(item.config).moves(bench, selected)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -395,7 +395,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show our own errors as the message they are; `--tb=long` still shows the traceback."""
     if call.when == "call" and _measures(item):
-        session_of(item.config).note_testbed(item)
+        open_session(item.config).note_testbed(item)
     report = yield
     if call.excinfo is None or not report.failed:
         return report
@@ -406,9 +406,9 @@ def pytest_runtest_makereport(
     if _measures(item) and quiet and item.config.option.showcapture == "all":
         # What was logged is in run.log, whole; here it would stand below what matters.
         report.sections = [part for part in report.sections if "Captured log" not in part[0]]
-        if logs := session_of(item.config).run_logs:
+        if logs := open_session(item.config).run_logs:
             report.sections.append(("log of the run", " ".join(logs)))
-    if _measures(item) and (trouble := session_of(item.config).log_trouble):
+    if _measures(item) and (trouble := open_session(item.config).log_trouble):
         # What cannot be written down need not be measured.
         item.session.shouldfail = f"vnetperf: {trouble}"
     if isinstance(error, VnetperfError) and quiet:
@@ -442,14 +442,14 @@ class _Message(ReprExceptionInfo):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     """Under pytest-xdist: refuse what cannot be measured so before any worker is started."""
-    session_of(config).reserve_name()
+    open_session(config).reserve_name()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Under pytest-xdist: workers write into one results folder, each about its own testbed."""
-    node.workerinput["vnetperf_run"] = session_of(node.config).reserve_name()
-    node.workerinput["vnetperf_testbed"] = session_of(node.config).takes_testbed(node)
+    node.workerinput["vnetperf_run"] = open_session(node.config).reserve_name()
+    node.workerinput["vnetperf_testbed"] = open_session(node.config).takes_testbed(node)
     node.workerinput["vnetperf_cases"] = node.gateway.newchannel()
 
 
@@ -465,12 +465,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             throughput_sizes_of,
         )
 
-        session_of(config).frame_sizes = frame_sizes_of(session.items)
-        session_of(config).sizes_of = throughput_sizes_of(session.items)
+        open_session(config).frame_sizes = frame_sizes_of(session.items)
+        open_session(config).sizes_of = throughput_sizes_of(session.items)
         chosen = ((item.nodeid, selected_of(item)) for item in session.items)
         cases = {nodeid: selected.in_test_id for nodeid, selected in chosen if selected is not None}
     if cases:
-        session_of(config).outcomes.cases.update(cases)
+        open_session(config).outcomes.cases.update(cases)
     channel = getattr(config, "workerinput", {}).get("vnetperf_cases")
     if channel is not None:
         channel.send((cases, pytest_report_collectionfinish(config, session.items)))
@@ -480,7 +480,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_testnodedown(node: Any) -> None:
     """Under pytest-xdist: a worker has ended; one that takes its place gets its testbed."""
     if _SESSION in node.config.stash:
-        session_of(node.config).testbeds.pop(node, None)
+        open_session(node.config).testbeds.pop(node, None)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -489,8 +489,8 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
     channel = node.workerinput["vnetperf_cases"]
     # vnetperf is not installed where the worker runs, or the worker has ended.
     with suppress(channel.TimeoutError, channel.RemoteError, EOFError):
-        session_of(node.config).collected_by_worker(*channel.receive(timeout=COLLECTED_S))
-        session_of(node.config).follow_worker(node)
+        open_session(node.config).collected_by_worker(*channel.receive(timeout=COLLECTED_S))
+        open_session(node.config).follow_worker(node)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -500,7 +500,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None  # the user chose another order
     from vnetperf.pytest_plugin.cases import LateScheduling
 
-    return LateScheduling(config, log, session_of(config))
+    return LateScheduling(config, log, open_session(config))
 
 
 @pytest.hookimpl(trylast=True)

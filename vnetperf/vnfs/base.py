@@ -70,9 +70,9 @@ class Vnf(Backend):
     #: True when it opens a tap with IFF_MULTI_QUEUE even for one queue, as DPDK does.
     opens_multi_queue: ClassVar[bool] = True
 
-    def __init_subclass__(cls, **given: Any) -> None:
+    def __init_subclass__(cls, **options: Any) -> None:
         """Refuse a class of an earlier version: it would be planned without memory or threads."""
-        super().__init_subclass__(**given)
+        super().__init_subclass__(**options)
         former = {name: now for name, now in FORMER.items() if hasattr(cls, name)}
         try:
             signature(cls.roles).bind(None, 0)
