@@ -424,13 +424,13 @@ def test_a_pod_is_taken_away_after_a_restart_too(
     made, machine, host = network(tmp_path, hosts="same")
     one = pod(0)
     at = cni.CniAttachment("c", one.netdev, tmp_path, host.netns)
-    made._attached[0], made._made[0] = at, {}
+    made._attached[0], made._results[0] = at, {}
     made.stop([host])
-    port = made._plug_in(host, one, made._made[0])
+    port = made._plug_in(host, one, made._results[0])
     assert machine.deleted == []
     made.detach(host, port)
     assert machine.deleted == [one.netdev]
-    assert made._made == {}
+    assert made._results == {}
 
 
 def facts_of(folder: Path, monkeypatch: pytest.MonkeyPatch, content: Any) -> dict[str, Any]:
