@@ -30,7 +30,7 @@ from vnetperf.model.transfer import (
     TransferSpec,
     Way,
 )
-from vnetperf.mpi.base import MpiProgram, why_not_in_guests
+from vnetperf.mpi.base import MpiProgram, guest_rank_problem
 from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.runner.calm import await_calm
 from vnetperf.runner.run import Run
@@ -427,7 +427,7 @@ def mpi_spec(
         if not why and scenario.deployment.guests and not program.in_guests:
             why = f"{name} needs libraries that guests do not have; choose bmp2bmp for it"
         if not why and scenario.deployment.guests:
-            why = why_not_in_guests(run.facts())
+            why = guest_rank_problem(run.facts())
         if not why:
             return spec.model_copy(update={"tool": name})
         reasons.append(why)
