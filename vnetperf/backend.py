@@ -157,7 +157,7 @@ class Requirements:
     Section: ClassVar[type[Frozen]] = Frozen
 
     @classmethod
-    def section_of(cls, testbed: Testbed) -> Any:
+    def read_section(cls, testbed: Testbed) -> Any:
         """Its table of a testbed file.
 
         Args:
@@ -228,7 +228,7 @@ class Backend(Requirements, ABC):
     @property
     def section(self) -> Any:
         """Its table of the testbed file, a `Section`."""
-        return self.section_of(self.plan.testbed)
+        return self.read_section(self.plan.testbed)
 
     @classmethod
     def fixed_mib(cls, scenario: Scenario, kinds: Collection[str]) -> dict[int, int]:

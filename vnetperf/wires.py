@@ -128,7 +128,7 @@ class ToExternal(Wire):
     @classmethod
     def _section(cls, testbed: Testbed) -> Any:
         """The section of the testbed file, which is that of the vSwitch of the same name."""
-        return registry.load("vswitches", cls.name).section_of(testbed)
+        return registry.load("vswitches", cls.name).read_section(testbed)
 
     def lay(self) -> tuple[WireEnd, WireEnd]:
         """Take the tester's interface into the run's namespace; it is back with the run's end."""

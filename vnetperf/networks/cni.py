@@ -623,7 +623,9 @@ class CniNetwork(Network):
             return path
         names = ("host-local", *KINDS)
         paths = (
-            shutil.which(f"{folder}/{n}") for folder in cls.section_of(testbed).path for n in names
+            shutil.which(f"{folder}/{n}")
+            for folder in cls.read_section(testbed).path
+            for n in names
         )
         return next(filter(None, paths), path)
 
@@ -650,7 +652,7 @@ class CniNetwork(Network):
     @classmethod
     def look(cls, testbed: Testbed) -> dict[str, dict[str, str]]:
         """The plugins that there are, by folder: conflists name any of them."""
-        return look_into(cls.section_of(testbed).path)
+        return look_into(cls.read_section(testbed).path)
 
     @classmethod
     def routed_places(cls, scenario: Scenario) -> tuple[PodHosts, ...]:

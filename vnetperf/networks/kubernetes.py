@@ -410,7 +410,7 @@ class KubernetesNetwork(Network):
     @classmethod
     def look(cls, testbed: Testbed) -> dict[str, Any] | None:
         """What keeps the cluster of a testbed file from being used, and its image's tools."""
-        section: KubernetesSection = cls.section_of(testbed)
+        section: KubernetesSection = cls.read_section(testbed)
         if section == KubernetesSection():
             return None
         reason = f"[kubernetes] has no {section.absent[0]}" if section.absent else ""

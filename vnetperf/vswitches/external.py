@@ -107,7 +107,7 @@ class External(VSwitch):
         Without `[external]` it stays as it is.
         """
         wire = cls.name if scenario.wire == "auto" else scenario.wire
-        section = cls.section_of(testbed)
+        section = cls.read_section(testbed)
         ports = section.ports
         changes: dict[str, Any] = {"wire": wire}
         changes |= {"forwarding": "l3"} if section.nat else {"nat": None}

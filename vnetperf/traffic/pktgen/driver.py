@@ -148,7 +148,7 @@ class Pktgen(ExternalGenerator):
     @classmethod
     def external_program(cls, testbed: Testbed, path: str) -> str:
         """The Pktgen that runs elsewhere is used, whatever is installed here."""
-        server = cls.section_of(testbed).server
+        server = cls.read_section(testbed).server
         return f"{LOCATED_AT}{server}" if server else path
 
     @classmethod
@@ -163,7 +163,7 @@ class Pktgen(ExternalGenerator):
         facts: MachineFacts,
     ) -> str:
         """Whether it would end at a memif, whose MTU cannot be set."""
-        section = cls.section_of(testbed)
+        section = cls.read_section(testbed)
         if wire != "memif" or section.server or section.memif:
             return ""
         program = facts.programs.get(cls.name, "")
@@ -178,7 +178,7 @@ class Pktgen(ExternalGenerator):
     @classmethod
     def check_frames(cls, frames: Sequence[CompiledFrame], testbed: Testbed) -> None:
         """A cycle may be too long; a Pktgen elsewhere may have no settings for the frames."""
-        if server := cls.section_of(testbed).server:
+        if server := cls.read_section(testbed).server:
             check_settings(frames, server)
         else:
             check_cycles(frames)

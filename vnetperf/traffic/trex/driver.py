@@ -131,7 +131,7 @@ class Trex(ExternalGenerator):
     @classmethod
     def external_program(cls, testbed: Testbed, path: str) -> str:
         """The installed TRex, whose client serves a server elsewhere too."""
-        server = cls.section_of(testbed).server
+        server = cls.read_section(testbed).server
         return path or (f"{LOCATED_AT}{server}" if server else "")
 
     @classmethod
@@ -160,7 +160,7 @@ class Trex(ExternalGenerator):
     ) -> str:
         """A memif's other end drops what it sends on queues that nobody polls."""
         threads = server_threads(placement)
-        if not cls.section_of(testbed).server and (
+        if not cls.read_section(testbed).server and (
             reason := beyond_server(threads, placement.node)
         ):
             return reason
