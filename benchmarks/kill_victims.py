@@ -161,7 +161,7 @@ class Session:
 
 
 @contextmanager
-def session_of(
+def open_session(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], cwd: Path, user: str
 ) -> Iterator[Session]:
     """Start a session in a process group of its own; its controller is killed at the end.

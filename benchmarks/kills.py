@@ -42,7 +42,7 @@ from typing import Any
 
 from benchmarks.controllers import TOP, on_small_tmpfs
 from benchmarks.fault_kinds import make_clock
-from benchmarks.kill_victims import VICTIMS, Session, Victim, left, session_of, whole_machine
+from benchmarks.kill_victims import VICTIMS, Session, Victim, left, open_session, whole_machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import VnetperfError
@@ -341,7 +341,7 @@ def make_kill(number: int, name: str, victim_name: str, options: argparse.Namesp
     made = False
     with prepared(run, victim, options) as started:
         before = whole_machine()
-        with session_of(
+        with open_session(
             started.command, started.folder, started.environment, started.cwd, started.user
         ) as session:
             came = wait_for_moment(session, phase, run, draw)

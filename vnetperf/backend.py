@@ -82,9 +82,9 @@ class NapiThreads:
         if not threaded_napi(self._plan.scenario):
             return
         placement = self._plan.placement
-        own = placement.cores.get(self._role) or placement.housekeeping
-        turn = len(self._places) % len(own)  # each end begins at another of the processors
-        cpus = self._places.setdefault(netdev, (*own[turn:], *own[:turn]))
+        processors = placement.cores.get(self._role) or placement.housekeeping
+        turn = len(self._places) % len(processors)  # each end begins at another of the processors
+        cpus = self._places.setdefault(netdev, (*processors[turn:], *processors[:turn]))
         self._machine.start_napi_threads(netdev, cpus)
 
     def forget(self, netdev: str) -> None:
@@ -113,12 +113,14 @@ class NapiThreads:
         Returns:
             JSON values; empty where none were requested.
         """
-        found = {
+        thread_cpus = {
             netdev: {str(thread.tid): format_cpus(thread.cpus) for thread in threads}
             for netdev in self._places
             if (threads := [t for tid in napi_threads(netdev) for t in list_threads(tid)])
         }
-        return {"NAPI threads and their processors (GRO is on)": found} if self._places else {}
+        return (
+            {"NAPI threads and their processors (GRO is on)": thread_cpus} if self._places else {}
+        )
 
 
 def threaded_napi(scenario: Scenario) -> bool:
@@ -135,7 +137,7 @@ def threaded_napi(scenario: Scenario) -> bool:
 
 def optional(*needed: Needed) -> tuple[Needed, ...]:
     """The same programs or modules, without which only some scenarios cannot run."""
-    return tuple(one.model_copy(update={"optional": True}) for one in needed)
+    return tuple(requirement.model_copy(update={"optional": True}) for requirement in needed)
 
 
 class Requirements:
@@ -155,7 +157,7 @@ class Requirements:
     Section: ClassVar[type[Frozen]] = Frozen
 
     @classmethod
-    def section_of(cls, testbed: Testbed) -> Any:
+    def read_section(cls, testbed: Testbed) -> Any:
         """Its table of a testbed file.
 
         Args:
@@ -226,7 +228,7 @@ class Backend(Requirements, ABC):
     @property
     def section(self) -> Any:
         """Its table of the testbed file, a `Section`."""
-        return self.section_of(self.plan.testbed)
+        return self.read_section(self.plan.testbed)
 
     @classmethod
     def fixed_mib(cls, scenario: Scenario, kinds: Collection[str]) -> dict[int, int]:

@@ -115,34 +115,34 @@ def kernel_threads(pollers: tuple[Pollers, ...], root: Path = Path("/")) -> Iter
     Of vhost threads only the deployment's own count. Up to Linux 6.3 they are processes that have
     the number of the guest's in their names, then threads of it.
     """
-    own = {poller.pid for poller in pollers}
+    poller_pids = {poller.pid for poller in pollers}
     numbers = {int(word) for word in _text(root / _KTHREADS).split()}
     others = _OTHER_KTHREADS.get(root, {})
     listed = bool(numbers)
     if not listed:
         with os.scandir(root / "proc") as entries:
             numbers = {int(entry.name) for entry in entries if entry.name.isdecimal()}
-    seen: dict[int, int] = {}
-    for number in sorted(numbers - own):
+    unrelated: dict[int, int] = {}
+    for number in sorted(numbers - poller_pids):
         inode = _inode(f"{root}/proc/{number}") if listed else None
         if inode is not None and others.get(number) == inode:
-            seen[number] = inode
+            unrelated[number] = inode
             continue
         # Names alone first: of all threads' files `stat` would take most of the time of watching.
         name = _text(f"{root}/proc/{number}/comm").rstrip("\n")
         if not name.startswith(_KERNEL_THREADS):
             if inode is not None and name not in ("", _NAMELESS):
-                seen[number] = inode
+                unrelated[number] = inode
             continue
         fields = _stat(f"{root}/proc/{number}")
         if len(fields) <= _STAT_FLAGS or not int(fields[_STAT_FLAGS]) & _PF_KTHREAD:
             continue  # a program may have any name
-        if name.partition("-")[0] != "vhost" or name.partition("-")[2] in map(str, own):
+        if name.partition("-")[0] != "vhost" or name.partition("-")[2] in map(str, poller_pids):
             yield Thread(number, name, frozenset())
     if listed:
-        _OTHER_KTHREADS[root] = seen
-    for pid in sorted(own):
-        yield from (one for one in list_threads(pid) if one.name.startswith(_VHOST_THREAD))
+        _OTHER_KTHREADS[root] = unrelated
+    for pid in sorted(poller_pids):
+        yield from (thread for thread in list_threads(pid) if thread.name.startswith(_VHOST_THREAD))
 
 
 #: Places in /proc/TID/stat, proc(5), among the fields after the parenthesised name.
@@ -190,7 +190,7 @@ def _places(root: Path, pattern: str) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    at: float
+    time_s: float
     name: str
     role: str
     started: int
@@ -236,7 +236,7 @@ class CpuCollector(Collector[ThreadLoad]):
             if before is None or before.started != now.started:
                 continue  # another thread, with the number of one that has ended
             # To read all of them takes milliseconds where they are many.
-            wall = now.at - before.at
+            wall = now.time_s - before.time_s
             ticks = wall * os.sysconf("SC_CLK_TCK")
             run_ns = _ran_ns(before, now, self._tickless)
             wait_ns = counted_since(before.wait_ns, now.wait_ns)
@@ -290,8 +290,8 @@ def _ran_ns(before: _Sample, now: _Sample, tickless: frozenset[int]) -> int | No
         return counted_since(before.run_ns, now.run_ns)
     if tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < _READ_UP_TO_DATE:
         return None
-    then, later = before.user_ticks + before.system_ticks, now.user_ticks + now.system_ticks
-    return round((later - then) * 1e9 / os.sysconf("SC_CLK_TCK"))
+    earlier, later = before.user_ticks + before.system_ticks, now.user_ticks + now.system_ticks
+    return round((later - earlier) * 1e9 / os.sysconf("SC_CLK_TCK"))
 
 
 def _sample(task: str, name: str, role: str) -> _Sample:
@@ -300,10 +300,10 @@ def _sample(task: str, name: str, role: str) -> _Sample:
     involuntary = int(status.rpartition("nonvoluntary_ctxt_switches:")[2].split()[0])
     voluntary = int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
     # Nanoseconds that it ran and that it waited for a processor.
-    told = _text(f"{task}/schedstat").split() if _tells_running_time() else ()
-    ran = [*map(parse_number, told)]
+    words = _text(f"{task}/schedstat").split() if _tells_running_time() else ()
+    ran = [*map(parse_number, words)]
     return _Sample(
-        at=time.monotonic(),
+        time_s=time.monotonic(),
         name=name,
         role=role,
         started=int(fields[_STAT_STARTED]),
@@ -351,20 +351,20 @@ class _RunTimes:
         if not self._sees_all:
             return False
         self.read()  # a number may have been given to another thread since
-        there: set[int] = set()
+        tids: set[int] = set()
         try:
             for process in os.scandir(self._root / "proc"):
                 if process.name.isdecimal():
                     with contextlib.suppress(OSError):
-                        there.update(map(int, os.listdir(f"{process.path}/task")))  # noqa: PTH208 - as often as there are processes
+                        tids.update(map(int, os.listdir(f"{process.path}/task")))  # noqa: PTH208 - as often as there are processes
         except OSError:
             return False
-        for tid in self._files.keys() - there:
+        for tid in self._files.keys() - tids:
             self._forget(tid)
-        if len(there) > self._most:
+        if len(tids) > self._most:
             self._sees_all = False
             return False
-        for tid in there - self._files.keys():
+        for tid in tids - self._files.keys():
             name = f"{self._root}/proc/{tid}/task/{tid}/schedstat"
             try:
                 self._files[tid] = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
@@ -376,13 +376,13 @@ class _RunTimes:
 
     def read(self) -> dict[int, int]:
         """Thread -> nanoseconds that it has run; without those that have ended."""
-        found = {}
+        run_ns = {}
         for tid, fd in [*self._files.items()]:
             try:
-                found[tid] = int(os.pread(fd, 32, 0).partition(b" ")[0])
+                run_ns[tid] = int(os.pread(fd, 32, 0).partition(b" ")[0])
             except (OSError, ValueError):
                 self._forget(tid)
-        return found
+        return run_ns
 
     def _forget(self, tid: int) -> None:
         os.close(self._files.pop(tid))
@@ -409,8 +409,8 @@ def _framework(root: Path) -> set[int]:
 
     They take the same of every trial, and of a processor that is shared what its pollers leave.
     """
-    own = os.getpid()
-    found, pid = {own}, own
+    own_pid = os.getpid()
+    pids, pid = {own_pid}, own_pid
     for _ in range(_ABOVE):
         fields = _stat(f"{root}/proc/{pid}")
         pid = int(fields[_STAT_PARENT]) if len(fields) > _STAT_PARENT else 0
@@ -418,8 +418,8 @@ def _framework(root: Path) -> set[int]:
             break
         with contextlib.suppress(OSError):
             if Path(f"{root}/proc/{pid}/exe").samefile(sys.executable):
-                return found | {pid}
-    return found
+                return pids | {pid}
+    return pids
 
 
 class _OthersWatch:
@@ -435,23 +435,23 @@ class _OthersWatch:
         self._root = root
         self._times = _run_times(root)
         self._started = _started(root)
-        self._known = self._times.look()
+        self._complete = self._times.look()
         self._processes = {poller.pid for poller in pollers} | _framework(root)
-        self._own: set[int] = set()
-        if self._known:
-            self._own |= {one.tid for pid in self._processes for one in list_threads(pid)}
-            self._own |= {one.tid for one in kernel_threads(pollers, root)}
+        self._watched: set[int] = set()
+        if self._complete:
+            self._watched |= {thread.tid for pid in self._processes for thread in list_threads(pid)}
+            self._watched |= {thread.tid for thread in kernel_threads(pollers, root)}
         self._before: dict[int, int] = {}
         self._now: dict[int, int] = {}
 
     def begin(self) -> None:
         """Take the first sample."""
-        self._before = self._times.read() if self._known else {}
+        self._before = self._times.read() if self._complete else {}
 
     def end(self) -> None:
         """Take the second sample."""
-        self._now = self._times.read() if self._known else {}
-        self._known = self._known and self._started == _started(self._root)
+        self._now = self._times.read() if self._complete else {}
+        self._complete = self._complete and self._started == _started(self._root)
 
     def ran(self, seconds: float) -> tuple[OtherThreads, ...] | None:
         """What they ran; None where a thread began or ended, so that nobody knows what it did.
@@ -462,25 +462,25 @@ class _OthersWatch:
         Returns:
             Those that took a share worth a name, and all others together.
         """
-        if not self._known or self._before.keys() - self._now.keys():
+        if not self._complete or self._before.keys() - self._now.keys():
             return None
-        found: dict[tuple[str, int], int] = {}
+        run_ns: dict[tuple[str, int], int] = {}
         for tid, ran in self._now.items():
             used = ran - self._before.get(tid, 0)
-            if used and tid not in self._own:
+            if used and tid not in self._watched:
                 task = f"{self._root}/proc/{tid}"
                 fields = _stat(task)
                 name = _text(f"{task}/comm").rstrip("\n")
                 cpu = int(fields[_STAT_CPU]) if len(fields) > _STAT_CPU else -1
-                found[name, cpu] = found.get((name, cpu), 0) + used
+                run_ns[name, cpu] = run_ns.get((name, cpu), 0) + used
         small: dict[int, int] = {}
-        for (name, cpu), used in [*found.items()]:
+        for (name, cpu), used in [*run_ns.items()]:
             if used < _NO_LINE * seconds * 1e9:
-                small[cpu] = small.get(cpu, 0) + found.pop((name, cpu))
-        found |= {(UNNAMED, cpu): used for cpu, used in small.items()}
+                small[cpu] = small.get(cpu, 0) + run_ns.pop((name, cpu))
+        run_ns |= {(UNNAMED, cpu): used for cpu, used in small.items()}
         return tuple(
             OtherThreads(thread=name, cpu=cpu, run_s=round(used / 1e9, 6))
-            for (name, cpu), used in sorted(found.items())
+            for (name, cpu), used in sorted(run_ns.items())
         )
 
 
@@ -570,7 +570,7 @@ class MachineSampler:
         )
         # All of them where it is not known which ones the threads run on.
         used = {cpu for cpu in self._threads if cpu in now.times} or set(now.times)
-        stolen = [one.steal for one in by_processor if one.cpu in used]
+        stolen = [processor.steal for processor in by_processor if processor.cpu in used]
         switches = counted_since(before.switches, now.switches)
         quota_us = counted_since(before.quota_us, now.quota_us)
         return MachineLoad(
@@ -600,27 +600,27 @@ class MachineSampler:
             return None
 
     def _counters(self) -> _MachineCounters:
-        found: dict[int, tuple[int, ...]] = {}
+        times_by_cpu: dict[int, tuple[int, ...]] = {}
         switches: int | None = None
         # cpuN user nice system idle iowait irq softirq steal ..., proc(5).
         for line in self._text("proc/stat").splitlines():
             name, _, values = line.partition(" ")
             if name.startswith("cpu") and name != "cpu":
                 cpu = parse_number(name.removeprefix("cpu"))
-                times = _known(map(parse_number, values.split()))
+                times = _valid_numbers(map(parse_number, values.split()))
                 if cpu is not None and len(times) > _STEAL:
-                    found[cpu] = times
+                    times_by_cpu[cpu] = times
             elif name == "ctxt":
                 switches = parse_number(values)
         throttled = self._numbers("core_throttle_count", "sys/devices/system/cpu/cpu[0-9]*/thermal")
-        quota = _known(
+        quota = _valid_numbers(
             parse_number(line.removeprefix("throttled_usec"))
             for line in self._text("sys/fs/cgroup/cpu.stat").splitlines()
             if line.startswith("throttled_usec")
         )
         return _MachineCounters(
-            times=found,
-            backlogs=_backlogs(self._text("proc/net/softnet_stat"), list(found)),
+            times=times_by_cpu,
+            backlogs=_backlogs(self._text("proc/net/softnet_stat"), list(times_by_cpu)),
             switches=switches,
             throttled=sum(throttled) if throttled else None,
             quota_us=sum(quota) if quota else None,
@@ -631,15 +631,15 @@ class MachineSampler:
         folders = (f"sys/devices/system/cpu/{name}/cpufreq" for name in names)
         khz = [
             number
-            for each in folders
-            for number in self._numbers("scaling_cur_freq", each)
+            for folder in folders
+            for number in self._numbers("scaling_cur_freq", folder)
             if 0 < number < _NO_KHZ
         ]
         return round(sum(khz) / len(khz) / 1000, 1) if khz else None
 
     def _numbers(self, name: str, folders: str) -> tuple[int, ...]:
         texts = map(_text, _places(self._root, f"{folders}*/{name}"))
-        return _known(map(parse_number, texts))
+        return _valid_numbers(map(parse_number, texts))
 
     def _text(self, name: str) -> str:
         return _text(self._root / name)
@@ -649,7 +649,7 @@ class MachineSampler:
 _NO_KHZ = 0xFFFFFFFF
 
 
-def _known(numbers: Iterable[int | None]) -> tuple[int, ...]:
+def _valid_numbers(numbers: Iterable[int | None]) -> tuple[int, ...]:
     """Numbers that are some and not negative: -1 stands for "not known"."""
     return tuple(number for number in numbers if number is not None and number >= 0)
 
@@ -679,17 +679,17 @@ _BACKLOG, _BACKLOG_CPU = 3, 12
 
 def _backlogs(text: str, online: list[int]) -> dict[int, tuple[int, ...]]:
     """Frames, drops and squeezes of the kernel's queue of each processor."""
-    found = {}
+    backlogs = {}
     for place, line in enumerate(text.splitlines()):
         try:
             columns = [int(word, 16) for word in line.split()]
         except ValueError:
             continue
         if len(columns) > _BACKLOG_CPU:
-            found[columns[_BACKLOG_CPU]] = tuple(columns[:_BACKLOG])
+            backlogs[columns[_BACKLOG_CPU]] = tuple(columns[:_BACKLOG])
         elif len(columns) >= _BACKLOG and place < len(online):
-            found[online[place]] = tuple(columns[:_BACKLOG])
-    return found
+            backlogs[online[place]] = tuple(columns[:_BACKLOG])
+    return backlogs
 
 
 @cache
@@ -710,11 +710,13 @@ def _processor_load(
 
     def share(*places: int) -> float:
         # Times of waiting, and those that a hypervisor tells, may be less than they were (proc(5)).
-        known = [max(0, b - a) for a, b in ((before[p], now[p]) for p in places if p < shortest)]
-        return round(sum(known) / ticks, 4)
+        differences = [
+            max(0, b - a) for a, b in ((before[p], now[p]) for p in places if p < shortest)
+        ]
+        return round(sum(differences) / ticks, 4)
 
-    then, backlog = earlier.backlogs.get(cpu, ()), later.backlogs.get(cpu, ())
-    counted = [(b - a) % 2**32 for a, b in zip(then, backlog, strict=False)]
+    backlog_before, backlog = earlier.backlogs.get(cpu, ()), later.backlogs.get(cpu, ())
+    counted = [(b - a) % 2**32 for a, b in zip(backlog_before, backlog, strict=False)]
     frames, dropped, squeezed = counted or (None, None, None)
     return ProcessorLoad(
         cpu=cpu,
@@ -766,8 +768,8 @@ class EventCollector(Collector[ThreadEvents]):
     def start(self) -> None:
         """Open the counters of every thread, as many as there are."""
         refused: dict[str, str] = {}
-        if threads.CYCLES in self.events and (why := threads.why_counts_nothing()):
-            self.why = f"not measured: {why}"
+        if threads.CYCLES in self.events and (reason := threads.why_counts_nothing()):
+            self.why = f"not measured: {reason}"
             return
         for poller, thread in busy_threads(self.pollers):
             fds: dict[str, int] = {}
@@ -787,15 +789,15 @@ class EventCollector(Collector[ThreadEvents]):
 
     def stop(self) -> tuple[ThreadEvents, ...]:
         """Read the counters and close them."""
-        found = []
+        thread_events = []
         for role, thread, fds, before in self._open:
             counts = {
                 name: threads.read_counter(fd).since(before[name]) for name, fd in fds.items()
             }
             counted = {name: count for name, count in counts.items() if count is not None}
-            found.append(ThreadEvents(role=role, thread=thread, counts=counted))
+            thread_events.append(ThreadEvents(role=role, thread=thread, counts=counted))
         self._close()
-        return tuple(found)
+        return tuple(thread_events)
 
     def _close(self) -> None:
         for _, _, fds, _ in self._open:
@@ -847,11 +849,11 @@ class EnergyCollector(Collector[EnergyUse]):
         self._began = self._looked = time.monotonic()
         if self._last:
             # Of a trial that failed nobody stops it: it ends when the collector is gone.
-            given = (weakref.ref(self), self._over)
-            self._watch = threading.Thread(target=self._keep_up, args=given, daemon=True)
+            arguments = (weakref.ref(self), self._over)
+            self._watch = threading.Thread(target=self._keep_up, args=arguments, daemon=True)
             self._watch.start()
         if not self._last and not self._metered() and not self._controller():
-            self.why = "not measured: " + self._why_none()
+            self.why = "not measured: " + self._explain_absence()
 
     def stop(self) -> tuple[EnergyUse, ...]:
         """Take the second sample."""
@@ -861,20 +863,20 @@ class EnergyCollector(Collector[EnergyUse]):
             self._watch.join()
             self._watch = None
             self._add(self._began + wall)
-        found, too_slow, over = [], [], {"watched_s": round(wall, 6)}
+        uses, too_slow, over = [], [], {"watched_s": round(wall, 6)}
         for zone in self._last:
             joules = self._microjoules[zone] / 1e6
             if zone in self._anew:
                 too_slow.append(f"{_zone_name(zone)}: its counter began anew")
                 continue
-            found.append(EnergyUse(part=_zone_name(zone), joules=joules, source="RAPL", **over))
+            uses.append(EnergyUse(part=_zone_name(zone), joules=joules, source="RAPL", **over))
         meters, late_s, of_trial = self._metered(), 0.0, f"the trial was of {wall:.3g} s"
         program = "" if meters else self._controller()
         if program and wall < _SHORTEST_S:
             too_slow.append(f"{_IPMI}: its mean is over {_SHORTEST_S:g} s or more, {of_trial}")
         elif program:
             try:
-                meters = {_IPMI: _asked(program)}
+                meters = {_IPMI: _read_controller_power(program)}
             except HostError as error:
                 too_slow.append(f"{_IPMI}: {error}")
             late_s = time.monotonic() - self._began - wall
@@ -885,43 +887,47 @@ class EnergyCollector(Collector[EnergyUse]):
                 after = f" that ended {late_s:.2g} s after it" if late_s else ""
                 too_slow.append(f"{part}: its mean is over {mean}{after}, {of_trial}")
                 continue
-            found.append(EnergyUse(part=part, joules=wall * watts, source="power meter", **over))
-        moved = [one for one in found if one.joules > 0]
-        if found and not moved:
+            uses.append(EnergyUse(part=part, joules=wall * watts, source="power meter", **over))
+        moved = [use for use in uses if use.joules > 0]
+        if uses and not moved:
             self.why = "not measured: its meters stand still, as those of a virtual machine do"
         elif too_slow and not (program and moved):  # beside RAPL nobody misses a controller
             self.why = f"not measured: {'; '.join(too_slow)}"
         return tuple(moved)
 
     @staticmethod
-    def _keep_up(of: weakref.ref[EnergyCollector], over: threading.Event) -> None:
-        while not over.wait(_READ_EVERY_S) and (collector := of()) is not None:
+    def _keep_up(collector_ref: weakref.ref[EnergyCollector], over: threading.Event) -> None:
+        while not over.wait(_READ_EVERY_S) and (collector := collector_ref()) is not None:
             collector._add(time.monotonic())
             del collector
 
-    def _add(self, at: float) -> None:
+    def _add(self, time_s: float) -> None:
         """Add what was used since the last look; a counter begins anew at its range."""
         now = self._counted()
         self._last = {zone: before for zone, before in self._last.items() if zone in now}
         for zone, before in self._last.items():
             used = (now[zone] - before) % (self._number(zone / _RANGE) or 2**32)
-            if now[zone] < before and used > _MOST_WATTS * 1e6 * (at - self._looked):
+            if now[zone] < before and used > _MOST_WATTS * 1e6 * (time_s - self._looked):
                 self._anew.add(zone)
             self._microjoules[zone] += used
             self._last[zone] = now[zone]
-        self._looked = at
+        self._looked = time_s
 
     def _counted(self) -> dict[Path, int]:
         zones = sorted((self._root / _POWERCAP).glob("intel-rapl:*"))
-        found = {zone: self._number(zone / "energy_uj") for zone in zones}
-        return {zone: number for zone, number in found.items() if number is not None}
+        readings = {zone: self._number(zone / "energy_uj") for zone in zones}
+        return {zone: number for zone, number in readings.items() if number is not None}
 
     def _metered(self) -> dict[str, tuple[float, float | None]]:
         """Power meters by what they are of: their mean power, and the seconds that it is over."""
-        found: dict[str, tuple[float, float | None]] = {}
-        every = (self._root / _HWMON).glob("hwmon*")
+        meters: dict[str, tuple[float, float | None]] = {}
+        folders = (self._root / _HWMON).glob("hwmon*")
         # The driver's files are those of the ACPI device on most kernels.
-        for folder in sorted(place for one in every for place in (one, one / "device")):
+        for folder in sorted(
+            place
+            for device_folder in folders
+            for place in (device_folder, device_folder / "device")
+        ):
             microwatts = self._number(folder / "power1_average")
             if _text(folder / "name").strip() != "power_meter":
                 continue
@@ -931,21 +937,21 @@ class EnergyCollector(Collector[EnergyUse]):
             interval_ms = None if interval_ms in _NO_INTERVAL_MS else interval_ms
             hwmon = folder.parent if folder.name == "device" else folder
             part = f"{_text(folder / 'power1_oem_info').strip() or 'power meter'}, {hwmon.name}"
-            found.setdefault(
+            meters.setdefault(
                 part, (microwatts / 1e6, None if interval_ms is None else interval_ms / 1000)
             )
-        return found
+        return meters
 
     def _controller(self) -> str:
         """The program that asks a management controller which is no power meter of the kernel's."""
-        there = (self._root / _IPMI_DEVICE).exists()
-        return find_trusted("ipmitool", os.environ.get("PATH", ""))[0] if there else ""
+        has_device = (self._root / _IPMI_DEVICE).exists()
+        return find_trusted("ipmitool", os.environ.get("PATH", ""))[0] if has_device else ""
 
     def _number(self, path: Path) -> int | None:
         number = parse_number(_text(path))
         return number if number is not None and number >= 0 else None
 
-    def _why_none(self) -> str:
+    def _explain_absence(self) -> str:
         if any((self._root / _POWERCAP).glob("intel-rapl:*")):
             return "the kernel does not let this process read RAPL: root is needed"
         if (self._root / _IPMI_DEVICE).exists():
@@ -972,7 +978,7 @@ _SAYS = (
 )
 
 
-def _asked(program: str) -> tuple[float, float]:
+def _read_controller_power(program: str) -> tuple[float, float]:
     """Mean power that a management controller tells, and the seconds that it is over."""
     argv = [program, "dcmi", "power", "reading"]
     try:
@@ -981,7 +987,7 @@ def _asked(program: str) -> tuple[float, float]:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"ipmitool: {error}") from error
-    watts, seconds, active = (re.search(one, done.stdout) for one in _SAYS)
+    watts, seconds, active = (re.search(pattern, done.stdout) for pattern in _SAYS)
     if watts and seconds and active:
         mean, interval_s = float(watts[1]), float(seconds[1])
         if mean >= _NO_WATTS:
@@ -1011,8 +1017,8 @@ def _not_measured(refused: dict[str, str], count: int) -> str:
     reasons = set(refused.values())
     if len(refused) == count and len(reasons) == 1:
         return f"not measured: {reasons.pop()}"
-    each = "; ".join(f"{name}: {what}" for name, what in refused.items())
-    return f"not measured: {each}" if each else ""
+    details = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
+    return f"not measured: {details}" if details else ""
 
 
 PERF = "perf"
@@ -1086,7 +1092,7 @@ def fold_stacks(text: str) -> dict[str, int]:
     The text has fields comm, tid, ip, sym and dso: a line for each sample, then one for each frame
     from the innermost on. What has no symbol has its file's name in brackets.
     """
-    found: Counter[str] = Counter()
+    samples: Counter[str] = Counter()
     for block in re.split(r"\n\s*\n", text.strip("\n")):
         head, *frames = block.splitlines() or [""]
         names = []
@@ -1097,5 +1103,5 @@ def fold_stacks(text: str) -> dict[str, int]:
         if names:
             thread = head.strip().rpartition(" ")[0].strip() or head.strip()
             stack = (name.replace(";", ":") for name in (thread, *reversed(names)))
-            found[";".join(stack)] += 1
-    return dict(found)
+            samples[";".join(stack)] += 1
+    return dict(samples)

@@ -151,13 +151,13 @@ def socket_memory(plan: Plan, mib: int, *, memif: bool) -> tuple[int, ...]:
     A NIC's are on its node, those of vhost beside the rings of a guest, and those of memif on one
     node wherever it is polled: its driver names none, and OVS and the driver itself then take that.
     """
-    home, given = plan.placement.node, plan.scenario.options.memory_mib
+    home, memory_mib = plan.placement.node, plan.scenario.options.memory_mib
     ports = [n.node for n in plan.nics if n.side == "dut" and not n.kernel and n.node >= 0]
     ports.append(plan.placement.home_of_vnfs)
     ports += [dpdk.MEMIF_NODE] if memif else []
-    count = 1 + max(home, *plan.placement.nodes, *ports, len(given) - 1)
-    if given:
-        return (*given, *(0,) * (count - len(given)))
+    count = 1 + max(home, *plan.placement.nodes, *ports, len(memory_mib) - 1)
+    if memory_mib:
+        return (*memory_mib, *(0,) * (count - len(memory_mib)))
     return tuple(mib if n in (home, *ports) else 0 for n in range(count))
 
 
@@ -174,8 +174,8 @@ def main_lcore(placement: Placement, pmds: tuple[int, ...], facts: MachineFacts 
     """
     if facts is None:
         return placement.housekeeping[0]
-    here = {cpu.cpu for cpu in facts.cpus if cpu.node == placement.node}
-    choice = [cpu for cpu in placement.housekeeping if cpu in here]
+    local_cpus = {cpu.cpu for cpu in facts.cpus if cpu.node == placement.node}
+    choice = [cpu for cpu in placement.housekeeping if cpu in local_cpus]
     return choice[0] if choice else pmds[0]
 
 
@@ -238,11 +238,11 @@ def parse_pmd_stats(text: str, perf: str = "") -> tuple[DatapathWork, ...]:
     rounds = {core: (int(a), int(b)) for core, a, b in _PMD_ITERATIONS.findall(perf)}
     text = text.partition("main thread:")[0]
     pieces = _PMD.split(text)
-    found = []
+    work = []
     for core, block in zip(pieces[1::2], pieces[2::2], strict=True):
         counts = {name: int(count) for name, count in _PMD_COUNT.findall(block)}
         try:
-            found.append(
+            work.append(
                 DatapathWork(
                     thread=f"core {core}",
                     packets=counts["packets received"],
@@ -258,7 +258,7 @@ def parse_pmd_stats(text: str, perf: str = "") -> tuple[DatapathWork, ...]:
                 f"no count of packets of the PMD thread on core {core}",
                 where="dpif-netdev/pmd-stats-show",
             ) from None
-    return tuple(found)
+    return tuple(work)
 
 
 _PORT_LINE = re.compile(r"^\s*port \d+: (\S+)", re.MULTILINE)
@@ -268,7 +268,7 @@ _COUNTERS_LINE = re.compile(r"\b(RX|TX) packets:(\d+|\?).*?dropped:(\d+|\?)")
 def parse_dpctl_show(text: str, names: Mapping[str, str]) -> tuple[HopCounters, ...]:
     """Counters from the command's text."""
     pieces = _PORT_LINE.split(text)
-    found = []
+    hops = []
     for interface, block in zip(pieces[1::2], pieces[2::2], strict=True):
         if interface not in names:
             continue
@@ -280,7 +280,7 @@ def parse_dpctl_show(text: str, names: Mapping[str, str]) -> tuple[HopCounters, 
         (rx, rx_dropped), (tx, tx_dropped) = (counts.get(side, none) for side in ("RX", "TX"))
         if rx is None or tx is None:
             continue  # a port that is not counted is unknown, not empty
-        found.append(
+        hops.append(
             HopCounters(
                 port=names[interface],
                 rx=rx,
@@ -289,7 +289,7 @@ def parse_dpctl_show(text: str, names: Mapping[str, str]) -> tuple[HopCounters, 
                 tx_dropped=tx_dropped or 0,
             )
         )
-    return tuple(sorted(found, key=lambda counters: counters.port))
+    return tuple(sorted(hops, key=lambda counters: counters.port))
 
 
 class UnixCtl:
@@ -392,10 +392,10 @@ class PrivateOvs:
     def start_database(self) -> None:
         """Create an empty database and serve it; what an earlier start left is removed."""
         for pattern in LEFTOVERS:
-            for left in self.directory.glob(pattern):
-                left.unlink(missing_ok=True)
-        own = Path(self.vswitchd).parent.parent / "share/openvswitch/vswitch.ovsschema"
-        schema = next((s for s in (str(own), *SCHEMAS) if Path(s).exists()), None)
+            for leftover in self.directory.glob(pattern):
+                leftover.unlink(missing_ok=True)
+        built_schema = Path(self.vswitchd).parent.parent / "share/openvswitch/vswitch.ovsschema"
+        schema = next((s for s in (str(built_schema), *SCHEMAS) if Path(s).exists()), None)
         if schema is None:
             raise DutError(
                 "the OVS database schema is missing",
@@ -437,7 +437,7 @@ class PrivateOvs:
             self.vsctl("--no-wait", "set", "Open_vSwitch", ".", *settings)
 
     def start_switch(
-        self, ready: Callable[[], bool], what: str, cure: str, timeout_s: float = 60.0
+        self, ready: Callable[[], bool], description: str, cure: str, timeout_s: float = 60.0
     ) -> None:
         """Start ovs-vswitchd in its network namespace and wait until it is ready."""
         self.switch_process = self.machine.spawn(
@@ -450,11 +450,11 @@ class PrivateOvs:
         wait_for(
             ready,
             timeout_s,
-            what,
+            description,
             poll_s=0.05,
             check=self.check_alive,
             error=lambda: DutError(
-                f"{what} is not initialised after {timeout_s:.0f} s; log ends with:\n"
+                f"{description} is not initialised after {timeout_s:.0f} s; log ends with:\n"
                 + process.log_tail(15),
                 where="ovs-vswitchd",
                 cure=cure,

@@ -128,7 +128,7 @@ class ToExternal(Wire):
     @classmethod
     def _section(cls, testbed: Testbed) -> Any:
         """The section of the testbed file, which is that of the vSwitch of the same name."""
-        return registry.load("vswitches", cls.name).section_of(testbed)
+        return registry.load("vswitches", cls.name).read_section(testbed)
 
     def lay(self) -> tuple[WireEnd, WireEnd]:
         """Take the tester's interface into the run's namespace; it is back with the run's end."""
@@ -164,11 +164,11 @@ class Nic(Wire):
             return f"NICs need root to be taken; {facts.root_cure}"
         if not testbed.nics:
             return "the testbed file names no NICs; add [[nics]] with tester and dut for each wire"
-        wanted = max((port.index for port in scenario.deployment.phy_ports), default=0) + 1
-        if scenario.vswitch and len(testbed.nics) < wanted:
+        wire_count = max((port.index for port in scenario.deployment.phy_ports), default=0) + 1
+        if scenario.vswitch and len(testbed.nics) < wire_count:
             return (
-                f"{scenario.deployment.name} has {wanted} wires and the testbed file names NICs of "
-                f"{len(testbed.nics)}; add another [[nics]]"
+                f"{scenario.deployment.name} has {wire_count} wires and the testbed file names "
+                f"NICs of {len(testbed.nics)}; add another [[nics]]"
             )
         return next(_nic_problems(facts, testbed), "")
 
@@ -242,17 +242,17 @@ def _steers(scenario: Scenario) -> bool:
 
 
 def _nic_problems(facts: MachineFacts, testbed: Testbed) -> Iterator[str]:
-    seen: dict[str, str] = {}
+    places: dict[str, str] = {}
     for number, pair in enumerate(testbed.nics):
         for side, name in (("tester", pair.tester), ("dut", pair.dut)):
             place = f"nics[{number}].{side}"
             nic = facts.nic(name)
             if nic is None:
-                there = ", ".join(n.address for n in facts.nics) or "none"
-                yield f"{place}: there is no NIC {name!r}; PCI network devices here: {there}"
-            elif nic.address in seen:
-                yield f"{place} is the same device as {seen[nic.address]}: {nic.address}"
-            elif why := nic.refusal(isolated=testbed.isolated):
-                yield f"{place}: {why}"
+                addresses = ", ".join(n.address for n in facts.nics) or "none"
+                yield f"{place}: there is no NIC {name!r}; PCI network devices here: {addresses}"
+            elif nic.address in places:
+                yield f"{place} is the same device as {places[nic.address]}: {nic.address}"
+            elif reason := nic.refusal(isolated=testbed.isolated):
+                yield f"{place}: {reason}"
             if nic is not None:
-                seen[nic.address] = place
+                places[nic.address] = place

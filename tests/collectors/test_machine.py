@@ -458,8 +458,8 @@ def test_where_no_tick_brings_the_schedulers_count_up_to_date_that_of_now_is_tak
     about |= {"system_ticks": 3, "guest_ticks": 0, "involuntary": 0, "voluntary": 0, "wait_ns": 0}
     samples = iter(
         [
-            collectors._Sample(**about, at=0.0, user_ticks=0, run_ns=0),
-            collectors._Sample(**about, at=2.0, user_ticks=TICKS, run_ns=200_000_000),
+            collectors._Sample(**about, time_s=0.0, user_ticks=0, run_ns=0),
+            collectors._Sample(**about, time_s=2.0, user_ticks=TICKS, run_ns=200_000_000),
         ]
     )
     monkeypatch.setattr(collectors, "_sample", lambda *_: next(samples))

@@ -19,7 +19,7 @@ from vnetperf.model.trial import TrialSpec
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.layers import write_checksum
 from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, StreamLoad
-from vnetperf.traffic.loadgen.trials import PreparedStreams, StreamPart, parts_of
+from vnetperf.traffic.loadgen.trials import PreparedStreams, StreamPart, compile_parts
 
 pytestmark = pytest.mark.real
 
@@ -67,7 +67,7 @@ def sent(engine: Engine, case: str, epoch: int) -> dict[int, Kind]:
     """Send a profile's frames out of the engine's one port; part's number -> what it is."""
     profile, streams = streams_of(case)
     size = profile.least_frame_size if epoch % 2 else 1518
-    prepared = PreparedStreams(parts_of(streams, profile, size, {}))
+    prepared = PreparedStreams(compile_parts(streams, profile, size, {}))
     engine.set_streams(replace(part.spec, tx_port=0, rx_port=0) for part in prepared.parts)
     burst = TrialSpec(frame_size=size, load_fps=1.0, duration_s=0.0, burst=FRAMES)
     loads = prepared.loads(burst)
@@ -152,7 +152,7 @@ def test_a_genomes_frames_leave_in_its_order(capture: tuple[Engine, Path], flows
     engine, path = capture
     profile = TrafficProfile(imix="aaagbad", flows=flows, vary=("udp_src",), bidirectional=False)
     streams = make_streams(make_deployment("phy2phy"), profile)
-    prepared = PreparedStreams(parts_of(streams, profile, 64, {}))
+    prepared = PreparedStreams(compile_parts(streams, profile, 64, {}))
     engine.set_streams(replace(part.spec, tx_port=0, rx_port=0) for part in prepared.parts)
     loads = prepared.loads(paced(10_000, 0.1))
     assert sum(load.count or 0 for load in loads.values()) == 1000
@@ -170,7 +170,7 @@ def test_a_genomes_frames_leave_in_its_order(capture: tuple[Engine, Path], flows
 def test_random_values_are_all_there_and_no_others(capture: tuple[Engine, Path]) -> None:
     engine, path = capture
     profile, streams = streams_of("rfc2544")
-    (part, _) = parts_of(streams, profile, 64, {})
+    (part, _) = compile_parts(streams, profile, 64, {})
     engine.set_streams([replace(part.spec, tx_port=0, rx_port=0)])
     engine.start(
         EngineTrial(loads={0: StreamLoad(None, 20_000)}, epoch=1, drain_s=0.01, policy="retry")
@@ -189,7 +189,7 @@ def test_bursts_leave_together_and_the_rate_is_met(
     engine.wait_links()
     profile = profile_of("bursts")
     streams = make_streams(make_deployment("phy2phy"), profile)
-    prepared = PreparedStreams(parts_of(streams, profile, 64, {}), group=profile.burst)
+    prepared = PreparedStreams(compile_parts(streams, profile, 64, {}), group=profile.burst)
     engine.set_streams(part.spec for part in prepared.parts)
     trial = EngineTrial(
         loads=prepared.loads(paced(6400, 0.5)), duration_s=0.5, group=profile.burst, max_lag_s=LAG_S
@@ -215,7 +215,7 @@ def test_unequal_loads_and_broadcast_are_counted_apart(
     engine.wait_links()
     profile = TrafficProfile(loads=(0.5, 1.0), broadcast=0.1, imix="aaab")
     streams = make_streams(make_deployment("phy2phy"), profile)
-    prepared = PreparedStreams(parts_of(streams, profile, 80, {}))
+    prepared = PreparedStreams(compile_parts(streams, profile, 80, {}))
     engine.set_streams(part.spec for part in prepared.parts)
     engine.start(
         EngineTrial(loads=prepared.loads(paced(8000, 0.5)), duration_s=0.5, max_lag_s=LAG_S)

@@ -36,7 +36,7 @@ from vnetperf.traffic.loadgen.engine import (
     StreamSpec,
 )
 from vnetperf.traffic.loadgen.telemetry import EngineResult
-from vnetperf.traffic.loadgen.trials import parts_of
+from vnetperf.traffic.loadgen.trials import compile_parts
 
 pytestmark = pytest.mark.real
 
@@ -184,7 +184,7 @@ def test_a_tunnelled_frame_is_whole_on_the_wire(
     engine, path = capture
     profile = TrafficProfile(flows=5, vary=("ipv4_src",))
     streams = make_streams(make_deployment("decap"), profile, tunnel=kind)
-    (part,) = parts_of(streams, profile, 128, {})
+    (part,) = compile_parts(streams, profile, 128, {})
     result = send(engine, 10, replace(part.spec, rx_port=0))
     engine.close()
     frames = captured(path)

@@ -27,8 +27,8 @@ from vnetperf.networks.kubernetes import (
     KubernetesNetwork,
     KubernetesSection,
     describe_changes,
+    diagnose_pod,
     manifest,
-    why_not_running,
 )
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import choose_tool, endpoint_scenario
@@ -248,7 +248,7 @@ UNSCHEDULABLE = {"status": "False", "reason": "Unschedulable", "message": "0/1 n
 def test_why_a_pod_does_not_run_and_whether_it_ever_will(
     found: dict[str, Any], says: str, never: bool
 ) -> None:
-    why, hopeless = why_not_running(found)
+    why, hopeless = diagnose_pod(found)
     assert (says in why, bool(why), hopeless) == (True, bool(says), never)
 
 
@@ -379,7 +379,7 @@ SEEN_POD = {
 
 @given(odd.changed(SEEN_POD | pod(0)))
 def test_no_answer_of_a_cluster_ends_a_run_by_its_form(found: Any) -> None:
-    why, hopeless = why_not_running(found)
+    why, hopeless = diagnose_pod(found)
     assert isinstance(why, str)
     assert hopeless in (True, False)
     assert all(isinstance(text, str) for text in describe_changes(pod(0), found))

@@ -21,7 +21,7 @@ from vnetperf.vswitches.cgnat.kernel import (
     MAX,
     SETTINGS,
     KernelNat,
-    held_by_namespaces,
+    count_all_sessions,
     timeouts,
 )
 from vnetperf.vswitches.cgnat.vpp import Det44Map, VppNat
@@ -126,7 +126,7 @@ def test_ports_that_are_chosen_at_random_are_learnt(unchanged: Unchanged) -> Non
 @pytest.mark.skipif(not program("nft"), reason="nft is not installed")
 @pytest.mark.daily  # a setting of the machine's kernel is written, which others use too
 def test_the_room_of_the_table_comes_back(unchanged: Unchanged) -> None:
-    if held := held_by_namespaces():
+    if held := count_all_sessions():
         pytest.skip(f"others hold {held} sessions: their table is not lowered")
     room = kernel.read_value(SETTINGS / MAX)
     options = ("mode=nft", "max_sessions=100")
@@ -248,7 +248,7 @@ def _chosen_as_computed(deployment: LiveDeployment, mode: str) -> None:
     if mode == "vpp-nat44":
         assert bound.public_ports == bound.ports
         return
-    found = Det44Map.of(nat)
+    found = Det44Map.fit(nat)
     sharing = found.inside.num_addresses // found.outside.num_addresses
     for session in range(nat.sessions):
         address = IPv4Address(bound.public[4 * session :][:4])

@@ -194,12 +194,12 @@ from vnetperf.host.session import HostRun
 from vnetperf.virt import images
 from vnetperf.virt.domain import BootFiles, Domain
 from vnetperf.virt.guest import Guest
-from vnetperf.virt.guest import session_of
+from vnetperf.virt.guest import open_session
 from vnetperf.model.testbed import MachineFacts
 root = Path(sys.argv[1])
 run = HostRun.open(testbed="vm", roots=HostRoots(root / "s", root / "r"), timeout_s=9)
 machine = Machine(run, MachineFacts(cpus=()))
-session = session_of(machine)
+session = open_session(machine)
 boot = BootFiles(kernel=images.find().kernel, cmdline="console=ttyS0")
 qemu = Path("/usr/bin/qemu-system-x86_64")
 console = machine.run_dir / "console"

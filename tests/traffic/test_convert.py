@@ -19,7 +19,7 @@ from vnetperf.statistics.histogram import (
     latency_percentiles,
 )
 from vnetperf.traffic.loadgen import telemetry as engine
-from vnetperf.traffic.loadgen.trials import parts_of, tally
+from vnetperf.traffic.loadgen.trials import compile_parts, tally
 
 PAIRS = st.lists(
     st.tuples(st.integers(LOWEST_NS, HIGHEST_NS), st.integers(1, 10**9)), min_size=1, max_size=30
@@ -77,7 +77,7 @@ def test_directions_are_the_sums_of_their_streams(counted: list[engine.FrameCoun
         ),
         ports=(),
     )
-    parts = parts_of(streams, TrafficProfile(), 64, {})
+    parts = compile_parts(streams, TrafficProfile(), 64, {})
     converted = tally(parts, result, dict.fromkeys(range(6), ((10, 1), (20, 1))))
     assert [d.direction for d in converted] == [0, 1]
     for direction, members in zip(converted, (counted[:3], counted[3:]), strict=True):

@@ -42,7 +42,7 @@ def compiled(case: str, size: int) -> tuple[TrafficProfile, tuple[CompiledFrame,
     return profile, compile_traffic(streams, profile, size)
 
 
-def frames_of(case: str) -> Iterator[tuple[str, bytes, CompiledFrame, int, TrafficProfile]]:
+def generate_frames(case: str) -> Iterator[tuple[str, bytes, CompiledFrame, int, TrafficProfile]]:
     """Title, octets, and what they were made of: the smallest size and 1518, some flows."""
     least = profile_of(CASES[case][0]).least_frame_size
     mixed = profile_of(CASES[case][0]).mix is not None
@@ -62,7 +62,7 @@ def frames_of(case: str) -> Iterator[tuple[str, bytes, CompiledFrame, int, Traff
 def written(case: str) -> str:
     """A golden file: each frame's headers in hexadecimal, then how many zeros follow."""
     lines = [f"# Frames of {case}, without FCS; compare all but the last 18 octets, the stamp."]
-    for title, octets, frame, _, _ in frames_of(case):
+    for title, octets, frame, _, _ in generate_frames(case):
         head, rest = octets[: frame.header_octets], octets[frame.header_octets :]
         assert not any(rest)
         lines += [f"# {title}", f"{head.hex()} + {len(rest)} zeros"]
@@ -80,7 +80,7 @@ def test_there_is_no_golden_file_of_nothing() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_scapy_builds_the_same_octets(case: str) -> None:
-    for title, octets, frame, _, profile in frames_of(case):
+    for title, octets, frame, _, profile in generate_frames(case):
         stack = header_stack(frame.stream, profile)
         assert len(octets) == frame.size - 4, title
         again = rebuilt(octets, stack, bytes.fromhex(profile.raw))
@@ -89,7 +89,7 @@ def test_scapy_builds_the_same_octets(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_flows_differ_by_what_the_profile_says(case: str) -> None:
-    for title, octets, frame, number, profile in frames_of(case):
+    for title, octets, frame, number, profile in generate_frames(case):
         stack = header_stack(frame.stream, profile)
         for name in profile.vary if profile.flows > 1 else ():
             if frame.stream.bearers and name == "ipv4_src":

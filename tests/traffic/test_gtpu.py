@@ -20,7 +20,7 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
 from vnetperf.model.trial import TrialSpec
 from vnetperf.traffic.frames import compile_fields, compile_frame, sent_size
-from vnetperf.traffic.loadgen.trials import parts_of
+from vnetperf.traffic.loadgen.trials import compile_parts
 
 SIZES = st.integers(64, 9000)
 PROFILE = TrafficProfile()
@@ -45,7 +45,9 @@ def streams(bearers: tuple[Bearers, ...]) -> tuple[Stream, ...]:
 @given(SIZES, runs())
 def test_uplink_is_a_packet_in_gtpu(size: int, bearers: tuple[Bearers, ...]) -> None:
     uplink, _ = streams(bearers)
-    whole = Ether(compile_frame(parts_of((uplink,), PROFILE, size, {})[0].stream, PROFILE, size))
+    whole = Ether(
+        compile_frame(compile_parts((uplink,), PROFILE, size, {})[0].stream, PROFILE, size)
+    )
     assert len(whole) == sent_size(uplink, size) - 4
     assert sent_size(uplink, size) == size + 36
     assert (whole[IP].src, whole[IP].dst) == ("192.0.2.2", "192.0.2.1")
@@ -65,7 +67,7 @@ def test_uplink_is_a_packet_in_gtpu(size: int, bearers: tuple[Bearers, ...]) -> 
 @given(SIZES, runs())
 def test_downlink_is_plain_and_for_the_ue(size: int, bearers: tuple[Bearers, ...]) -> None:
     _, downlink = streams(bearers)
-    part = parts_of((downlink,), PROFILE, size, {})[0]
+    part = compile_parts((downlink,), PROFILE, size, {})[0]
     whole = Ether(part.spec.header + bytes(size - 4 - len(part.spec.header)))
     assert part.spec.frame_size == size
     assert (whole[IP].src, whole[IP].dst) == ("198.19.0.1", bearers[0].ue)
@@ -77,7 +79,7 @@ def test_every_session_has_its_share_and_its_own_addresses(
     bearers: tuple[Bearers, ...], queues: int
 ) -> None:
     for stream in streams(bearers):
-        parts = parts_of((stream,), PROFILE, 64, {0: queues, 1: queues})
+        parts = compile_parts((stream,), PROFILE, 64, {0: queues, 1: queues})
         assert abs(sum(part.share for part in parts) - 1) < 1e-9
         sessions = []
         for part in parts:
@@ -143,5 +145,5 @@ def test_each_flow_of_sessions_is_learnt_before_a_trial(
 
 def test_streams_without_sessions_are_as_ever() -> None:
     for stream in make_streams(make_deployment("pvp"), PROFILE):
-        (part,) = parts_of((stream,), PROFILE, 64, {})
+        (part,) = compile_parts((stream,), PROFILE, 64, {})
         assert (part.share, part.spec.fields, part.spec.frame_size) == (1.0, (), 64)

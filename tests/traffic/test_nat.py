@@ -21,7 +21,7 @@ from vnetperf.traffic.frames import (
 )
 from vnetperf.traffic.loadgen.driver import raise_unless_bound
 from vnetperf.traffic.loadgen.engine import FieldSpec
-from vnetperf.traffic.loadgen.trials import parts_of
+from vnetperf.traffic.loadgen.trials import compile_parts
 
 PROFILES = (
     TrafficProfile(),
@@ -88,7 +88,7 @@ def test_each_session_is_on_both_sides_what_its_block_says(profile: TrafficProfi
 def test_queues_share_the_sessions_and_expect_their_own(queues: int) -> None:
     made = scenario()
     frames = compile_traffic(made.streams, made.traffic, 64)
-    parts = parts_of(made.streams, made.traffic, 64, {0: queues, 1: queues})
+    parts = compile_parts(made.streams, made.traffic, 64, {0: queues, 1: queues})
     for way, frame in enumerate(frames):
         found = []
         for part in parts:

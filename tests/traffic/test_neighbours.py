@@ -12,7 +12,7 @@ from vnetperf.model.frames import TESTER_ADDRESS
 from vnetperf.model.options import GN_TESTER, Bearers
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.traffic.frames import compile_traffic
-from vnetperf.traffic.loadgen.driver import macs_of, neighbours_of
+from vnetperf.traffic.loadgen.driver import list_neighbours, map_port_macs
 from vnetperf.traffic.loadgen.engine import NeighbourSpec
 
 
@@ -21,7 +21,7 @@ def known(
 ) -> dict[tuple[int, str], NeighbourSpec]:
     graph = make_deployment(deployment)
     streams = make_streams(graph, profile, tunnel=tunnel)
-    found = neighbours_of(compile_traffic(streams, profile, 256), graph)
+    found = list_neighbours(compile_traffic(streams, profile, 256), graph)
     return {(n.port, str(ip_address(n.address))): n for n in found}
 
 
@@ -86,7 +86,7 @@ def test_a_radio_network_and_its_servers() -> None:
     streams = [
         s.model_copy(update={"bearers": (run,)}) for s in make_streams(graph, profile, tunnel="")
     ]
-    found = neighbours_of(compile_traffic(streams, profile, 256), graph)
+    found = list_neighbours(compile_traffic(streams, profile, 256), graph)
     by_address = {(n.port, str(ip_address(n.address))): n for n in found}
     radio = graph.ends.index(next(end for end in graph.ends if end in graph.gtp))
     assert (radio, GN_TESTER) in by_address
@@ -95,7 +95,7 @@ def test_a_radio_network_and_its_servers() -> None:
 
 def test_every_port_has_a_station() -> None:
     graph = make_deployment("pvp")
-    assert {port: m.hex(":") for port, m in macs_of(graph).items()} == {
+    assert {port: m.hex(":") for port, m in map_port_macs(graph).items()} == {
         0: addresses.tester_mac(0, 0),
         1: addresses.tester_mac(1, 0),
     }

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vnetperf.model.trial import EventSpec, LoadStep, TrialSpec
 from vnetperf.registry import load
 from vnetperf.traffic.loadgen.telemetry import DelayDifferences, StreamTimeline
-from vnetperf.traffic.loadgen.trials import ipdv_of, timeline_of
+from vnetperf.traffic.loadgen.trials import compute_ipdv, merge_timelines
 
 FINE = TrialSpec(frame_size=64, load_fps=1000, duration_s=1, bin_s=1e-6)
 REPLY = {"bin_ns": 1000, "gap_ns": 300, "gap_from_ns": 500}
@@ -56,13 +56,13 @@ def test_refused_frames_are_lost_where_they_were_the_switchs() -> None:
     one = timeline((10, 0, 10, 10, 0), (5, 5, 5, 5, 0), (0, 0, 0, 0, 0))
     assert one.last_lost_ns(refusal_is_loss=False) is None
     assert one.last_lost_ns(refusal_is_loss=True) == 2000
-    assert timeline_of(0, [one], FINE, refusal_is_loss=True).sent == (10, 10)
-    assert timeline_of(0, [one], FINE, refusal_is_loss=False).sent == (10, 5)
+    assert merge_timelines(0, [one], FINE, refusal_is_loss=True).sent == (10, 10)
+    assert merge_timelines(0, [one], FINE, refusal_is_loss=False).sent == (10, 5)
 
 
 def test_streams_of_a_direction_add_up() -> None:
     a, b = timeline((5, 0, 5, 4, 0), (5, 0, 4, 5, 1600)), timeline((3, 0, 3, 3, 0), (3, 0, 3, 3, 0))
-    both = timeline_of(1, [a, b], FINE, refusal_is_loss=False)
+    both = merge_timelines(1, [a, b], FINE, refusal_is_loss=False)
     assert (both.sent, both.received, both.arrived) == ((8, 8), (8, 7), (7, 8))
     assert both.last_lost_s == 1600e-9
     assert (both.direction, both.gap_s, both.gap_from_s) == (1, 300e-9, 500e-9)
@@ -88,20 +88,20 @@ def parsed(values: list[int], shared: int = 0) -> DelayDifferences:
 @given(st.lists(st.lists(st.integers(-999, 999), min_size=1, max_size=20), min_size=1, max_size=4))
 def test_differences_of_all_streams_together(streams: list[list[int]]) -> None:
     values = sorted(v for s in streams for v in s)
-    found = ipdv_of([*map(parsed, streams), parsed([])])
+    found = compute_ipdv([*map(parsed, streams), parsed([])])
     assert (found["min"], found["max"]) == (values[0], values[-1])
     assert found["median"] == values[(len(values) - 1) // 2]
 
 
 def test_no_differences_are_said_as_none() -> None:
-    assert ipdv_of([]) == {}
-    assert ipdv_of([parsed([])]) == {}
+    assert compute_ipdv([]) == {}
+    assert compute_ipdv([parsed([])]) == {}
 
 
 def test_the_share_of_frames_without_stamps_of_their_own_is_told() -> None:
-    found = ipdv_of([parsed([1, 2, 3], shared=6), parsed([], shared=3)])
+    found = compute_ipdv([parsed([1, 2, 3], shared=6), parsed([], shared=3)])
     assert (found["shared"], found["resolution"]) == (0.75, 400)
-    assert ipdv_of([parsed([], shared=5)]) == {"shared": 1.0}
+    assert compute_ipdv([parsed([], shared=5)]) == {"shared": 1.0}
 
 
 SPEC = TrialSpec(frame_size=64, load_fps=1000, duration_s=1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.traffic.loadgen.engine import FieldSpec
-from vnetperf.traffic.loadgen.trials import StreamPart, parts_of, split_frames
+from vnetperf.traffic.loadgen.trials import StreamPart, compile_parts, split_frames
 
 QUEUES = st.integers(1, 16)
 
@@ -21,7 +21,7 @@ def parts(flows: int, queues: int, mode: str = "inc", chains: int = 1) -> tuple[
         {"flows": flows, "vary": ("ipv4_src", "udp_dst"), "vary_mode": mode}
     )
     streams = make_streams(make_deployment("pvpv", chains), profile)
-    return parts_of(streams, profile, 64, {0: queues, 1: queues})
+    return compile_parts(streams, profile, 64, {0: queues, 1: queues})
 
 
 def values(field: FieldSpec) -> list[int]:
@@ -89,7 +89,7 @@ def test_with_one_queue_nothing_is_bound() -> None:
 def test_flows_of_a_genome_come_equally_often(flows: int, genome: str) -> None:
     profile = TrafficProfile(imix=genome, flows=flows, vary=("ipv4_src",))
     (stream, _) = make_streams(make_deployment("phy2phy"), profile)
-    made = parts_of((stream,), profile, 64, {0: 1, 1: 1})
+    made = compile_parts((stream,), profile, 64, {0: 1, 1: 1})
     assert isclose(sum(part.share for part in made), 1.0)
     for size in {part.spec.frame_size for part in made}:
         often: dict[int, float] = defaultdict(float)
@@ -107,7 +107,7 @@ def test_a_genome_of_one_flow_or_many_keeps_its_order() -> None:
     for flows, kinds in ((1, 12), (28, 12), (1000, 12), (30, 3)):
         profile = TrafficProfile(imix="aaaaaaaddddg", flows=flows, vary=("ipv4_src",))
         (stream, _) = make_streams(make_deployment("phy2phy"), profile)
-        made = parts_of((stream,), profile, 64, {0: 1, 1: 1})
+        made = compile_parts((stream,), profile, 64, {0: 1, 1: 1})
         assert len(made) == kinds
         if kinds == 12:
             assert [part.spec.frame_size for part in made] == [64] * 7 + [512] * 4 + [1518]

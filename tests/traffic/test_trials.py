@@ -36,7 +36,7 @@ from vnetperf.traffic.loadgen.telemetry import (
     LatencySum,
     StreamResult,
 )
-from vnetperf.traffic.loadgen.trials import PreparedStreams, parts_of, run_trial
+from vnetperf.traffic.loadgen.trials import PreparedStreams, compile_parts, run_trial
 
 PROFILE = TrafficProfile()
 GRAPH = make_deployment("phy2phy")
@@ -46,7 +46,7 @@ PACED = TrialSpec(frame_size=64, load_fps=1e6, duration_s=1.0)
 ENDS = tuple(
     WireEnd(wire=n, kind="memif", side="tester", socket=f"/run/w{n}", role="client") for n in (0, 1)
 )
-PREPARED = PreparedStreams(parts_of(STREAMS, PROFILE, 64, {}))
+PREPARED = PreparedStreams(compile_parts(STREAMS, PROFILE, 64, {}))
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_frames_of_two_turns_take_half_of_a_ring_at_most(
 ) -> None:
     prepared = replace(PREPARED, rings=(trials.PortRings(ring, ring),) * 2, turn_us=100)
     loads = prepared.loads(PACED.model_copy(update={"load_fps": fps}))
-    assert prepared.turn_of(loads) == turn_us
+    assert prepared.choose_turn_us(loads) == turn_us
     assert 2 * turn_us * fps / 1e6 <= ring / 2 or turn_us == trials.LEAST_TURN_US
-    assert not replace(prepared, turn_us=0).turn_of(loads)
-    assert prepared.turn_of(prepared.loads(BURST)) == 100
+    assert not replace(prepared, turn_us=0).choose_turn_us(loads)
+    assert prepared.choose_turn_us(prepared.loads(BURST)) == 100
 
 
 class Double:
@@ -209,7 +209,7 @@ def test_groups_leave_at_the_rate_of_the_load_and_not_of_their_starts() -> None:
 
 
 def test_a_port_on_another_host_is_neither_sent_from_nor_polled() -> None:
-    parts = parts_of(STREAMS, PROFILE, 64, {}, away=(1,))
+    parts = compile_parts(STREAMS, PROFILE, 64, {}, away=(1,))
     assert [(part.spec.tx_port, part.spec.away) for part in parts] == [(0, False), (1, True)]
     prepared = PreparedStreams(parts, rings=(trials.PortRings(4096, 2048),) * 2, away=(1,))
     window = TrialWindow(number=9, lead_s=0.25)
@@ -221,7 +221,7 @@ def test_a_port_on_another_host_is_neither_sent_from_nor_polled() -> None:
     sent = DirectionCounts(direction=0, intended=9, sent=9, received=0, tx_seconds=0.1, **none)
     came = DirectionCounts(direction=1, intended=0, sent=0, received=7, **none)
     engine = StoodStill()
-    trials.read_gaps(cast("Engine", engine), prepared, [sent, came], PACED)
+    trials._list_queues(cast("Engine", engine), prepared, [sent, came], PACED)
     queues = [(queue.way, queue.port, queue.rate) for queue in engine.queues]
     assert queues == [("tx", 0, 90.0), ("rx", 0, PACED.load_fps)]
 

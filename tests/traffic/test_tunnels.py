@@ -28,7 +28,7 @@ from vnetperf.traffic.frames import (
     compile_header,
     sent_size,
 )
-from vnetperf.traffic.loadgen.trials import parts_of
+from vnetperf.traffic.loadgen.trials import compile_parts
 
 KINDS = st.sampled_from(TUNNELS)
 SIZES = st.integers(64, 9018)
@@ -109,7 +109,7 @@ def test_a_plain_stream_has_no_outer_headers() -> None:
 @pytest.mark.parametrize("kind", TUNNELS)
 def test_flows_and_checksums_are_the_inner_frames(kind: TunnelKind) -> None:
     profile = TrafficProfile(flows=8, vary=("ipv4_src", "udp_src"))
-    (part,) = parts_of((tunnelled(kind),), profile, 64, {})
+    (part,) = compile_parts((tunnelled(kind),), profile, 64, {})
     assert part.spec.frame_size == 64 + OVERHEAD[kind]
     assert part.spec.l3_offset == OVERHEAD[kind] + 14
     assert [f.offset for f in part.spec.fields] == [OVERHEAD[kind] + 26, OVERHEAD[kind] + 34]

@@ -100,8 +100,7 @@ def test_what_it_cannot_do_in_a_trial_is_refused() -> None:
 
 @pytest.mark.parametrize(("made", "seconds"), [(0, 0.0), (1, 0.0), (5, 5.0)])
 def test_the_time_of_frames_has_one_more_gap(made: int, seconds: float) -> None:
-    pace = StreamPace(
-        made=made, skipped=0, first_ns=10**9, last_ns=10**9 + max(0, made - 1) * 10**9
+    pace = StreamPace(built=made, skipped=0, first_ns=10**9, last_ns=10**9 + max(0, made - 1) * 10**9
     )
     assert pace.seconds == seconds
 
@@ -121,7 +120,7 @@ def test_stale_and_foreign_frames_are_told_and_the_drain_that_was_waited(
         "_refused": {0: 0, 1: 0},
         "_counted": counted,
         "_latency": None,
-        "_pace": StreamPace(made=1000, skipped=0, first_ns=0, last_ns=10**9),
+        "_pace": StreamPace(built=1000, skipped=0, first_ns=0, last_ns=10**9),
     }.items():
         monkeypatch.setattr(generator, name, lambda *_, value=value: value)
     spec = TrialSpec(frame_size=64, load_fps=1000.0, duration_s=1.0, drain_s=0.01)

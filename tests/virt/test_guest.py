@@ -56,7 +56,7 @@ class Stage:
             self.lives = False
             if self.known:
                 raise HostError("domain is not running")
-        elif name == "known":
+        elif name == "has_guest":
             self.known = max(0, self.known - 1)
             return self.known > 0
         elif name == "running":

@@ -40,7 +40,7 @@ def test_threads_that_libvirt_starts_may_be_anywhere_afterwards() -> None:
         end.wait(20)
 
     worker = threading.Thread(target=wait)
-    with session_server.stay_on_one_processor():
+    with session_server._confine_thread():
         worker.start()
         assert started.wait(20)
         assert worker.native_id is not None
@@ -218,7 +218,7 @@ def test_a_guest_is_given_the_devices_of_its_own_nics(
     (function / "iommu_group").symlink_to(groups)
     monkeypatch.setattr(session_server, "PCI_DEVICES", tmp_path / "devices")
 
-    of = session_server.devices_of
+    of = session_server.list_devices
     assert of([], []) == ()
     assert set(of(["lo"], [])) == {"net/tun", "vhost-net", f"tap{if_nametoindex('lo')}"}
     assert set(of(["gone"], [])) == {"net/tun", "vhost-net"}

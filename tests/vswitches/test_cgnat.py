@@ -160,7 +160,7 @@ def test_a_table_without_limit_gets_none_and_a_hash_that_stays_is_only_slower(
     assert machine.written == {}
     assert "nf_conntrack_buckets stays" in caplog.text
     machine.refuses = ""
-    monkeypatch.setattr(module, "held_by_namespaces", lambda: 3)
+    monkeypatch.setattr(module, "count_all_sessions", lambda: 3)
     with pytest.raises(DutError, match=r"nf_conntrack_max from 0 \(no limit\)"):
         started(monkeypatch, machine, Nat(), max_sessions=5000)
 
@@ -169,7 +169,7 @@ def test_a_table_can_be_made_small_where_nobody_else_has_sessions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = Machine()
-    monkeypatch.setattr(module, "held_by_namespaces", lambda: 0)
+    monkeypatch.setattr(module, "count_all_sessions", lambda: 0)
     started(monkeypatch, machine, Nat(), max_sessions=5000)
     assert machine.written == {module.MAX: 5000}
 
@@ -179,7 +179,7 @@ def test_the_machines_table_is_not_lowered_below_what_others_use(
     held: int | None, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine()
-    monkeypatch.setattr(module, "held_by_namespaces", lambda: held)
+    monkeypatch.setattr(module, "count_all_sessions", lambda: held)
     with pytest.raises(DutError, match=named) as error:
         started(monkeypatch, machine, Nat(), max_sessions=5000)
     assert "nf_conntrack_max from 262144" in str(error.value)
@@ -200,10 +200,10 @@ def test_sessions_of_each_namespace_count_once(
     (tmp_path / "self").symlink_to("1")
     monkeypatch.setattr(module, "PROC", tmp_path)
     monkeypatch.setattr(module, "NAMED", tmp_path / "none")
-    assert module.held_by_namespaces() == 19
+    assert module.count_all_sessions() == 19
     (tmp_path / "1/net/stat/nf_conntrack").unlink()
     (tmp_path / "3/net/stat/nf_conntrack").unlink()
-    assert module.held_by_namespaces() is None
+    assert module.count_all_sessions() is None
 
 
 def test_timers_of_established_and_of_other_connections() -> None:

@@ -169,7 +169,7 @@ NATS = st.builds(
 
 @given(NATS)
 def test_each_subscriber_has_a_block_of_its_own_as_large_as_requested(nat: Nat) -> None:
-    found = Det44Map.of(nat)
+    found = Det44Map.fit(nat)
     sharing = found.inside.num_addresses // found.outside.num_addresses
     assert found.ports >= nat.block_size
     assert FIRST_PORT + sharing * found.ports - 1 <= 0xFFFF
@@ -189,7 +189,7 @@ def test_each_subscriber_has_a_block_of_its_own_as_large_as_requested(nat: Nat) 
     [(1, 31, 32), (1023, 22, 32), (1024, 21, 31), (4096, 19, 29), (16_384, 17, 27)],
 )
 def test_maps_of_the_densities_of_csit(subscribers: int, inside: int, outside: int) -> None:
-    found = Det44Map.of(Nat(subscribers=subscribers))
+    found = Det44Map.fit(Nat(subscribers=subscribers))
     assert (found.inside.prefixlen, found.outside.prefixlen) == (inside, outside)
     assert subscribers < 1023 or found.ports == 63
 

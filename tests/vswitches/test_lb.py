@@ -25,7 +25,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.vswitches.lb import ipvs
-from vnetperf.vswitches.lb.ipvs import held, ipvs_rules
+from vnetperf.vswitches.lb.ipvs import count_connections, ipvs_rules
 from vnetperf.vswitches.lb.rules import RuleBalancer, iptables_rules, nft_rules
 from vnetperf.vswitches.lb.switch import ServiceBalancer
 
@@ -187,7 +187,7 @@ TCP  0A600001:0050 rr
     ("told", "sessions"), [("", 0), (IPVS_UDP, 30), (IPVS_TCP, 30), (IPVS_UDP + IPVS_TCP, 60)]
 )
 def test_ipvs_holds_what_its_backends_have_active_or_not(told: str, sessions: int) -> None:
-    assert held(IPVS_HEADER + told) == sessions
+    assert count_connections(IPVS_HEADER + told) == sessions
 
 
 def test_settings_of_ipvs_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

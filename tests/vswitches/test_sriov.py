@@ -33,7 +33,7 @@ from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vswitches.sriov import Sriov
 from vnetperf.vswitches.sriov.eswitch import LegacyMode
 from vnetperf.vswitches.sriov.switch import phy_port_counters
-from vnetperf.vswitches.sriov.virtual_functions import UNUSED_VLAN, VfPort, vf_specs_of_graph
+from vnetperf.vswitches.sriov.virtual_functions import UNUSED_VLAN, VfPort, list_vf_specs
 
 
 def scenario(deployment: str = "pvp", **changes: Any) -> Scenario:
@@ -58,7 +58,7 @@ def plan(wanted: Scenario, machine: MachineFacts | None = None) -> Plan:
 
 
 def layout_of(deployment: str) -> list[tuple[str, int, int, bool]]:
-    found = vf_specs_of_graph(make_deployment(deployment))
+    found = list_vf_specs(make_deployment(deployment))
     return [(str(p.port), p.physical, p.number, p.inner) for p in found]
 
 
@@ -99,7 +99,7 @@ def test_a_port_is_on_the_nic_of_the_wire_it_meets(
 @given(st.sampled_from(sorted(DEPLOYMENTS)), st.integers(1, 9))
 def test_every_vnf_port_is_one_function_and_numbers_have_no_gaps(name: str, vnfs: int) -> None:
     deployment = make_deployment(name, vnfs)
-    found = vf_specs_of_graph(deployment)
+    found = list_vf_specs(deployment)
     assert {p.port for p in found} >= set(deployment.vnf_ports())
     assert len({p.port for p in found}) == len({p.mac for p in found}) == len(found)
     for nic in (0, 1):
@@ -110,11 +110,11 @@ def test_every_vnf_port_is_one_function_and_numbers_have_no_gaps(name: str, vnfs
 def test_functions_have_the_addresses_that_frames_are_sent_to() -> None:
     for name in ("phy2phy", "pvp", "pvvp", "pvpv", "p2v", "v2v"):
         wanted = scenario(name)
-        macs = {place.mac for place in vf_specs_of_graph(wanted.deployment)}
+        macs = {place.mac for place in list_vf_specs(wanted.deployment)}
         assert {stream.eth_dst for stream in wanted.streams} <= macs
-    by_port = {p.port: p.mac for p in vf_specs_of_graph(make_deployment("pvp"))}
+    by_port = {p.port: p.mac for p in list_vf_specs(make_deployment("pvp"))}
     assert by_port[VnfPort(vnf=0, index=1)] == vnf_mac(VnfPort(vnf=0, index=1))
-    assert {p.mac for p in vf_specs_of_graph(make_deployment("phy2phy"))} == {
+    assert {p.mac for p in list_vf_specs(make_deployment("phy2phy"))} == {
         dut_mac(p) for p in PHY_PORTS
     }
 
@@ -243,7 +243,7 @@ def test_ports_of_a_driver_with_kinds_of_frames_are_summed() -> None:
 
 
 def test_only_physical_ports_are_named_phy() -> None:
-    assert all(isinstance(p.port, PhyPort) for p in vf_specs_of_graph(make_deployment("phy2phy")))
+    assert all(isinstance(p.port, PhyPort) for p in list_vf_specs(make_deployment("phy2phy")))
 
 
 class Netlink:
@@ -281,7 +281,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch, wanted: Scenario) -> tuple[Any, Ne
         "vnetperf.vswitches.sriov.switch.ethtool.statistics", lambda *_, **__: statistics
     )
     switch: Any = Sriov(netlink, plan(wanted))  # type: ignore[arg-type]  # a double
-    found = vf_specs_of_graph(wanted.deployment)
+    found = list_vf_specs(wanted.deployment)
     switch.eswitch.parents = {place.physical: f"pf{place.physical}" for place in found}
     for number, place in enumerate(found):
         function = VfPort(place, "", f"pf{place.physical}", netdev=f"f{number}")

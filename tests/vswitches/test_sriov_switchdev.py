@@ -590,6 +590,6 @@ def test_the_facts_say_where_each_rule_is(monkeypatch: pytest.MonkeyPatch) -> No
 @given(PLAIN)
 def test_nics_of_wires_are_taken_without_functions_too(name: str) -> None:
     wanted = switchdev(name)
-    taken = SwitchdevMode(MagicMock(), wanted, {}, set()).taken_nics((0,))
+    taken = SwitchdevMode(MagicMock(), wanted, {}, set()).select_nics((0,))
     ports: tuple[Port, ...] = make_deployment(name).phy_ports
     assert {p.index for p in ports if isinstance(p, PhyPort)} | {0} == set(taken)

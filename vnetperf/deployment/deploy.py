@@ -47,7 +47,7 @@ from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters
-from vnetperf.traffic.base import TrafficGenerator, flows_of_sessions
+from vnetperf.traffic.base import TrafficGenerator, count_session_flows
 from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
 from vnetperf.vswitches.base import VSwitch
 
@@ -566,7 +566,7 @@ class LiveDeployment:
             for vepc in self._mobile_cores():
                 streams = vepc.streams(streams)
             self.generator.prepare(streams, scenario.traffic, frame_size)
-            self.session_flows = flows_of_sessions(streams, scenario.traffic)
+            self.session_flows = count_session_flows(streams, scenario.traffic)
             self._prepared_size = frame_size
 
     def counters(self) -> dict[str, HopCounters]:

@@ -49,9 +49,9 @@ from vnetperf.networks.base import (
     Pod,
     PodHost,
     PodPort,
-    host_of,
+    graph_port,
+    host_number,
     pod_count,
-    port_of,
 )
 from vnetperf.virt.endpoint import EndpointPair
 from vnetperf.virt.pods import missing_for_pods
@@ -202,7 +202,7 @@ class PodNetwork(VSwitch):
         """Of two hosts of a testbed this one makes its own part, with what the plan has of both."""
         ((near, _),), (cable,), (local,) = graph.beyond, graph.cables, graph.tester_vnf_ports
         (far,) = (port for port in cable if port != near)
-        other = port_of(1 - local.vnf)
+        other = graph_port(1 - local.vnf)
         mac = vnf_mac(other) if self.network.capabilities.shares_mac else dut_mac(far)
         self.hosts[other.vnf] = FarHost(self.machine, other.vnf, mac)
         pod = self._pod(other, "")
@@ -323,9 +323,9 @@ class PodNetwork(VSwitch):
         way = "routed" if scenario.routed else "switched"
         mtu = cls.network.pod_mtu(scenario)
         lines = {
-            f"pod{port.vnf}": f"on host{host_of(scenario, port.vnf)}, address {_address(port)}, "
-            f"MAC {vnf_mac(port)}, MTU {mtu}"
-            for port in map(port_of, range(pod_count(scenario)))
+            f"pod{port.vnf}": f"on host{host_number(scenario, port.vnf)}, "
+            f"address {_address(port)}, MAC {vnf_mac(port)}, MTU {mtu}"
+            for port in map(graph_port, range(pod_count(scenario)))
             if port in scenario.deployment.ends or not scenario.deployment.cables
         }
         hosts = "one host" if scenario.pod_hosts == "same" else "two hosts"
@@ -370,7 +370,7 @@ class PodNetwork(VSwitch):
         if self._far is not None and not self._plugged:
             return  # until the cable is there
         ends = scenario.deployment.tester_vnf_ports
-        for number in sorted({host_of(scenario, port.vnf) for port in ends}):
+        for number in sorted({host_number(scenario, port.vnf) for port in ends}):
             self._network.prepare(self.hosts[number])
 
     def add_phy_port(self, end: WireEnd) -> None:
@@ -408,7 +408,7 @@ class PodNetwork(VSwitch):
         return Attachment(port=port, kind="loopback", netdev=LOOPBACK, netns=netns)
 
     def _find_host(self, port: VnfPort) -> PodHost:
-        return self.hosts[host_of(self.plan.scenario, port.vnf)]
+        return self.hosts[host_number(self.plan.scenario, port.vnf)]
 
     def _pod(self, port: VnfPort, netdev: str, socket: str = "") -> Pod:
         return Pod(
@@ -417,7 +417,7 @@ class PodNetwork(VSwitch):
             socket=socket,
             mac=vnf_mac(port),
             address=_address(port),
-            gateway_mac=dut_mac(port_of(port.vnf % 2)),  # one for all pods of a host
+            gateway_mac=dut_mac(graph_port(port.vnf % 2)),  # one for all pods of a host
         )
 
     def add_vnf_port(self, attachment: Attachment) -> None:
@@ -514,7 +514,7 @@ class PodNetwork(VSwitch):
         if self._far is not None or self.network.capabilities.port == "host":
             return
         first = len(self._ports)
-        for port in map(port_of, range(first, pod_count(self.plan.scenario))):
+        for port in map(graph_port, range(first, pod_count(self.plan.scenario))):
             self._attach(self._find_host(port), self._pod(port, self._network.netdev(port.vnf)))
         if len(self._ports) > first:
             self._network.join(self.hosts, tuple(self._ports.values()))
@@ -524,7 +524,7 @@ class PodNetwork(VSwitch):
         """What each pod has, by number; on the hosts' own network pods of a host share a port."""
         numbers = range(pod_count(self.plan.scenario))
         shared = self.network.capabilities.port == "host"
-        return tuple(self._ports[port_of(n % 2 if shared else n)] for n in numbers)
+        return tuple(self._ports[graph_port(n % 2 if shared else n)] for n in numbers)
 
     def find_netns(self, pod: PodPort) -> Path:
         """Network namespace of a pod's host."""

@@ -155,11 +155,11 @@ class EndpointTool(Requirements, ABC):
         return False
 
     @abstractmethod
-    def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+    def server(self, sockets: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """Command line of a server that serves one client in the foreground.
 
         Args:
-            at: Addresses and port.
+            sockets: Addresses and port.
             spec: The transfer.
 
         Returns:
@@ -167,11 +167,11 @@ class EndpointTool(Requirements, ABC):
         """
 
     @abstractmethod
-    def client(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+    def client(self, sockets: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """Command line of the client.
 
         Args:
-            at: Addresses and port.
+            sockets: Addresses and port.
             spec: The transfer; its way does not matter.
 
         Returns:
@@ -204,28 +204,28 @@ class EndpointTool(Requirements, ABC):
         """
         return output.version.partition("\n")[0].strip()
 
-    def unreadable(self, output: ToolOutput, what: str) -> UnreadableError:
+    def unreadable(self, output: ToolOutput, reason: str) -> UnreadableError:
         """The error for an output without a result.
 
         Args:
             output: Of an instance.
-            what: What is wrong with it.
+            reason: What is wrong with it.
 
         Returns:
             To be raised.
         """
         tail = " / ".join(output.client.strip().splitlines()[-3:])[-500:]
         return UnreadableError(
-            f"{self.name} ({self.version(output) or 'version unknown'}): {what}; "
+            f"{self.name} ({self.version(output) or 'version unknown'}): {reason}; "
             f"its output ends with: {tail or '(nothing)'}"
         )
 
-    def figure(self, output: ToolOutput, what: str, get: Callable[[], float]) -> float:
+    def figure(self, output: ToolOutput, label: str, get: Callable[[], float]) -> float:
         """One figure that must be there, finite and not negative.
 
         Args:
             output: Of an instance.
-            what: Its name in the output.
+            label: Its name in the output.
             get: Reads it.
 
         Returns:
@@ -237,9 +237,9 @@ class EndpointTool(Requirements, ABC):
         try:
             value = float(get())
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise self.unreadable(output, f"its output lacks {what}") from error
+            raise self.unreadable(output, f"its output lacks {label}") from error
         if not 0 <= value < float("inf"):
-            raise self.unreadable(output, f"{what} is {value:g}, which cannot be")
+            raise self.unreadable(output, f"{label} is {value:g}, which cannot be")
         return value
 
 
@@ -261,30 +261,30 @@ def figure_or_none(value: object) -> float | None:
 
 
 def consistent_times(
-    times: Mapping[str, float], what: str, slack: float = 0.0
+    times: Mapping[str, float], label: str, slack: float = 0.0
 ) -> tuple[dict[str, float], tuple[str, ...]]:
     """Times of one distribution, unless they contradict each other.
 
     Args:
         times: "min", "mean", "max" and percentiles "50" ..., microseconds.
-        what: What they are of, for the note.
+        label: What they are of, for the note.
         slack: Share by which one may be off, where it comes from coarse buckets.
 
     Returns:
         The times without notes; or none of them, and a note with the reason.
     """
-    if found := contradiction(times, slack):
-        return {}, (f"{what} are not measured, since they contradict each other: {found} us",)
+    if reason := contradiction(times, slack):
+        return {}, (f"{label} are not measured, since they contradict each other: {reason} us",)
     return {**times}, ()
 
 
 def note_rate(
-    what: str, bps: float, octets: float, seconds: float, digit_bps: float = 0.0
+    label: str, bps: float, octets: float, seconds: float, digit_bps: float = 0.0
 ) -> tuple[str, ...]:
     """What to say where a rate is not that of its own octets and seconds.
 
     Args:
-        what: Name of the rate in the output.
+        label: Name of the rate in the output.
         bps: The rate, bit/s.
         octets: What was counted.
         seconds: In which time.
@@ -297,7 +297,8 @@ def note_rate(
     if not by_octets or abs(bps - by_octets) <= _RATE_APART * by_octets + digit_bps / 2:
         return ()
     return (
-        f"its {what} has {bps:g} bit/s, but {octets:.0f} octets in {seconds:g} s are {by_octets:g}",
+        f"its {label} has {bps:g} bit/s, but {octets:.0f} octets in {seconds:g} s are "
+        f"{by_octets:g}",
     )
 
 
@@ -319,13 +320,13 @@ def note_lockstep(rate: float, mean_us: float) -> tuple[str, ...]:
     )
 
 
-def note_more(sent: float, arrived: float, what: str) -> tuple[str, ...]:
+def note_surplus(sent: float, arrived: float, unit: str) -> tuple[str, ...]:
     """What to say where more arrived than was sent.
 
     Args:
         sent: What the sender counted.
         arrived: What the receiver counted.
-        what: What is counted: "octets", "messages".
+        unit: What is counted: "octets", "messages".
 
     Returns:
         A note where it is more; otherwise none.
@@ -333,6 +334,6 @@ def note_more(sent: float, arrived: float, what: str) -> tuple[str, ...]:
     if arrived <= sent * (1 + _MORE):
         return ()
     return (
-        f"{arrived:.0f} {what} arrived of {sent:.0f} sent: some arrived twice, or the two ends do "
+        f"{arrived:.0f} {unit} arrived of {sent:.0f} sent: some arrived twice, or the two ends do "
         "not count the same",
     )

@@ -11,8 +11,8 @@ from vnetperf.endpoints.base import (
     ToolOutput,
     consistent_times,
     figure_or_none,
-    note_more,
     note_rate,
+    note_surplus,
 )
 from vnetperf.host.programs import printed_object
 from vnetperf.model.testbed import Program
@@ -53,14 +53,15 @@ class Iperf3(EndpointTool):
         """UDP is sent by a clock."""
         return spec.is_udp
 
-    def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+    def server(self, sockets: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """A server; its control connection is TCP for every kind of stream."""
-        argv = ("iperf3", "--server", "--bind", at.server, "--port", str(at.port))
+        argv = ("iperf3", "--server", "--bind", sockets.server, "--port", str(sockets.port))
         return (*argv, "--json") if spec.is_udp else argv
 
-    def client(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+    def client(self, sockets: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """A client that sends."""
-        argv = ["iperf3", "--client", at.server, "--bind", at.client, "--port", str(at.port)]
+        argv = ["iperf3", "--client", sockets.server]
+        argv += ["--bind", sockets.client, "--port", str(sockets.port)]
         argv += ["--json", "--time", str(spec.duration_s), "--connect-timeout", str(CONNECT_MS)]
         if spec.is_udp:  # the receiver alone knows what arrived in each second
             argv += ["--get-server-output"]
@@ -88,8 +89,8 @@ class Iperf3(EndpointTool):
             return self.figure(output, f"{part}.{key}", lambda: end[part][key])
 
         def optional(part: str, key: str) -> float | None:
-            held = end.get(part)
-            return figure_or_none(held.get(key)) if isinstance(held, dict) else None
+            section = end.get(part)
+            return figure_or_none(section.get(key)) if isinstance(section, dict) else None
 
         if spec.is_udp:
             intervals = _intervals(report)
@@ -106,7 +107,7 @@ class Iperf3(EndpointTool):
             trips, notes = _round_trips(end, len(looks) if isinstance(looks, list) else 0)
             sent, arrived = optional("sum_sent", "bytes"), optional("sum_received", "bytes")
             if sent is not None and arrived is not None:
-                notes += note_more(sent, arrived, "octets")
+                notes += note_surplus(sent, arrived, "octets")
             figures = Figures(
                 bits_per_second=figure("sum_received", "bits_per_second"),
                 sent_bits_per_second=figure("sum_sent", "bits_per_second"),
@@ -118,12 +119,12 @@ class Iperf3(EndpointTool):
             )
         if not figures.bits_per_second:  # not every version fails when the server has gone
             raise self.unreadable(output, "its receiver counted nothing")
-        more = {
+        details = {
             "client_cpu_percent": optional("cpu_utilization_percent", "host_total"),
             "server_cpu_percent": optional("cpu_utilization_percent", "remote_total"),
             "notes": figures.notes + _notes_on_rates(end) + _notes_on_versions(report),
         }
-        return figures.model_copy(update=more)
+        return figures.model_copy(update=details)
 
     def _by_end(
         self, output: ToolOutput, end: dict[str, Any], intervals: tuple[SubInterval, ...]
@@ -148,12 +149,12 @@ class Iperf3(EndpointTool):
             losses["the octets of both ends"] = 1 - arrived / octets
         if sent:
             losses["its summary's datagrams"] = 1 - received / sent
-        losses |= _loss_of(intervals)
+        losses |= _compute_losses(intervals)
         if not losses:
             raise self.unreadable(output, "its sender counted nothing")
-        loss, notes = _held_together(losses)
+        loss, notes = _reconcile_losses(losses)
         if missing < 0 or arrived > octets:
-            notes += (_more_than_sent(missing, arrived - octets),)
+            notes += (_describe_surplus(missing, arrived - octets),)
         return Figures(
             bits_per_second=rate, sent_bits_per_second=offered, loss_ratio=loss, notes=notes
         )
@@ -164,11 +165,11 @@ class Iperf3(EndpointTool):
         """The same before 3.12: `sum` has the receiver's loss and the sender's rate."""
         offered = self.figure(output, "sum.bits_per_second", lambda: end["sum"]["bits_per_second"])
         percent = self._count(output, end, "sum", "lost_percent")
-        loss, notes = _held_together(
-            {"its summary's datagrams": percent / 100} | _loss_of(intervals)
+        loss, notes = _reconcile_losses(
+            {"its summary's datagrams": percent / 100} | _compute_losses(intervals)
         )
         if percent < 0:
-            notes += (_more_than_sent(self._count(output, end, "sum", "lost_packets"), 0),)
+            notes += (_describe_surplus(self._count(output, end, "sum", "lost_packets"), 0),)
         return Figures(
             bits_per_second=offered * (1 - loss),
             sent_bits_per_second=offered,
@@ -227,42 +228,42 @@ def _round_trips(end: dict[str, Any], samples: int) -> tuple[dict[str, float], t
     """The sender's round-trip time, of the only stream; versions without it say 0."""
     try:
         sender = end["streams"][0]["sender"]
-        found = {name: float(sender[f"{name}_rtt"]) for name in ("min", "mean", "max")}
+        rtts_us = {name: float(sender[f"{name}_rtt"]) for name in ("min", "mean", "max")}
     except (KeyError, IndexError, TypeError, ValueError):
         return {}, ()
-    if not all(value > 0 for value in found.values()):
+    if not all(value > 0 for value in rtts_us.values()):
         return {}, ()
-    times, notes = consistent_times(found, "round-trip times of TCP")
+    times, notes = consistent_times(rtts_us, "round-trip times of TCP")
     return (times | {"samples": float(samples)} if times else {}), notes
 
 
 def _intervals(report: dict[str, Any]) -> tuple[SubInterval, ...]:
     """The receiver's intervals; none of a server that does not report in JSON."""
     try:
-        sums = [one["sum"] for one in report["server_output_json"]["intervals"]]
+        sums = [interval["sum"] for interval in report["server_output_json"]["intervals"]]
         return tuple(
             SubInterval(
-                seconds=one["seconds"],
-                octets=one["bytes"],
-                received=max(0, one["packets"] - one["lost_packets"]),
-                lost=max(0, one["lost_packets"]),
-                jitter_ms=figure_or_none(one.get("jitter_ms")),
+                seconds=interval["seconds"],
+                octets=interval["bytes"],
+                received=max(0, interval["packets"] - interval["lost_packets"]),
+                lost=max(0, interval["lost_packets"]),
+                jitter_ms=figure_or_none(interval.get("jitter_ms")),
             )
-            for one in sums
-            if not one.get("omitted")  # before its warm-up had ended
+            for interval in sums
+            if not interval.get("omitted")  # before its warm-up had ended
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         return ()
 
 
-def _loss_of(intervals: tuple[SubInterval, ...]) -> dict[str, float]:
+def _compute_losses(intervals: tuple[SubInterval, ...]) -> dict[str, float]:
     """What the receiver's intervals lost."""
-    due = sum(one.received + one.lost for one in intervals)
-    lost = sum(one.lost for one in intervals)
+    due = sum(interval.received + interval.lost for interval in intervals)
+    lost = sum(interval.lost for interval in intervals)
     return {_INTERVALS: lost / due} if due else {}
 
 
-def _held_together(losses: dict[str, float]) -> tuple[float, tuple[str, ...]]:
+def _reconcile_losses(losses: dict[str, float]) -> tuple[float, tuple[str, ...]]:
     """One of several figures of one loss, and what to say where they differ.
 
     The first where they agree; otherwise the largest, so that no loss is hidden by a count that one
@@ -276,13 +277,13 @@ def _held_together(losses: dict[str, float]) -> tuple[float, tuple[str, ...]]:
         for name, other in others
     ):
         return loss, ()
-    texts = ", ".join(f"{each:.3%} by {name}" for name, each in bounded.items())
+    texts = ", ".join(f"{fraction:.3%} by {name}" for name, fraction in bounded.items())
     return max(bounded.values()), (
         f"it gives its loss in ways that differ, of which the largest counts: {texts}",
     )
 
 
-def _more_than_sent(missing: float, octets: float) -> str:
+def _describe_surplus(missing: float, octets: float) -> str:
     counted = f"{missing:.0f} datagrams lost" if missing < 0 else f"{octets:.0f} octets too many"
     return f"its receiver counted {counted}: datagrams came twice or out of order"
 
@@ -292,11 +293,11 @@ def _notes_on_rates(end: dict[str, Any]) -> tuple[str, ...]:
     notes: tuple[str, ...] = ()
     rates = {}
     for part in ("sum_sent", "sum_received"):
-        held = end.get(part)
-        if not isinstance(held, dict):
+        section = end.get(part)
+        if not isinstance(section, dict):
             continue
         octets, seconds, rate = (
-            figure_or_none(held.get(key)) for key in ("bytes", "seconds", "bits_per_second")
+            figure_or_none(section.get(key)) for key in ("bytes", "seconds", "bits_per_second")
         )
         if octets and seconds and rate is not None:
             notes += note_rate(part, rate, octets, seconds)

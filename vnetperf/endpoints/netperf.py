@@ -12,8 +12,8 @@ from vnetperf.endpoints.base import (
     consistent_times,
     figure_or_none,
     note_lockstep,
-    note_more,
     note_rate,
+    note_surplus,
 )
 from vnetperf.model.testbed import Program
 from vnetperf.model.transfer import Figures, Kind, TransferSpec
@@ -60,15 +60,16 @@ class Netperf(EndpointTool):
     ports: ClassVar[int] = 2
     reports_machine_cpu: ClassVar[bool] = True
 
-    def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+    def server(self, sockets: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """A server in one process, which leaves no log under /tmp."""
-        return ("netserver", "-D", "-f", "-N", "-L", f"{at.server},4", "-p", str(at.port))
+        return ("netserver", "-D", "-f", "-N", "-L", f"{sockets.server},4", "-p", str(sockets.port))
 
-    def client(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+    def client(self, sockets: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """A client of one test; statistics of time between calls, processors of both machines."""
-        argv = ["netperf", "-H", f"{at.server},4", "-L", f"{at.client},4", "-p", str(at.port)]
+        addresses = ("-H", f"{sockets.server},4", "-L", f"{sockets.client},4")
+        argv = ["netperf", *addresses, "-p", str(sockets.port)]
         argv += ["-t", spec.kind, "-l", str(spec.duration_s), "-c", "-C", "-j", "--"]
-        argv += ["-H", f"{at.server},4", "-L", f"{at.client},4", "-P", f",{at.port + 1}"]
+        argv += [*addresses, "-P", f",{sockets.port + 1}"]
         if spec.message_size is not None and spec.is_stream:
             argv += ["-m", str(spec.message_size)]
         elif spec.message_size is not None:
@@ -85,8 +86,8 @@ class Netperf(EndpointTool):
             raise self.unreadable(output, "its output lacks THROUGHPUT")
         unit = _BITS if spec.is_stream else _TRANSACTIONS
         if report.get("THROUGHPUT_UNITS") != unit:
-            found = report.get("THROUGHPUT_UNITS", "no unit")
-            raise self.unreadable(output, f"it reports {found} instead of {unit}")
+            reported_unit = report.get("THROUGHPUT_UNITS", "no unit")
+            raise self.unreadable(output, f"it reports {reported_unit} instead of {unit}")
 
         def value(key: str) -> float:
             return self.figure(output, key, lambda: float(report[key]))
@@ -102,7 +103,7 @@ class Netperf(EndpointTool):
             retransmits = figure_or_none(report.get("LOCAL_TRANSPORT_RETRANS"))
             # Both are of the whole time, so that a share of one is the same share of the other.
             by_rate = value("REMOTE_RECV_THROUGHPUT") / (value("LOCAL_SEND_THROUGHPUT") or inf)
-            notes = note_more(sent, arrived, "octets")
+            notes = note_surplus(sent, arrived, "octets")
             if abs(by_rate - arrived / sent) > _APART:
                 notes += (
                     f"{arrived / sent:.2%} of the octets arrived, but the rates say {by_rate:.2%}",
@@ -130,9 +131,9 @@ class Netperf(EndpointTool):
                 f"it waited for an answer {rate * mean_us / 1e4:.0f} % of its time only: a message "
                 "was lost on its way or back, and it sends none before the answer",
             )
-        told = {name: figure_or_none(report.get(key)) for name, key in _LATENCY.items()}
-        known = {name: time for name, time in told.items() if time is not None}
-        times, notes = consistent_times(known, "round trips", _BUCKETS)
+        latencies = {name: figure_or_none(report.get(key)) for name, key in _LATENCY.items()}
+        measured = {name: time for name, time in latencies.items() if time is not None}
+        times, notes = consistent_times(measured, "round trips", _BUCKETS)
         notes += note_lockstep(rate, mean_us)
         return Figures(
             transactions_per_second=rate,

@@ -15,7 +15,7 @@ from vnetperf.endpoints.base import (
     consistent_times,
     figure_or_none,
     note_lockstep,
-    note_more,
+    note_surplus,
 )
 from vnetperf.model.testbed import Program
 from vnetperf.model.transfer import MAX_DATAGRAM, Figures, Kind, TransferSpec
@@ -75,29 +75,31 @@ class Sockperf(EndpointTool):
         """It has no connection but the one that is measured."""
         return spec.is_udp
 
-    def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+    def server(self, sockets: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """A server of one protocol."""
-        return ("sockperf", "server", "-i", at.server, "-p", str(at.port), *_protocol(spec))
+        address = ("-i", sockets.server, "-p", str(sockets.port))
+        return ("sockperf", "server", *address, *_protocol(spec))
 
-    def client(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+    def client(self, sockets: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """A client; times are those of round trips, not their halves."""
         command = _COMMANDS[spec.kind.partition("_")[2]]
-        argv = ["sockperf", command, "-i", at.server, "-p", str(at.port), *_protocol(spec)]
-        argv += ["--client_ip", at.client, "-t", str(spec.duration_s)]
+        argv = ["sockperf", command, "-i", sockets.server, "-p", str(sockets.port)]
+        argv += _protocol(spec)
+        argv += ["--client_ip", sockets.client, "-t", str(spec.duration_s)]
         if spec.message_size is not None:
             argv += ["-m", str(spec.message_size)]
         if spec.is_stream:
             return (*argv, "--dontwarmup")  # the server counts those messages too
         if spec.kind.endswith("_LOAD"):
-            every = max(1, spec.message_rate // _ANSWERED_PER_SECOND)
-            argv += ["--mps", str(spec.message_rate), "--reply-every", str(every)]
+            reply_interval = max(1, spec.message_rate // _ANSWERED_PER_SECOND)
+            argv += ["--mps", str(spec.message_rate), "--reply-every", str(reply_interval)]
         return (*argv, "--full-rtt")
 
     def read(self, output: ToolOutput, spec: TransferSpec) -> Figures:
         """The messages that the server handled, or the round trips."""
         text = _COLOURS.sub("", output.client)
-        if found := _ERROR.search(text):  # its status is 0 all the same
-            raise self.unreadable(output, f"it failed: {found[1]}")
+        if match := _ERROR.search(text):  # its status is 0 all the same
+            raise self.unreadable(output, f"it failed: {match[1]}")
         return (
             self._stream(output, spec, text) if spec.is_stream else self._trips(output, spec, text)
         )
@@ -120,7 +122,7 @@ class Sockperf(EndpointTool):
             bits_per_second=min(int(handled[1]), int(sent[1])) * per_message,
             sent_bits_per_second=int(sent[1]) * per_message,
             loss_ratio=lost if spec.is_udp else None,
-            notes=note_more(int(sent[1]), int(handled[1]), "messages"),
+            notes=note_surplus(int(sent[1]), int(handled[1]), "messages"),
         )
 
     def _trips(self, output: ToolOutput, spec: TransferSpec, text: str) -> Figures:
@@ -137,7 +139,7 @@ class Sockperf(EndpointTool):
         times, notes = consistent_times(times, "round trips")
         counted = _DROPPED.search(text)
         dropped = figure_or_none(counted[1]) if counted else None
-        notes += note_more(int(valid[2]), answered, "answers")
+        notes += note_surplus(int(valid[2]), answered, "answers")
         if not spec.kind.endswith("_LOAD"):
             self._expect_to_go_on(output, text, seconds)
             notes += note_lockstep(answered / seconds, float(mean[1]))
@@ -145,8 +147,8 @@ class Sockperf(EndpointTool):
         if observed and int(observed[1]) != answered:
             notes += (f"its percentiles are of {observed[1]} times, of {answered} answers",)
         notes += tuple(
-            f"of its messages {count} were {what}"
-            for what, count in _ODD.findall(text)
+            f"of its messages {count} were {outcome}"
+            for outcome, count in _ODD.findall(text)
             if int(count)
         )
         requests = 0.0 if dropped is None else answered + dropped
@@ -163,10 +165,10 @@ class Sockperf(EndpointTool):
 
     def _expect_to_go_on(self, output: ToolOutput, text: str, valid_s: float) -> None:
         """It waits for ever for a lost answer, and reports the rate of the time before."""
-        whole = _WHOLE.search(text)
-        if whole is None:
+        match = _WHOLE.search(text)
+        if match is None:
             raise self.unreadable(output, "its output lacks [Total Run]")
-        due_s = float(whole[1]) - float(whole[2]) / 1000 - _TAIL_S
+        due_s = float(match[1]) - float(match[2]) / 1000 - _TAIL_S
         stands_s = due_s - valid_s
         if stands_s > _STANDS * due_s + _STANDS_S:
             raise self.unreadable(
@@ -177,8 +179,8 @@ class Sockperf(EndpointTool):
 
     def version(self, output: ToolOutput) -> str:
         """The version in its first line."""
-        found = _VERSION.search(_COLOURS.sub("", f"{output.client}\n{output.version}"))
-        return f"sockperf {found[1]}" if found else ""
+        match = _VERSION.search(_COLOURS.sub("", f"{output.client}\n{output.version}"))
+        return f"sockperf {match[1]}" if match else ""
 
 
 def _protocol(spec: TransferSpec) -> tuple[str, ...]:

@@ -48,11 +48,11 @@ class Sysbench(EndpointTool):
     version_argv: ClassVar[tuple[str, ...]] = ("sysbench", "--version")
     alone: ClassVar[bool] = True
 
-    def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+    def server(self, sockets: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """None."""
         return ()
 
-    def client(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+    def client(self, sockets: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """All threads compute, or use one block of memory."""
         argv = ["sysbench", f"--threads={spec.instances}", f"--time={spec.duration_s}"]
         if spec.kind == "GUEST_CPU":
@@ -65,14 +65,16 @@ class Sysbench(EndpointTool):
     def read(self, output: ToolOutput, spec: TransferSpec) -> Figures:
         """Events/s, or octets/s of memory, of all threads together."""
         text = output.client
-        threads = self.figure(output, "number of threads", lambda: float(_found(_THREADS, text)))
+        threads = self.figure(
+            output, "number of threads", lambda: float(_match_figure(_THREADS, text))
+        )
         if threads != spec.instances:
             raise self.unreadable(output, f"it ran {threads:g} threads, not {spec.instances}")
         if spec.kind == "GUEST_CPU":
-            what, pattern, unit = "events per second", _EVENTS, 1
+            label, pattern, unit = "events per second", _EVENTS, 1
         else:
-            what, pattern, unit = "MiB/sec", _MEBIBYTES, 1 << 20
-        rate = self.figure(output, what, lambda: float(_found(pattern, text))) * unit
+            label, pattern, unit = "MiB/sec", _MEBIBYTES, 1 << 20
+        rate = self.figure(output, label, lambda: float(_match_figure(pattern, text))) * unit
         if not rate:
             raise self.unreadable(output, "not one unit of work was done in its time")
         if spec.kind == "GUEST_CPU":
@@ -84,8 +86,8 @@ class Sysbench(EndpointTool):
 def _notes(pattern: re.Pattern[str], text: str, threads: int) -> tuple[str, ...]:
     """Where its rate is not that of the work that it counts in its time."""
     rate, done, seconds = (
-        figure_or_none(found[1] if (found := one.search(text)) else None)
-        for one in (pattern, _DONE, _SECONDS)
+        figure_or_none(match[1] if (match := expression.search(text)) else None)
+        for expression in (pattern, _DONE, _SECONDS)
     )
     if rate is None or done is None or seconds is None:
         return ()
@@ -94,7 +96,7 @@ def _notes(pattern: re.Pattern[str], text: str, threads: int) -> tuple[str, ...]
     return (f"it reports {rate:g} events/s, but {done:.0f} events in {seconds:g} s",)
 
 
-def _found(pattern: re.Pattern[str], text: str) -> str:
-    if found := pattern.search(text):
-        return found[1]
+def _match_figure(pattern: re.Pattern[str], text: str) -> str:
+    if match := pattern.search(text):
+        return match[1]
     raise ValueError("it is not there")

@@ -56,7 +56,7 @@ def is_prrte(facts: MachineFacts) -> bool:
     return major is not None and int(major[1]) >= FIRST_OF_PRRTE
 
 
-def why_not_in_guests(facts: MachineFacts) -> str:
+def guest_rank_problem(facts: MachineFacts) -> str:
     """Why no rank can be in a VM.
 
     Args:
@@ -194,9 +194,9 @@ def read_columns(output: str, spec: TransferSpec) -> Figures:
     for line in output.splitlines():
         cells = [cell.strip() for cell in line.lstrip("# ").split("  ") if cell.strip()]
         if line.startswith("#"):
-            found = ["".join(cell.split()) for cell in cells]
-            known = {*_TIMES, "Bandwidth(MB/s)"} & {*found}
-            names = found if known else names
+            headings = ["".join(cell.split()) for cell in cells]
+            figure_columns = {*_TIMES, "Bandwidth(MB/s)"} & {*headings}
+            names = headings if figure_columns else names
         elif names and len(cells) == len(names):
             row = dict(zip(names, cells, strict=True))
             size = row.get("Size")
@@ -204,11 +204,11 @@ def read_columns(output: str, spec: TransferSpec) -> Figures:
             if size is None or (
                 size.isdecimal() and spec.message_size in (None, parse_number(size))
             ):
-                return _figures_of(row)
+                return _parse_row(row)
     raise MpiOutputError(f"no line of {spec.message_size} octets below names of columns")
 
 
-def _figures_of(row: Mapping[str, str]) -> Figures:
+def _parse_row(row: Mapping[str, str]) -> Figures:
     try:
         times = {_TIMES[name]: float(cell) for name, cell in row.items() if name in _TIMES}
         rate = float(row["Bandwidth(MB/s)"]) if "Bandwidth(MB/s)" in row else None
@@ -219,8 +219,8 @@ def _figures_of(row: Mapping[str, str]) -> Figures:
     results = [value for value in (times.get("mean"), rate) if value is not None]
     if any(not 0 < value < float("inf") for value in results):
         raise MpiOutputError(f"figures that cannot be: {' '.join(row.values())}")
-    if why := contradiction(times):
-        raise MpiOutputError(f"times that cannot be: {why} us")
+    if reason := contradiction(times):
+        raise MpiOutputError(f"times that cannot be: {reason} us")
     if row.get("Validation", "-") not in ("-", "Pass"):
         raise MpiOutputError(f"what arrived is not what was sent: {row['Validation']}")
     return Figures(

@@ -94,18 +94,18 @@ class Hpcc(MpiProgram):
     def read(self, output: str, spec: TransferSpec) -> Figures:
         """HPL, whose solution it checks, and the means of the ping-pong between pairs of ranks."""
         pairs = (line.partition("=") for line in output.splitlines() if "=" in line)
-        found = {name.strip(): value.strip() for name, _, value in pairs}
-        if found.get("Success") != "1":
+        summary = {name.strip(): value.strip() for name, _, value in pairs}
+        if summary.get("Success") != "1":
             raise MpiOutputError("it does not report success")
         try:
-            flops = float(found["HPL_Tflops"]) * 1e12
+            flops = float(summary["HPL_Tflops"]) * 1e12
             times = {
-                name: float(found[f"{key}PingPongLatency_usec"]) for name, key in _MOMENTS.items()
+                name: float(summary[f"{key}PingPongLatency_usec"]) for name, key in _MOMENTS.items()
             }
             rates = {
-                name: float(found[f"{key}PingPongBandwidth_GBytes"])
+                name: float(summary[f"{key}PingPongBandwidth_GBytes"])
                 for name, key in _MOMENTS.items()
-                if name == "mean" or f"{key}PingPongBandwidth_GBytes" in found
+                if name == "mean" or f"{key}PingPongBandwidth_GBytes" in summary
             }
         except (KeyError, ValueError) as error:
             raise MpiOutputError(f"its summary lacks {error}") from error
@@ -115,35 +115,35 @@ class Hpcc(MpiProgram):
                 f"figures that cannot be: {flops:g} flop/s, {rate:g} bit/s, us {times}"
             )
         # Below 0 is hpcc's "not run": a single rank has no other for the ping-pong.
-        known = {name: value for name, value in times.items() if value >= 0}
-        if why := contradiction(known):
-            raise MpiOutputError(f"times of its ping-pong that cannot be: {why} us")
-        told = {name: value for name, value in rates.items() if value >= 0}
-        if why := contradiction(told):
-            raise MpiOutputError(f"rates of its ping-pong that cannot be: {why} GB/s")
+        measured_times = {name: value for name, value in times.items() if value >= 0}
+        if reason := contradiction(measured_times):
+            raise MpiOutputError(f"times of its ping-pong that cannot be: {reason} us")
+        measured_rates = {name: value for name, value in rates.items() if value >= 0}
+        if reason := contradiction(measured_rates):
+            raise MpiOutputError(f"rates of its ping-pong that cannot be: {reason} GB/s")
         return Figures(
             flops=flops,
-            operation_us=known,
+            operation_us=measured_times,
             bits_per_second=rate if rate >= 0 else None,
             contents_checked=True,
-            notes=_notes(found, flops),
+            notes=_notes(summary, flops),
         )
 
     def version(self, output: str) -> str:
         """The numbers of its summary."""
-        found = {
+        versions = {
             name: value
             for name, _, value in (line.partition("=") for line in output.splitlines())
             if name.startswith("Version")
         }
-        numbers = [found.get(f"Version{part}", "") for part in ("Major", "Minor", "Micro")]
+        numbers = [versions.get(f"Version{part}", "") for part in ("Major", "Minor", "Micro")]
         return f"hpcc {'.'.join(numbers)}" if all(numbers) else self.name
 
 
-def _notes(found: Mapping[str, str], flops: float) -> tuple[str, ...]:
+def _notes(summary: Mapping[str, str], flops: float) -> tuple[str, ...]:
     """Where its rate is not that of HPL's operations in the time that it gives."""
     try:
-        order, seconds = float(found["HPL_N"]), float(found["HPL_time"])
+        order, seconds = float(summary["HPL_N"]), float(summary["HPL_time"])
     except (KeyError, ValueError):
         return ()
     operations = 2 / 3 * order**3 + 3 / 2 * order**2

@@ -37,9 +37,9 @@ class Osu(MpiProgram):
 
     def missing(self, facts: MachineFacts, spec: TransferSpec) -> str:
         """The launcher, and the binary of the kind."""
-        found = super().missing(facts, spec)
+        problem = super().missing(facts, spec)
         name = _BINARIES.get(spec.kind, "")
-        return found or (facts.missing_program(name) if name else "")
+        return problem or (facts.missing_program(name) if name else "")
 
     def command(self, spec: TransferSpec, programs: Mapping[str, str]) -> tuple[str, ...]:
         """One size; all columns of a collective."""

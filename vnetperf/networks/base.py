@@ -122,8 +122,8 @@ class Pod(Frozen):
     @property
     def network(self) -> str:
         """The network of its address, "198.18.0.0/16"; of one beside the first two a /24 in it."""
-        own = MORE_PODS_PREFIX if self.port.vnf > 1 else POD_PREFIX
-        return str(IPv4Interface(f"{self.address}/{own}").network)
+        prefix = MORE_PODS_PREFIX if self.port.vnf > 1 else POD_PREFIX
+        return str(IPv4Interface(f"{self.address}/{prefix}").network)
 
 
 class PodPort(Frozen):
@@ -149,11 +149,11 @@ class PodPort(Frozen):
     place: str = "the host"
 
 
-def change(netns: Path, what: str, where: str, request: Callable[[Any], object]) -> None:
+def change(netns: Path, action: str, where: str, request: Callable[[Any], object]) -> None:
     """Make a netlink request in a namespace."""
 
     def send() -> None:
-        with netlink(what, where) as route:
+        with netlink(action, where) as route:
             request(route)
 
     run_in(netns, send)
@@ -175,12 +175,12 @@ def pod_count(scenario: Scenario) -> int:
     return max(2, scenario.pods) if scenario.sockets else 2
 
 
-def host_of(scenario: Scenario, pod: int) -> int:
+def host_number(scenario: Scenario, pod: int) -> int:
     """Number of the host that a pod is on, by the number of the pod."""
     return pod % 2 if scenario.pod_hosts == "other" else 0
 
 
-def port_of(pod: int) -> VnfPort:
+def graph_port(pod: int) -> VnfPort:
     """The port of a pod in the deployment's graph, by the number of the pod."""
     return VnfPort(vnf=pod, index=0)
 
@@ -243,9 +243,9 @@ class PodHost:
         """Delete an interface; that it is gone is not an error."""
         links.delete(name, netns=self.netns)
 
-    def change(self, what: str, request: Callable[[Any], object]) -> None:
+    def change(self, action: str, request: Callable[[Any], object]) -> None:
         """Make a netlink request in its namespace."""
-        change(self.netns, what, f"host {self.number} of pods", request)
+        change(self.netns, action, f"host {self.number} of pods", request)
 
     def set_mac(self, name: str, mac: str) -> None:
         """Set the MAC address of an interface, unless it has it: neighbours would be gone."""
@@ -335,24 +335,24 @@ class FarHost(PodHost):
     def delete(self, name: str) -> None:
         """It is deleted there."""
 
-    def change(self, what: str, request: Callable[[Any], object]) -> None:
+    def change(self, action: str, request: Callable[[Any], object]) -> None:
         """It is changed there."""
 
 
 def lay_uplinks(hosts: Sequence[PodHost], mtu: int, *, offloads: bool) -> None:
     """Join two hosts by a veth pair, with addresses and neighbours: the link that networks use."""
-    one, other = hosts
-    one.machine.load_module("veth")
+    near, other = hosts
+    near.machine.load_module("veth")
     links.create_veth(
-        one.machine.journal,
-        (one.uplink, other.uplink),
-        netns=(one.netns, other.netns),
+        near.machine.journal,
+        (near.uplink, other.uplink),
+        netns=(near.netns, other.netns),
         mtu=mtu,
         offloads=offloads,
     )
     for host in hosts:
         host.give_address()
-    for host, far in ((one, other), (other, one)):
+    for host, far in ((near, other), (other, near)):
         host.add_neighbour(host.uplink, far.address, far.uplink_mac)
 
 
@@ -542,13 +542,13 @@ class Network(Datapath):
         return tuple(
             HopCounters(
                 port=str(port),
-                rx=seen.tx,
-                tx=seen.rx,
-                rx_dropped=seen.tx_dropped,
-                tx_dropped=seen.rx_dropped,
+                rx=statistics.tx,
+                tx=statistics.rx,
+                rx_dropped=statistics.tx_dropped,
+                tx_dropped=statistics.rx_dropped,
             )
-            for port, given in ports.items()
-            if (seen := table.get(given.pod.netdev)) is not None
+            for port, pod_port in ports.items()
+            if (statistics := table.get(pod_port.pod.netdev)) is not None
         )
 
     def links_down(self, ports: Mapping[VnfPort, PodPort]) -> tuple[str, ...]:
@@ -561,7 +561,7 @@ class Network(Datapath):
             Names of the pods' ports.
         """
         up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
-        return tuple(str(port) for port, given in ports.items() if given.pod.netdev not in up)
+        return tuple(str(port) for port, pod_port in ports.items() if pod_port.pod.netdev not in up)
 
     def check_alive(self) -> None:
         """Raise when something that the network runs has ended; by default nothing runs.
@@ -646,10 +646,12 @@ class Network(Datapath):
             What it was given.
         """
         if not self.is_there(pod):
-            own = {"link": host.index(host.uplink), **options}
+            attributes = {"link": host.index(host.uplink), **options}
             if pod.mac:
-                own["address"] = pod.mac
-            links.create_link(self.machine.journal, pod.netdev, kind, netns=host.netns, **own)
+                attributes["address"] = pod.mac
+            links.create_link(
+                self.machine.journal, pod.netdev, kind, netns=host.netns, **attributes
+            )
             links.move(pod.netdev, self.machine.netns, netns=host.netns)
             links.make_ready(pod.netdev, self.machine.netns, mtu=self.mtu, offloads=self.offloads)
         return PodPort(pod=pod, host=host.number, kind=kind, mtu=self.mtu)

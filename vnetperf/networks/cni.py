@@ -52,7 +52,7 @@ from vnetperf.networks.base import (
     pod_count,
 )
 from vnetperf.networks.bridge import BRIDGE_MODULE
-from vnetperf.networks.macvlan import MACVLAN_MODULE, MODES, why_parted
+from vnetperf.networks.macvlan import MACVLAN_MODULE, MODES, isolation_problem
 from vnetperf.networks.vlan import VLAN_MODULE
 
 log = logging.getLogger(__name__)
@@ -158,15 +158,20 @@ class Ipam(_Keys):
     @property
     def addresses(self) -> int | None:
         """Pods that host-local has addresses for; None where unknown, ValueError for bad ranges."""
-        own = self.model_extra or {}
-        ranges = own.get("ranges") or []
-        if not isinstance(ranges, list) or not all(isinstance(one, list) for one in ranges):
+        keys = self.model_extra or {}
+        ranges = keys.get("ranges") or []
+        if not isinstance(ranges, list) or not all(
+            isinstance(range_set, list) for range_set in ranges
+        ):
             raise ValueError(f"ranges: {ranges!r} is no list of lists of tables")
-        sets = [*([[own]] if "subnet" in own else []), *ranges]
+        sets = [*([[keys]] if "subnet" in keys else []), *ranges]
         if self.type != "host-local" or not sets:
             return None
         return min(
-            sum(_range_size(one, f"ranges.{n}.{m}") for m, one in enumerate(ranges))
+            sum(
+                _range_size(address_range, f"ranges.{n}.{m}")
+                for m, address_range in enumerate(ranges)
+            )
             for n, ranges in enumerate(sets)
         )
 
@@ -188,15 +193,15 @@ class Plugin(_Keys):
 
     @model_validator(mode="after")
     def _possible(self) -> Plugin:
-        own = self.model_extra or {}
-        if self.type == "macvlan" and (mode := own.get("mode", "")) not in ("", *MODES):
+        keys = self.model_extra or {}
+        if self.type == "macvlan" and (mode := keys.get("mode", "")) not in ("", *MODES):
             raise ValueError(f"mode is {mode!r}; accepted: {', '.join(MODES)}")
-        if self.type == "bridge" and len(str(own.get("bridge", ""))) > links.MAX_NAME:
+        if self.type == "bridge" and len(str(keys.get("bridge", ""))) > links.MAX_NAME:
             raise ValueError(f"bridge has a name of more than {links.MAX_NAME} characters")
-        if self.type == "bridge" and own.get("hairpinMode") and own.get("promiscMode"):
+        if self.type == "bridge" and keys.get("hairpinMode") and keys.get("promiscMode"):
             raise ValueError("a bridge has hairpinMode or promiscMode, not both")
-        if self.type == "vlan" and own.get("vlanId", 0) not in range(VLAN_IDS):
-            raise ValueError(f"vlanId is {own['vlanId']!r}; accepted: 0 to {VLAN_IDS - 1}")
+        if self.type == "vlan" and keys.get("vlanId", 0) not in range(VLAN_IDS):
+            raise ValueError(f"vlanId is {keys['vlanId']!r}; accepted: 0 to {VLAN_IDS - 1}")
         if self.type in ("ptp", "vlan") and not self.ipam.type:
             raise ValueError(f"{self.type} takes addresses, and there is no ipam with a type")
         return self
@@ -209,10 +214,10 @@ class Plugin(_Keys):
     @property
     def filters(self) -> bool:
         """Whether it writes rules of iptables: newer plugins can take nftables for it."""
-        own = self.model_extra or {}
-        if own.get("ipMasq") and own.get("ipMasqBackend", "iptables") == "iptables":
+        keys = self.model_extra or {}
+        if keys.get("ipMasq") and keys.get("ipMasqBackend", "iptables") == "iptables":
             return True
-        return self.type in FILTERS and own.get("backend", "iptables") == "iptables"
+        return self.type in FILTERS and keys.get("backend", "iptables") == "iptables"
 
 
 class Conflist(_Keys):
@@ -239,7 +244,7 @@ class Conflist(_Keys):
                 f"plugins.0.type: {self.first.type} changes the interface that a plugin before it "
                 "makes; it cannot be the first"
             )
-        on_parent = {p.type for p in self.plugins if kind_of(p.type).parent or p.type == "ipvlan"}
+        on_parent = {p.type for p in self.plugins if find_kind(p.type).parent or p.type == "ipvlan"}
         if len(on_parent) > 1:
             raise ValueError(
                 f"plugins {' and '.join(sorted(on_parent))} cannot share an interface of the host"
@@ -266,25 +271,28 @@ class Conflist(_Keys):
     @property
     def types(self) -> dict[str, str]:
         """File names of all plugins, those for addresses too, and the key that first names each."""
-        found: dict[str, str] = {}
+        keys_by_type: dict[str, str] = {}
         for number, plugin in enumerate(self.plugins):
-            found.setdefault(plugin.type, f"plugins.{number}.type")
+            keys_by_type.setdefault(plugin.type, f"plugins.{number}.type")
             if plugin.ipam.type:
-                found.setdefault(plugin.ipam.type, f"plugins.{number}.ipam.type")
-        return found
+                keys_by_type.setdefault(plugin.ipam.type, f"plugins.{number}.ipam.type")
+        return keys_by_type
 
 
-def _range_size(given: Any, where: str) -> int:
+def _range_size(address_range: Any, where: str) -> int:
     """How many addresses host-local gives of a range: neither its gateway's nor a broadcast."""
     try:
-        if not isinstance(given, dict):
-            raise TypeError(f"{given!r} is no table; ranges are lists of lists of tables")
-        subnet = ip_network(given["subnet"])
+        if not isinstance(address_range, dict):
+            raise TypeError(f"{address_range!r} is no table; ranges are lists of lists of tables")
+        subnet = ip_network(address_range["subnet"])
         if subnet.num_addresses < LEAST_SUBNET:
             raise ValueError(f"{subnet} is too small")
         first, last = subnet[1], subnet[-2 if subnet.version == IPV4 else -1]
-        ends = [ip_address(given.get(*end)) for end in (("rangeStart", first), ("rangeEnd", last))]
-        kept = ip_address(given.get("gateway", first))
+        ends = [
+            ip_address(address_range.get(*end))
+            for end in (("rangeStart", first), ("rangeEnd", last))
+        ]
+        kept = ip_address(address_range.get("gateway", first))
         if not all(end in subnet for end in ends):
             raise ValueError(f"rangeStart {ends[0]} and rangeEnd {ends[1]} are not in {subnet}")
     except KeyError as error:
@@ -297,7 +305,7 @@ def _range_size(given: Any, where: str) -> int:
     return end - start + 1 - (start <= int(kept) <= end)
 
 
-def kind_of(plugin: str) -> PluginKind:
+def find_kind(plugin: str) -> PluginKind:
     """What is known of a plugin."""
     return KINDS.get(plugin, OTHER)
 
@@ -318,8 +326,8 @@ def read_conflist(value: Any) -> Any:
                 raise OSError(errno.EINVAL, "it is no regular file")
             content = parse_json(read_text_of_user(path))
         except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise ConfigError(f"cannot be read: {why}", where=where, accepted="JSON") from error
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(f"cannot be read: {reason}", where=where, accepted="JSON") from error
         check_trusted(path, "what this conflist names")
     if content is None:
         return None
@@ -338,11 +346,11 @@ def _conflist_file(name: str) -> Path:
     for folder in folders:
         if is_file(folder / f"{name}{ENDING}"):
             return folder / f"{name}{ENDING}"
-    known = sorted({path.stem for folder in folders for path in folder.glob(f"*{ENDING}")})
+    names = sorted({path.stem for folder in folders for path in folder.glob(f"*{ENDING}")})
     raise ConfigError(
-        f"unknown name {name!r}{did_you_mean(name, known)}",
+        f"unknown name {name!r}{did_you_mean(name, names)}",
         where="conflist",
-        accepted=f"{', '.join(known)}, or the path of a conflist",
+        accepted=f"{', '.join(names)}, or the path of a conflist",
     )
 
 
@@ -370,33 +378,33 @@ class CniSection(Frozen):
 
 def look_into(folders: Iterable[str], names: Sequence[str] = ()) -> dict[str, dict[str, str]]:
     """What is in folders of plugins, all or some: why root starts it not, "" where it does."""
-    found: dict[str, dict[str, str]] = {}
+    refusals: dict[str, dict[str, str]] = {}
     for folder in map(Path, folders):
         files = sorted(folder.iterdir()) if folder.is_dir() else ()
-        found[str(folder)] = {
+        refusals[str(folder)] = {
             file.name: why_untrusted(file, only_root=True)
             or ("" if os.access(file, os.X_OK) else f"{file} is not executable")
             for file in files
             if file.is_file() and (not names or file.name in names)
         }
-    return found
+    return refusals
 
 
-def why_not_started(plugin: str, seen: Mapping[str, Mapping[str, str]]) -> str:
+def plugin_problem(plugin: str, refusals: Mapping[str, Mapping[str, str]]) -> str:
     """What keeps a plugin from being started, with the cure; "" when nothing does.
 
-    `seen` is what is in the folders, by `look_into`: the first that has the plugin counts.
+    `refusals` is what is in the folders, by `look_into`: the first that has the plugin counts.
     """
-    folder = next((folder for folder, files in seen.items() if plugin in files), None)
+    folder = next((folder for folder, files in refusals.items() if plugin in files), None)
     if folder is None:
         return (
-            f"there is no CNI plugin {plugin!r} in {', '.join(seen) or 'no folder'}; install it "
-            f"there (Debian's are in the package {PLUGINS.package}), or name its folder in the "
+            f"there is no CNI plugin {plugin!r} in {', '.join(refusals) or 'no folder'}; install "
+            f"it there (Debian's are in the package {PLUGINS.package}), or name its folder in the "
             "testbed file: path under [cni]"
         )
-    if why := seen[folder][plugin]:
+    if reason := refusals[folder][plugin]:
         return (
-            f"CNI plugin {plugin!r} is not started as root: {why}; it has to be a program that, "
+            f"CNI plugin {plugin!r} is not started as root: {reason}; it has to be a program that, "
             "with all folders above it, only root may write to"
         )
     return ""
@@ -415,70 +423,73 @@ class CniRuntime:
         """The program of a plugin, which only root can have put there."""
         # Once pods start, what the first folder has is all that counts, and takes the least time.
         first = [folder for folder in self._folders if (Path(folder) / plugin).is_file()][:1]
-        seen = look_into(first or self._folders, (plugin,))
-        if why := why_not_started(plugin, seen):
-            raise DutError(why, where="CNI")
-        return next(Path(folder) / plugin for folder, files in seen.items() if plugin in files)
+        refusals = look_into(first or self._folders, (plugin,))
+        if reason := plugin_problem(plugin, refusals):
+            raise DutError(reason, where="CNI")
+        return next(Path(folder) / plugin for folder, files in refusals.items() if plugin in files)
 
     def add(
-        self, conflist: Mapping[str, Any], at: CniAttachment, given: Mapping[str, Any]
+        self,
+        conflist: Mapping[str, Any],
+        attachment: CniAttachment,
+        capabilities: Mapping[str, Any],
     ) -> dict[str, Any]:
         """Call all plugins with ADD: the last one's result; a failure is undone with DEL.
 
-        `given` has values of capabilities: "mac", "ips".
+        `capabilities` has values of capabilities: "mac", "ips".
         """
         result: dict[str, Any] | None = None
-        record = {"conflist": dict(conflist), "capabilities": dict(given)}
+        record = {"conflist": dict(conflist), "capabilities": dict(capabilities)}
         try:
             for plugin in conflist["plugins"]:
-                config = make_request(conflist, plugin, given, result)
-                result = self._call("ADD", plugin["type"], config, at)
+                config = make_request(conflist, plugin, capabilities, result)
+                result = self._call("ADD", plugin["type"], config, attachment)
             if result is None or not isinstance(result.get("interfaces") or [], list):
                 raise DutError("ADD has no result", where=f"CNI network {conflist['name']}")
         except BaseException:
-            self._cache_file(at).write_text(json.dumps({**record, "result": None}))
-            self.delete(at, forgiving=True)
+            self._cache_file(attachment).write_text(json.dumps({**record, "result": None}))
+            self.delete(attachment, forgiving=True)
             raise
-        self._cache_file(at).write_text(json.dumps({**record, "result": result}))
+        self._cache_file(attachment).write_text(json.dumps({**record, "result": result}))
         return result
 
-    def check(self, at: CniAttachment) -> None:
+    def check(self, attachment: CniAttachment) -> None:
         """Call all plugins with CHECK, which say whether the interface is as they made it."""
-        kept = self._cached(at)
+        kept = self._cached(attachment)
         conflist = kept["conflist"]
         if "CHECK" not in Conflist.model_validate(conflist).commands:
             return
         for plugin in conflist["plugins"]:
             config = make_request(conflist, plugin, kept["capabilities"], kept["result"])
-            self._call("CHECK", plugin["type"], config, at)
+            self._call("CHECK", plugin["type"], config, attachment)
 
-    def delete(self, at: CniAttachment, *, forgiving: bool = False) -> None:
+    def delete(self, attachment: CniAttachment, *, forgiving: bool = False) -> None:
         """Call all plugins with DEL, the last one first; all are called, whatever one answers."""
-        if not self._cache_file(at).is_file():
+        if not self._cache_file(attachment).is_file():
             return
-        kept = self._cached(at)
+        kept = self._cached(attachment)
         failed: list[DutError] = []
         for plugin in reversed(kept["conflist"]["plugins"]):
             config = make_request(kept["conflist"], plugin, kept["capabilities"], kept["result"])
             try:
-                self._call("DEL", plugin["type"], config, at)
+                self._call("DEL", plugin["type"], config, attachment)
             except DutError as error:
                 failed.append(error)
-        self._cache_file(at).unlink()
+        self._cache_file(attachment).unlink()
         for failure in failed:
             log.warning("%s", failure)
         if failed and not forgiving:
             raise failed[0]
 
-    def _cache_file(self, at: CniAttachment) -> Path:
-        return self._cache / f"{at.container}-{at.interface}.json"
+    def _cache_file(self, attachment: CniAttachment) -> Path:
+        return self._cache / f"{attachment.container}-{attachment.interface}.json"
 
-    def _cached(self, at: CniAttachment) -> dict[str, Any]:
-        found: dict[str, Any] = parse_json(read_file(self._cache_file(at)))
-        return found
+    def _cached(self, attachment: CniAttachment) -> dict[str, Any]:
+        record: dict[str, Any] = parse_json(read_file(self._cache_file(attachment)))
+        return record
 
     def _call(
-        self, command: str, plugin: str, config: Mapping[str, Any], at: CniAttachment
+        self, command: str, plugin: str, config: Mapping[str, Any], attachment: CniAttachment
     ) -> dict[str, Any] | None:
         program, where = self.find(plugin), f"CNI plugin {plugin}, {command}"
         environment = {
@@ -486,9 +497,9 @@ class CniRuntime:
             RUN_ID_VARIABLE: self._machine.run_id,
             "XTABLES_LOCKFILE": "/run/xtables.lock",
             "CNI_COMMAND": command,
-            "CNI_CONTAINERID": at.container,
-            "CNI_NETNS": str(at.sandbox),
-            "CNI_IFNAME": at.interface,
+            "CNI_CONTAINERID": attachment.container,
+            "CNI_NETNS": str(attachment.sandbox),
+            "CNI_IFNAME": attachment.interface,
             # A plugin that starts others finds only what root has put there, too.
             "CNI_PATH": ":".join(
                 folder
@@ -499,7 +510,7 @@ class CniRuntime:
 
         def call() -> subprocess.CompletedProcess[str]:
             keep_changes_in(self._state, WRITABLE, visible=self._machine.run_dir)
-            set_namespace(at.host)
+            set_namespace(attachment.host)
             return subprocess.run(
                 [str(program)],
                 input=json.dumps(config),
@@ -518,7 +529,9 @@ class CniRuntime:
             raise DutError(f"did not end within {PLUGIN_S:g} s", where=where) from error
         except (OSError, UnicodeDecodeError) as error:
             raise DutError(f"cannot be run: {error}", where=where) from error
-        log.info("CNI %s of %s for %s: status %d", command, plugin, at.container, done.returncode)
+        log.info(
+            "CNI %s of %s for %s: status %d", command, plugin, attachment.container, done.returncode
+        )
         return read_answer(done, command, where)
 
 
@@ -534,7 +547,7 @@ class CniAttachment(NamedTuple):
 def make_request(
     conflist: Mapping[str, Any],
     plugin: Mapping[str, Any],
-    given: Mapping[str, Any],
+    capabilities: Mapping[str, Any],
     result: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Make what a plugin reads (section 3: the derived configuration).
@@ -545,11 +558,13 @@ def make_request(
         given: Values of capabilities: "mac", "ips".
         result: The result of the plugin before it; None for the first one.
     """
-    own = {key: value for key, value in plugin.items() if key != "capabilities"}
-    wanted = [name for name, on in plugin.get("capabilities", {}).items() if on and name in given]
-    request = {**own, "cniVersion": conflist["cniVersion"], "name": conflist["name"]}
-    if wanted:
-        request["runtimeConfig"] = {name: given[name] for name in wanted}
+    base = {key: value for key, value in plugin.items() if key != "capabilities"}
+    names = [
+        name for name, on in plugin.get("capabilities", {}).items() if on and name in capabilities
+    ]
+    request = {**base, "cniVersion": conflist["cniVersion"], "name": conflist["name"]}
+    if names:
+        request["runtimeConfig"] = {name: capabilities[name] for name in names}
     if result is not None:
         request["prevResult"] = result
     return request
@@ -598,13 +613,13 @@ class CniNetwork(Network):
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
-        self._content = content_of(self.plan.scenario)
+        self._content = load_content(self.plan.scenario)
         self._conflist = Conflist.model_validate(self._content)
         self._runtime: CniRuntime | None = None
         self._sandboxes: dict[int, Path] = {}
         self._attached: dict[int, CniAttachment] = {}
         #: What the plugins have answered, by pod.
-        self._made: dict[int, dict[str, Any]] = {}
+        self._results: dict[int, dict[str, Any]] = {}
 
     @property
     def runtime(self) -> CniRuntime:
@@ -619,52 +634,56 @@ class CniNetwork(Network):
         if testbed.programs.get(PLUGINS.setting):
             return path
         names = ("host-local", *KINDS)
-        found = (shutil.which(f"{at}/{n}") for at in cls.section_of(testbed).path for n in names)
-        return next(filter(None, found), path)
+        paths = (
+            shutil.which(f"{folder}/{n}")
+            for folder in cls.read_section(testbed).path
+            for n in names
+        )
+        return next(filter(None, paths), path)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the conflist from being run: what it says itself, then what a machine has."""
-        content, conflist = content_of(scenario), conflist_of(scenario)
+        content, conflist = load_content(scenario), load_conflist(scenario)
         name = _READ.get(json.dumps(content, sort_keys=True), f"conflist {conflist.name}")
-        if why := next(_whys_not(conflist, scenario), ""):
-            return f"{name}: {why}"
+        if reason := next(_whys_not(conflist, scenario), ""):
+            return f"{name}: {reason}"
         if facts.confinement:
             return f"CNI plugins are kept from the machine's files: {facts.confinement}"
         needs = [facts.missing_program(PLUGINS)] if {*conflist.types} & {*KINDS} else []
         needs += [
-            facts.missing_module(m) for p in conflist.plugins for m in kind_of(p.type).modules
+            facts.missing_module(m) for p in conflist.plugins for m in find_kind(p.type).modules
         ]
         if any(plugin.filters for plugin in conflist.plugins):
             needs.append(facts.missing_program(IPTABLES))
-        if seen := facts.seen.get(cls.name):
-            missed = ((key, why_not_started(p, seen)) for p, key in conflist.types.items())
-            needs += [f"{name}: {key}: {why}" for key, why in missed if why]
+        if refusals := facts.seen.get(cls.name):
+            missed = ((key, plugin_problem(p, refusals)) for p, key in conflist.types.items())
+            needs += [f"{name}: {key}: {reason}" for key, reason in missed if reason]
         return next((text for text in needs if text), "")
 
     @classmethod
     def look(cls, testbed: Testbed) -> dict[str, dict[str, str]]:
         """The plugins that there are, by folder: conflists name any of them."""
-        return look_into(cls.section_of(testbed).path)
+        return look_into(cls.read_section(testbed).path)
 
     @classmethod
     def routed_places(cls, scenario: Scenario) -> tuple[PodHosts, ...]:
         """Known of plugins that are; of any other where routing is chosen."""
-        kind = kind_of(conflist_of(scenario).first.type)
+        kind = find_kind(load_conflist(scenario).first.type)
         return cls.capabilities.routed if kind is OTHER and scenario.routed else kind.routed
 
     @classmethod
     def pod_mtu(cls, scenario: Scenario) -> int:
         """As the conflist has it; a veth pair has 1500 otherwise, an interface its parent's."""
-        first = conflist_of(scenario).first
-        own = STANDARD_FRAME_SIZE - ETHERNET_OCTETS
-        usual = scenario.mtu if kind_of(first.type).parent else own
+        first = load_conflist(scenario).first
+        default = STANDARD_FRAME_SIZE - ETHERNET_OCTETS
+        usual = scenario.mtu if find_kind(first.type).parent else default
         return min(first.mtu or usual, scenario.mtu)
 
     def prepare(self, host: PodHost) -> None:
         """Load what the plugins need, and see that all are there."""
         for plugin in self._conflist.plugins:
-            for module in kind_of(plugin.type).modules:
+            for module in find_kind(plugin.type).modules:
                 self.machine.load_module(module)
         for name in self._conflist.types:
             self.runtime.find(name)
@@ -679,28 +698,28 @@ class CniNetwork(Network):
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """ADD and CHECK in a namespace of the pod's own; the tester then takes the interface."""
         number = pod.port.vnf
-        if number in self._made and self.is_there(pod):
-            return self._plug_in(host, pod, self._made[number])
+        if number in self._results and self.is_there(pod):
+            return self._plug_in(host, pod, self._results[number])
         if number not in self._sandboxes:
             self._sandboxes[number] = self.machine.subdir(f"pod{number}") / "sandbox"
             self.machine.create_netns(self._sandboxes[number])
-        at = CniAttachment(
+        attachment = CniAttachment(
             f"{self.machine.run_id}-pod{number}", pod.netdev, self._sandboxes[number], host.netns
         )
-        given = {"mac": pod.mac, "ips": [f"{pod.address}/{pod.network.partition('/')[2]}"]}
+        capabilities = {"mac": pod.mac, "ips": [f"{pod.address}/{pod.network.partition('/')[2]}"]}
         content = dict(self._content)
         content["plugins"] = [_on_link(p, host.uplink) for p in content["plugins"]]
-        result = self.runtime.add(content, at, given)
-        self._attached[number], self._made[number] = at, result
-        self.runtime.check(at)
-        links.move(pod.netdev, self.machine.netns, netns=at.sandbox)
+        result = self.runtime.add(content, attachment, capabilities)
+        self._attached[number], self._results[number] = attachment, result
+        self.runtime.check(attachment)
+        links.move(pod.netdev, self.machine.netns, netns=attachment.sandbox)
         links.make_ready(pod.netdev, self.machine.netns, offloads=self.offloads)
         self.machine.set_link(pod.netdev, mac=pod.mac)
         return self._plug_in(host, pod, result)
 
     def _plug_in(self, host: PodHost, pod: Pod, result: dict[str, Any]) -> PodPort:
         """Route packets to a pod, where they are routed: its interface is there."""
-        made = self.machine.link(pod.netdev)
+        link = self.machine.link(pod.netdev)
         gateway, far = "", next(find_host_interfaces(result), "")
         if self.routes:
             if not far:
@@ -712,7 +731,7 @@ class CniNetwork(Network):
             gateway = pod.gateway_mac
             host.set_mac(far, gateway)
         port = PodPort(
-            pod=pod, host=host.number, kind=made.kind, mtu=made.mtu, gateway=gateway, far=far
+            pod=pod, host=host.number, kind=link.kind, mtu=link.mtu, gateway=gateway, far=far
         )
         if self.routes:
             self.route_pod(host, port, far)
@@ -720,14 +739,15 @@ class CniNetwork(Network):
 
     def detach(self, host: PodHost, port: PodPort) -> None:
         """Give the pod its interface back, and call DEL; after `stop`, which did, delete it."""
-        at = self._attached.pop(port.pod.port.vnf, None)
-        self._made.pop(port.pod.port.vnf, None)
-        if at is None:
+        attachment = self._attached.pop(port.pod.port.vnf, None)
+        self._results.pop(port.pod.port.vnf, None)
+        if attachment is None:
             super().detach(host, port)
             return
-        links.move(at.interface, at.sandbox, netns=self.machine.netns)
-        self.runtime.delete(at)
-        links.delete(at.interface, netns=at.sandbox)  # a plugin may leave it to the namespace's end
+        links.move(attachment.interface, attachment.sandbox, netns=self.machine.netns)
+        self.runtime.delete(attachment)
+        # A plugin may leave it to the namespace's end.
+        links.delete(attachment.interface, netns=attachment.sandbox)
 
     def stop(self, hosts: Sequence[PodHost]) -> None:
         """Call DEL for all pods, whose interfaces stay with whoever has them open."""
@@ -742,34 +762,34 @@ class CniNetwork(Network):
 
     def facts(self) -> dict[str, Any]:
         """The conflist, its programs, and what they have answered."""
-        of, common = self._conflist, super().facts()
-        added = kind_of(of.first.type).added
+        conflist, common = self._conflist, super().facts()
+        added = find_kind(conflist.first.type).added
         del common[OCTETS_ADDED]
         return {
             **common,
             **({} if added is None else {OCTETS_ADDED: added}),
-            "launch line": f"CNI {of.cni_version}: {', '.join(of.commands)}",
+            "launch line": f"CNI {conflist.cni_version}: {', '.join(conflist.commands)}",
             "conflist": self._content,
-            "plugins": {name: str(self.runtime.find(name)) for name in of.types},
-            "results": {f"pod{n}": result for n, result in sorted(self._made.items())},
+            "plugins": {name: str(self.runtime.find(name)) for name in conflist.types},
+            "results": {f"pod{n}": result for n, result in sorted(self._results.items())},
         }
 
 
-def content_of(scenario: Scenario) -> dict[str, Any]:
+def load_content(scenario: Scenario) -> dict[str, Any]:
     """The conflist of a scenario, as JSON has it."""
-    given = scenario.options.own(CniOptions).conflist
-    found: dict[str, Any] = read_conflist(DEFAULT) if given is None else given
-    return found
+    configured = scenario.options.own(CniOptions).conflist
+    content: dict[str, Any] = read_conflist(DEFAULT) if configured is None else configured
+    return content
 
 
-def conflist_of(scenario: Scenario) -> Conflist:
+def load_conflist(scenario: Scenario) -> Conflist:
     """The conflist of a scenario."""
-    return Conflist.model_validate(content_of(scenario))
+    return Conflist.model_validate(load_content(scenario))
 
 
 def _whys_not(conflist: Conflist, scenario: Scenario) -> Iterator[str]:
     """Why a conflist joins no pods of a scenario, whatever the machine is: key and cure."""
-    first, kind = conflist.first, kind_of(conflist.first.type)
+    first, kind = conflist.first, find_kind(conflist.first.type)
     pods, hosts = pod_count(scenario), 2 if scenario.pod_hosts == "other" else 1
     for number, plugin in enumerate(conflist.plugins):
         if plugin.type == "ipvlan":
@@ -793,8 +813,8 @@ def _whys_not(conflist: Conflist, scenario: Scenario) -> Iterator[str]:
             f"plugins.0.type: CNI plugin {first.type} has {kind.most_on_host} pod on a host; "
             f"choose --pods {kind.most_on_host * hosts}"
         )
-    if why := why_parted(first.mode or MODES[0], scenario):
-        yield f"plugins.0.mode: {why}"
+    if reason := isolation_problem(first.mode or MODES[0], scenario):
+        yield f"plugins.0.mode: {reason}"
     if first.mtu > scenario.mtu and kind is not OTHER and (kind.parent or hosts > 1):
         yield (
             f"plugins.0.mtu: {first.mtu} is more than the hosts' link has, {scenario.mtu}; "
@@ -804,11 +824,17 @@ def _whys_not(conflist: Conflist, scenario: Scenario) -> Iterator[str]:
 
 def _on_link(plugin: Mapping[str, Any], uplink: str) -> dict[str, Any]:
     """A plugin's configuration with the hosts' link for the interface of the host that it names."""
-    parent = kind_of(plugin["type"]).parent
+    parent = find_kind(plugin["type"]).parent
     return {**plugin, parent: uplink} if parent else dict(plugin)
 
 
 def find_host_interfaces(result: Mapping[str, Any]) -> Iterator[str]:
     """Find the names of the interfaces that a result has on the host."""
-    found = (one for one in result.get("interfaces") or () if isinstance(one, Mapping))
-    return (str(one["name"]) for one in found if not one.get("sandbox") and one.get("name"))
+    interfaces = (
+        interface for interface in result.get("interfaces") or () if isinstance(interface, Mapping)
+    )
+    return (
+        str(interface["name"])
+        for interface in interfaces
+        if not interface.get("sandbox") and interface.get("name")
+    )

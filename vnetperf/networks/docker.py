@@ -60,7 +60,7 @@ NETFILTER_MODULE = KernelModule(
     name="br_netfilter",
     purpose="docker's bridge of a node",
     symbol="br_nf_pre_routing",
-    turns_on=tuple(f"net/bridge/bridge-nf-call-{of}tables" for of in ("ip", "ip6", "arp")),
+    turns_on=tuple(f"net/bridge/bridge-nf-call-{family}tables" for family in ("ip", "ip6", "arp")),
 )
 MODULES = (BRIDGE_MODULE, VXLAN_MODULE, NETFILTER_MODULE)
 #: What pods' addresses are in (RFC 2544 appendix C.2.2), and where in it docker may choose
@@ -170,9 +170,9 @@ class DockerNode:
                 shutil.copytree(source, target, symlinks=True)
             elif source.is_file():
                 shutil.copy(source, target)
-        found = self.machine.facts.programs
+        programs = self.machine.facts.programs
         for program in (CONTAINERD, RUNC, IPTABLES):
-            (self.directory / "bin" / program.name).symlink_to(found[program.name])
+            (self.directory / "bin" / program.name).symlink_to(programs[program.name])
         # Modules are loaded by the run, which unloads them; the kernel loads those of rules itself.
         (self.directory / "bin/modprobe").symlink_to("/bin/true")
 
@@ -224,29 +224,29 @@ class DockerNode:
             raise DutError(f"no answer: {error}", where=where) from error
         log.debug("%s: status %d", where, answer.status)
         try:
-            found = parse_json(text) if text else None
+            reply = parse_json(text) if text else None
         except ValueError:  # plain text, or several values
-            found = text.decode(errors="replace")
+            reply = text.decode(errors="replace")
         if answer.status >= http.client.BAD_REQUEST:
-            said = found.get("message") if isinstance(found, dict) else found
+            said = reply.get("message") if isinstance(reply, dict) else reply
             tail = self.process.log_tail(LOG_LINES)
             raise DutError(
                 f"failed with status {answer.status}: {said}; log ends with:\n{tail}", where=where
             )
-        return found
+        return reply
 
     def begin_swarm(self) -> None:
         """Be the first node of a swarm, and its manager."""
-        self.call("POST", "/swarm/init", {**self._own_address(), "DataPathPort": VXLAN_PORT})
+        self.call("POST", "/swarm/init", {**self._swarm_address(), "DataPathPort": VXLAN_PORT})
 
     def join_swarm(self, manager: DockerNode) -> None:
         """Be a worker of a swarm; its token is in no log and on no command line."""
         token = manager.call("GET", "/swarm")["JoinTokens"]["Worker"]
         managers = [f"{manager.address}:{MANAGER_PORT}"]
-        request = {**self._own_address(), "RemoteAddrs": managers, "JoinToken": token}
+        request = {**self._swarm_address(), "RemoteAddrs": managers, "JoinToken": token}
         self.call("POST", "/swarm/join", request)
 
-    def _own_address(self) -> dict[str, str]:
+    def _swarm_address(self) -> dict[str, str]:
         return {"ListenAddr": f"{self.address}:{MANAGER_PORT}", "AdvertiseAddr": self.address}
 
     def make_image(self) -> None:
@@ -257,15 +257,15 @@ class DockerNode:
                 link = tarfile.TarInfo(str(place.relative_to("/")))
                 link.type, link.linkname = tarfile.SYMTYPE, str(place.readlink())
                 tar.addfile(link)
-        told = self.call("POST", "/images/create", packed.getvalue(), fromSrc="-", repo=IMAGE)
-        if "errorDetail" in str(told):  # the status was sent before
-            raise DutError(f"the pods' image was not made: {told}", where=self.name)
+        reply = self.call("POST", "/images/create", packed.getvalue(), fromSrc="-", repo=IMAGE)
+        if "errorDetail" in str(reply):  # the status was sent before
+            raise DutError(f"the pods' image was not made: {reply}", where=self.name)
 
     def start_container(self, pod: Pod) -> Path:
         """Start a pod's container on the overlay, and return its network namespace."""
         name = f"pod{pod.port.vnf}"
         # Docker writes files of its own into /etc.
-        seen = [place for place in shared_directories()[1] if place != Path("/etc")]
+        directories = [place for place in shared_directories()[1] if place != Path("/etc")]
         container = {
             "Image": IMAGE,
             "Hostname": name,
@@ -274,7 +274,7 @@ class DockerNode:
             "MacAddress": pod.mac,  # of API versions before 1.44
             "HostConfig": {
                 "NetworkMode": OVERLAY,
-                "Binds": [f"{place}:{place}:ro" for place in seen],
+                "Binds": [f"{place}:{place}:ro" for place in directories],
                 "ReadonlyRootfs": True,
                 "CapDrop": ["ALL"],
                 "SecurityOpt": ["no-new-privileges"],
@@ -288,10 +288,10 @@ class DockerNode:
         self.call("POST", "/containers/create", container, name=name)
         self.call("POST", f"/containers/{name}/start")
         settings = self.call("GET", f"/containers/{name}/json")["NetworkSettings"]
-        given = settings["Networks"][OVERLAY]
-        if (given["IPAddress"], given["MacAddress"]) != (pod.address, pod.mac):
+        endpoint = settings["Networks"][OVERLAY]
+        if (endpoint["IPAddress"], endpoint["MacAddress"]) != (pod.address, pod.mac):
             raise DutError(
-                f"gave the pod {given['IPAddress']} and {given['MacAddress']} instead of "
+                f"gave the pod {endpoint['IPAddress']} and {endpoint['MacAddress']} instead of "
                 f"{pod.address} and {pod.mac}",
                 where=f"{self.name}: {name}",
             )
@@ -366,8 +366,8 @@ class DockerOverlayNetwork(Network):
             self._sandboxes[number] = sandbox
             self._hand_over(INTERFACE, sandbox, pod.netdev, self.machine.netns)
             links.make_ready(pod.netdev, self.machine.netns, offloads=self.offloads)
-        made = self.machine.link(pod.netdev)
-        return PodPort(pod=pod, host=host.number, kind=made.kind, mtu=made.mtu)
+        link = self.machine.link(pod.netdev)
+        return PodPort(pod=pod, host=host.number, kind=link.kind, mtu=link.mtu)
 
     @staticmethod
     def _hand_over(name: str, source: Path, new_name: str, target: Path) -> None:
@@ -385,7 +385,7 @@ class DockerOverlayNetwork(Network):
     def facts(self) -> dict[str, Any]:
         """Version and launch lines of the daemons, nodes of the swarm, and the overlay."""
         version = self.machine.facts.versions.get(DOCKERD.name, "")
-        found: dict[str, Any] = {
+        facts: dict[str, Any] = {
             **super().facts(),
             "version": version.splitlines()[0] if version else "unknown",
             "launch line": {f"host{n}": " ".join(node.argv()) for n, node in self._nodes.items()},
@@ -393,12 +393,12 @@ class DockerOverlayNetwork(Network):
         if self._nodes:
             overlay = self._manager.call("GET", f"/networks/{OVERLAY}")
             nodes = self._manager.call("GET", "/nodes")
-            found["overlay"] = {key: overlay[key] for key in ("Driver", "IPAM", "Options")}
-            found["nodes of the swarm"] = {
-                one["Status"]["Addr"]: f"{one['Spec']['Role']}, {one['Status']['State']}"
-                for one in nodes
+            facts["overlay"] = {key: overlay[key] for key in ("Driver", "IPAM", "Options")}
+            facts["nodes of the swarm"] = {
+                node["Status"]["Addr"]: f"{node['Spec']['Role']}, {node['Status']['State']}"
+                for node in nodes
             }
-        return found
+        return facts
 
     def detach(self, host: PodHost, port: PodPort) -> None:
         """Give the container its interface back, and remove it; after `stop` it is gone."""

@@ -31,13 +31,13 @@ class IpvlanNetwork(Network):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps ipvlans from joining the pods."""
-        why = ""
+        problem = ""
         if not scenario.sockets:
-            why = cls._why_no_pod_found(scenario) or cls._why_no_frames(scenario)
-        return why or cls.missing_requirement(facts)
+            problem = cls._address_problem(scenario) or cls._frame_problem(scenario)
+        return problem or cls.missing_requirement(facts)
 
     @classmethod
-    def _why_no_pod_found(cls, scenario: Scenario) -> str:
+    def _address_problem(cls, scenario: Scenario) -> str:
         """What of a tester's frames leads to no pod: ipvlan looks at their first IPv4 header."""
         profile, mode = scenario.traffic, scenario.options.mode or MODES[0]
         headers, first = profile.headers, 1
@@ -62,7 +62,7 @@ class IpvlanNetwork(Network):
         return ""
 
     @classmethod
-    def _why_no_frames(cls, scenario: Scenario) -> str:
+    def _frame_problem(cls, scenario: Scenario) -> str:
         """What keeps frames from passing between the pods, where sockets reach each other."""
         mode, sockets = scenario.options.mode or MODES[0], "or testcases/test_endpoints.py"
         if scenario.pod_hosts == "other":
@@ -100,8 +100,8 @@ class IpvlanNetwork(Network):
         number = MODES.index(self.mode)
         port = self.attach_child(host, shared, "ipvlan", ipvlan_mode=number)
         add_address(self.machine.netns, pod.netdev, f"{pod.address}/32")
-        found = pod.model_copy(update={"mac": self.machine.link(pod.netdev).mac})
-        return port.model_copy(update={"pod": found})
+        configured_pod = pod.model_copy(update={"mac": self.machine.link(pod.netdev).mac})
+        return port.model_copy(update={"pod": configured_pod})
 
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """Each host knows the other's address; in mode l3 its routes lead to the other's pods."""

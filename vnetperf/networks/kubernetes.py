@@ -185,7 +185,7 @@ class ClusterPlace:
 
     def received(self, netdev: str) -> int:
         """Packets that have arrived; by the loopback interface too, which pods of a node share."""
-        return sum(one.rx for one in self.statistics().values())
+        return sum(interface.rx for interface in self.statistics().values())
 
 
 class ClusterProgram(EndpointProgram):
@@ -219,8 +219,8 @@ class ClusterProgram(EndpointProgram):
             if begun:
                 with suppress(ClusterError):  # it may have ended since
                     self._place.run(["sh", "-c", KILL, str(int(sent)), begun[1]])
-            what = "the end of a program in a pod"
-            wait_at_most(lambda: self.ended() is not None, END_S, what, poll_s=LOOK_S)
+            description = "the end of a program in a pod"
+            wait_at_most(lambda: self.ended() is not None, END_S, description, poll_s=LOOK_S)
         self._process.stop()
 
 
@@ -292,81 +292,84 @@ def manifest(
     }
 
 
-def describe_changes(asked: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[str, ...]:
+def describe_changes(requested: Mapping[str, Any], created: Mapping[str, Any]) -> tuple[str, ...]:
     """What a cluster's admission has made of a pod that can change what is measured, in words.
 
     Args:
-        asked: The pod as it was created.
-        found: What the API server has of it.
+        requested: The pod as it was created.
+        created: What the API server has of it.
 
     Returns:
         One clause for each change; empty where there is none.
     """
-    spec, own = _table(found.get("spec")), asked["spec"]["containers"][0]
+    spec, template = _table(created.get("spec")), requested["spec"]["containers"][0]
     changes = []
     for key, kind in (
         ("containers", "containers"),
         ("initContainers", "init containers"),
         ("ephemeralContainers", "ephemeral containers"),
     ):
-        known = [one["name"] for one in asked["spec"].get(key) or ()]
-        names = (one.get("name") for one in _tables(spec.get(key)))
-        added = [str(name) for name in names if name not in known]
+        requested_names = [table["name"] for table in requested["spec"].get(key) or ()]
+        names = (table.get("name") for table in _tables(spec.get(key)))
+        added = [str(name) for name in names if name not in requested_names]
         if added:
             changes.append(f"has {kind} that were not asked for: {', '.join(added)}")
-    annotations = _table(_table(found.get("metadata")).get("annotations"))
+    annotations = _table(_table(created.get("metadata")).get("annotations"))
     if annotations.get(REDIRECTED) == "enabled":
         changes.append("has its traffic carried by a proxy of the node (Istio's ambient mode)")
-    wanted = asked["metadata"]["annotations"]
+    requested_annotations = requested["metadata"]["annotations"]
     changes += [
         f"has the annotation {key}: {value}"
         for key, value in sorted(annotations.items())
-        if value != wanted.get(key) and (key in wanted or key.startswith(OF_TRAFFIC))
+        if value != requested_annotations.get(key)
+        and (key in requested_annotations or key.startswith(OF_TRAFFIC))
         if not key.endswith("-status")  # what a plugin on the node reports of a pod
     ]
-    if bool(spec.get("hostNetwork")) is not asked["spec"]["hostNetwork"]:
+    if bool(spec.get("hostNetwork")) is not requested["spec"]["hostNetwork"]:
         changes.append(f"has hostNetwork {str(bool(spec.get('hostNetwork'))).lower()}")
     if runtime := spec.get("runtimeClassName"):
         changes.append(f"is run by the runtime class {runtime}")
-    there: Mapping[str, Any] = next(
-        (one for one in _tables(spec.get("containers")) if one.get("name") == CONTAINER), {}
+    container: Mapping[str, Any] = next(
+        (table for table in _tables(spec.get("containers")) if table.get("name") == CONTAINER), {}
     )
-    if there and there.get("image") != own["image"]:
-        changes.append(f"has the image {there.get('image')} instead of {own['image']}")
+    if container and container.get("image") != template["image"]:
+        changes.append(f"has the image {container.get('image')} instead of {template['image']}")
     of_pod = _table(_table(spec.get("resources")).get("limits"))
     for key in ("command", "args"):
-        if there and (there.get(key) or None) != own.get(key):
-            changes.append(f"has another {key}: {there.get(key)}")
-    if limits := _table(_table(there.get("resources")).get("limits")) or of_pod:
-        held = ", ".join(f"{name} {limit}" for name, limit in sorted(limits.items()))
-        changes.append(f"is limited to {held}")
-    if environment := [str(one.get("name")) for one in _tables(there.get("env"))]:
+        if container and (container.get(key) or None) != template.get(key):
+            changes.append(f"has another {key}: {container.get(key)}")
+    if limits := _table(_table(container.get("resources")).get("limits")) or of_pod:
+        limit_list = ", ".join(f"{name} {limit}" for name, limit in sorted(limits.items()))
+        changes.append(f"is limited to {limit_list}")
+    if environment := [str(table.get("name")) for table in _tables(container.get("env"))]:
         changes.append(f"has environment variables: {', '.join(environment)}")
     return tuple(changes)
 
 
-def why_not_running(found: Mapping[str, Any]) -> tuple[str, bool]:
+def diagnose_pod(pod: Mapping[str, Any]) -> tuple[str, bool]:
     """Why a pod does not run yet, and whether it never will; "" when it runs."""
-    status = _table(found.get("status"))
+    status = _table(pod.get("status"))
     phase = str(status.get("phase") or "Pending")
-    containers = [_table(one.get("state")) for one in _tables(status.get("containerStatuses"))]
+    containers = [_table(table.get("state")) for table in _tables(status.get("containerStatuses"))]
     waiting = _tables([state.get("waiting") for state in containers])
-    for one in waiting:
-        reason, message = one.get("reason") or "", one.get("message") or ""
+    for table in waiting:
+        reason, message = table.get("reason") or "", table.get("message") or ""
         if reason in HOPELESS:
             return f"{reason}: {message}", True
     ended = _tables([state.get("terminated") for state in containers])
     if phase in ("Failed", "Succeeded") or ended:
-        told = [f"{one.get('reason') or ''}, exit code {one.get('exitCode')}" for one in ended]
-        said = [status.get("reason"), status.get("message"), *told]
-        return f"it has ended: {', '.join(str(one) for one in said if one) or phase}", True
+        exits = [
+            f"{table.get('reason') or ''}, exit code {table.get('exitCode')}" for table in ended
+        ]
+        said = [status.get("reason"), status.get("message"), *exits]
+        return f"it has ended: {', '.join(str(part) for part in said if part) or phase}", True
     runs = [state.get("running") is not None for state in containers]
     if phase == "Running" and runs and all(runs):
         return "", False
     for condition in _tables(status.get("conditions")):
         if condition.get("status") == "False" and condition.get("message"):
             return f"{phase}, {condition.get('reason') or ''}: {condition['message']}", False
-    reasons = (one.get("reason") for one in waiting)
+    reasons = (table.get("reason") for table in waiting)
     return ", ".join([phase, *(str(reason) for reason in reasons if reason)]), False
 
 
@@ -377,7 +380,9 @@ def _table(value: Any) -> Mapping[str, Any]:
 
 def _tables(value: Any) -> list[Mapping[str, Any]]:
     """The tables of what should be a list of them."""
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return (
+        [table for table in value if isinstance(table, Mapping)] if isinstance(value, list) else []
+    )
 
 
 class KubernetesNetwork(Network):
@@ -398,30 +403,30 @@ class KubernetesNetwork(Network):
         self._endpoints: dict[int, Endpoint] = {}
         self._pods: dict[int, tuple[Change, dict[str, Any]]] = {}
         self._changes: dict[int, tuple[str, ...]] = {}
-        self._made = 0
+        self._pod_count = 0
         self._looked = 0.0
         self._version = ""
 
     @classmethod
     def look(cls, testbed: Testbed) -> dict[str, Any] | None:
         """What keeps the cluster of a testbed file from being used, and its image's tools."""
-        section: KubernetesSection = cls.section_of(testbed)
+        section: KubernetesSection = cls.read_section(testbed)
         if section == KubernetesSection():
             return None
-        why = f"[kubernetes] has no {section.absent[0]}" if section.absent else ""
-        return {"why": why or why_not_used(section.kubeconfig), "tools": [*section.tools]}
+        reason = f"[kubernetes] has no {section.absent[0]}" if section.absent else ""
+        return {"why": reason or why_not_used(section.kubeconfig), "tools": [*section.tools]}
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps pods from being made in a cluster."""
-        if (seen := facts.seen.get(cls.name)) is None:
+        if (cluster_facts := facts.seen.get(cls.name)) is None:
             return (
                 "no cluster is named; write kubeconfig, namespace and image under [kubernetes] of "
                 "a testbed file"
             )
         if scenario.pod != "netns":
             return "pods are the cluster's own; leave --pod out"
-        return seen["why"] or facts.missing_program(KUBECTL)
+        return cluster_facts["why"] or facts.missing_program(KUBECTL)
 
     @classmethod
     def tools(cls, facts: MachineFacts) -> tuple[str, ...]:
@@ -447,9 +452,9 @@ class KubernetesNetwork(Network):
         if self._version:
             return
         run_id, cluster = self.machine.run_id, self._cluster
-        found = cluster.request(run_id, "get", "/version")
+        version_info = cluster.request(run_id, "get", "/version")
         cluster.require_access(run_id)
-        self._version = str(found.get("gitVersion", "unknown"))
+        self._version = str(version_info.get("gitVersion", "unknown"))
 
     def is_there(self, pod: Pod) -> bool:
         """Whether the pod has been made, and not deleted since."""
@@ -459,8 +464,8 @@ class KubernetesNetwork(Network):
         """Create a pod and wait until it runs; what it was given is read in it."""
         number = pod.port.vnf
         if number not in self._pods:
-            self._made += 1
-            name = f"vnetperf-{self.machine.run_id}-{number}-{self._made}"
+            self._pod_count += 1
+            name = f"vnetperf-{self.machine.run_id}-{number}-{self._pod_count}"
             name = re.sub(r"[^a-z0-9-]+", "-", name.lower())
             body = manifest(
                 name,
@@ -472,9 +477,9 @@ class KubernetesNetwork(Network):
             )
             change = create_pod(self.machine.journal, self._cluster, body)
             try:
-                found = self._wait_running(name)
-                self._pods[number] = change, found
-                self._changes[number] = describe_changes(body, found)
+                api_pod = self._wait_running(name)
+                self._pods[number] = change, api_pod
+                self._changes[number] = describe_changes(body, api_pod)
             except BaseException:
                 with suppress(HostError):  # the first error is the cause; the journal has it
                     change.undo()
@@ -484,40 +489,40 @@ class KubernetesNetwork(Network):
     def _wait_running(self, name: str) -> dict[str, Any]:
         """Wait until a pod runs; what the API server has of it then."""
         latest: dict[str, Any] = {}
-        why = ""
+        reason = ""
 
         def runs() -> bool:
-            nonlocal latest, why
-            found = self._cluster.find_pod(self.machine.run_id, name)
-            if found is None:
+            nonlocal latest, reason
+            api_pod = self._cluster.find_pod(self.machine.run_id, name)
+            if api_pod is None:
                 raise DutError("it is gone: somebody has deleted it", where=f"pod {name}")
-            latest = found
-            why, never = why_not_running(found)
+            latest = api_pod
+            reason, never = diagnose_pod(api_pod)
             if never:
-                raise self._no_pod(name, why)
-            return not why
+                raise self._no_pod(name, reason)
+            return not reason
 
         wait_for(
             runs,
             START_S,
             f"pod {name}",
             poll_s=LOOK_S,
-            error=lambda: self._no_pod(name, f"it does not run within {START_S:g} s: {why}"),
+            error=lambda: self._no_pod(name, f"it does not run within {START_S:g} s: {reason}"),
         )
         return latest
 
-    def _no_pod(self, name: str, why: str) -> DutError:
+    def _no_pod(self, name: str, reason: str) -> DutError:
         return DutError(
-            why,
+            reason,
             where=f"pod {name}, image {self.section.image}",
             cure="see image, nodes and node_selector under [kubernetes] of the testbed file, and "
             f"kubectl describe pod in namespace {self.section.namespace}",
         )
 
-    def _port(self, host: PodHost, pod: Pod, found: Mapping[str, Any]) -> PodPort:
+    def _port(self, host: PodHost, pod: Pod, api_pod: Mapping[str, Any]) -> PodPort:
         """What a pod that runs has, by itself and by the API server."""
-        name, section = found["metadata"]["name"], self.section
-        address = found["status"].get("podIP", "")
+        name, section = api_pod["metadata"]["name"], self.section
+        address = api_pod["status"].get("podIP", "")
         try:
             IPv4Address(address)
         except ValueError:
@@ -539,17 +544,17 @@ class KubernetesNetwork(Network):
         if netdev not in rows:
             raise self._no_pod(name, "no interface is found in its /sys/class/net")
         mtu, mac = rows[netdev][0], (*rows[netdev][1:], "")[0]
-        node = found["spec"].get("nodeName", "")
-        what = f"pod {name} of image {section.image} on node {node}"
+        node = api_pod["spec"].get("nodeName", "")
+        description = f"pod {name} of image {section.image} on node {node}"
         notes = tuple(
             f"pod {pod.port.vnf} {change}, by the cluster's admission"
             for change in self._changes.get(pod.port.vnf, ())
         )
-        self._endpoints[pod.port.vnf] = Endpoint(what, place, address, netdev, notes)
-        given = pod.model_copy(update={"netdev": netdev, "address": address, "mac": mac})
+        self._endpoints[pod.port.vnf] = Endpoint(description, place, address, netdev, notes)
+        addressed_pod = pod.model_copy(update={"netdev": netdev, "address": address, "mac": mac})
         kind = "interface of the node" if self.mode == "host" else "interface"
         return PodPort(
-            pod=given,
+            pod=addressed_pod,
             host=host.number,
             kind=kind,
             mtu=int(mtu),
@@ -590,13 +595,13 @@ class KubernetesNetwork(Network):
         if now < self._looked + ALIVE_EVERY_S:
             return
         self._looked = now
-        for _, made in self._pods.values():
-            name, uid = made["metadata"]["name"], made["metadata"]["uid"]
-            found = self._cluster.find_pod(self.machine.run_id, name)
-            if found is None or found["metadata"]["uid"] != uid:
+        for _, recorded in self._pods.values():
+            name, uid = recorded["metadata"]["name"], recorded["metadata"]["uid"]
+            current = self._cluster.find_pod(self.machine.run_id, name)
+            if current is None or current["metadata"]["uid"] != uid:
                 raise DutError("it is gone: somebody has deleted it", where=f"pod {name}")
-            if why := why_not_running(found)[0]:
-                raise DutError(f"it does not run any more: {why}", where=f"pod {name}")
+            if reason := diagnose_pod(current)[0]:
+                raise DutError(f"it does not run any more: {reason}", where=f"pod {name}")
 
     def facts(self) -> dict[str, Any]:
         """What the API server says of pods; of nodes and networks it is not asked."""
@@ -616,12 +621,14 @@ class KubernetesNetwork(Network):
                     for number, changes in sorted(self._changes.items())
                     if changes
                 },
-                "nodes": sorted({made["spec"]["nodeName"] for _, made in self._pods.values()}),
+                "nodes": sorted(
+                    {api_pod["spec"]["nodeName"] for _, api_pod in self._pods.values()}
+                ),
                 "image, as pulled": sorted(
                     {
-                        one.get("imageID", "")
-                        for _, made in self._pods.values()
-                        for one in made["status"].get("containerStatuses") or ()
+                        container_status.get("imageID", "")
+                        for _, api_pod in self._pods.values()
+                        for container_status in api_pod["status"].get("containerStatuses") or ()
                     }
                 ),
             },

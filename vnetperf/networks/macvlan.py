@@ -14,10 +14,10 @@ MACVLAN_MODULE = KernelModule(name="macvlan", purpose="macvlan", symbol="macvlan
 MODES = ("bridge", "vepa", "private", "passthru")
 
 
-def why_parted(mode: str, scenario: Scenario) -> str:
+def isolation_problem(mode: str, scenario: Scenario) -> str:
     """Why pods of one host do not reach each other by their macvlans; "" where they do."""
-    beside = scenario.pod_hosts == "same" or pod_count(scenario) > 2
-    if not beside or mode == "bridge":
+    shares_host = scenario.pod_hosts == "same" or pod_count(scenario) > 2
+    if not shares_host or mode == "bridge":
         return ""
     return (
         f"macvlan in mode {mode} passes nothing between two pods of one host by itself; "
@@ -38,8 +38,8 @@ class MacvlanNetwork(Network):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps macvlans from joining the pods."""
-        why = why_parted(scenario.options.mode or MODES[0], scenario)
-        return why or cls.missing_requirement(facts)
+        problem = isolation_problem(scenario.options.mode or MODES[0], scenario)
+        return problem or cls.missing_requirement(facts)
 
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """A macvlan."""

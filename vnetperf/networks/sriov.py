@@ -30,9 +30,9 @@ from vnetperf.networks.base import (
     Pod,
     PodHost,
     PodPort,
-    host_of,
+    graph_port,
+    host_number,
     pod_count,
-    port_of,
 )
 
 #: Longest wait for pods' links, which rise with that of the NIC, seconds.
@@ -41,7 +41,7 @@ CARRIER_S = 20.0
 
 def pods_on(scenario: Scenario, host: int) -> list[int]:
     """Numbers of the pods on a host."""
-    return [pod for pod in range(pod_count(scenario)) if host_of(scenario, pod) == host]
+    return [pod for pod in range(pod_count(scenario)) if host_number(scenario, pod) == host]
 
 
 def pod_rules(scenario: Scenario) -> tuple[SwitchRule, ...]:
@@ -52,13 +52,15 @@ def pod_rules(scenario: Scenario) -> tuple[SwitchRule, ...]:
     pods = range(pod_count(scenario))
     hops: list[tuple[Port, Port, str]] = []
     for pod in pods:
-        host = host_of(scenario, pod)
+        host = host_number(scenario, pod)
         wire = PhyPort(index=host)
         if scenario.pod_hosts == "other":
-            hops.append((wire, port_of(pod), vnf_mac(port_of(pod))))
+            hops.append((wire, graph_port(pod), vnf_mac(graph_port(pod))))
         for far in (other for other in pods if other != pod):
-            beside = host_of(scenario, far) == host
-            hops.append((port_of(pod), port_of(far) if beside else wire, vnf_mac(port_of(far))))
+            same_host = host_number(scenario, far) == host
+            hops.append(
+                (graph_port(pod), graph_port(far) if same_host else wire, vnf_mac(graph_port(far)))
+            )
     sources = [source for source, _, _ in hops]
     return tuple(
         SwitchRule(
@@ -68,11 +70,11 @@ def pod_rules(scenario: Scenario) -> tuple[SwitchRule, ...]:
     )
 
 
-def nics_of_hosts(nics: tuple[NicUse, ...], scenario: Scenario) -> dict[int, NicUse]:
+def map_host_nics(nics: tuple[NicUse, ...], scenario: Scenario) -> dict[int, NicUse]:
     """The NIC of each host that has pods, by its number: of one host that of the DUT."""
     ends = {nic.side: nic for nic in nics}
-    found = [ends["dut"]] if scenario.pod_hosts == "same" else [ends["tester"], ends["dut"]]
-    return dict(enumerate(found))
+    host_nics = [ends["dut"]] if scenario.pod_hosts == "same" else [ends["tester"], ends["dut"]]
+    return dict(enumerate(host_nics))
 
 
 class SriovNetwork(Network):
@@ -88,7 +90,7 @@ class SriovNetwork(Network):
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
-        self._nics = nics_of_hosts(plan.nics, plan.scenario)
+        self._nics = map_host_nics(plan.nics, plan.scenario)
         self._hosts: dict[int, PodHost] = {}
         self._switch = Switchdev(machine, plan.scenario.mtu) if self.mode == SWITCHDEV else None
         #: PCI addresses of virtual functions by the pod, and what their drivers refused.
@@ -105,8 +107,8 @@ class SriovNetwork(Network):
         profile, options = scenario.traffic, scenario.options.own(VfOptions)
         sources = {*profile.values, *(profile.vary if profile.flows > 1 else ())}
         if nic_mode(scenario) == SWITCHDEV:
-            if why := switchdev.why_not_switchdev(facts, scenario):
-                return why
+            if reason := switchdev.why_not_switchdev(facts, scenario):
+                return reason
         elif "eth_src" in sources and options.spoof_check is not False and not scenario.sockets:
             return (
                 "a NIC drops what a pod sends with another source address than its own; choose "
@@ -117,13 +119,13 @@ class SriovNetwork(Network):
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
         """Whether the NIC of each host can have a virtual function for each of its pods."""
-        of, cure = scenario.deployment.name, "choose fewer --pods"
-        for host, use in nics_of_hosts(nics, scenario).items():
+        deployment_name, cure = scenario.deployment.name, "choose fewer --pods"
+        for host, use in map_host_nics(nics, scenario).items():
             count = len(pods_on(scenario, host))
-            if why := vfs.why_not_so_many(facts, use.pci, count, of=of, cure=cure):
-                return why
-            if nic_mode(scenario) == SWITCHDEV and (why := switchdev.why_no_switchdev(use)):
-                return why
+            if reason := vfs.why_not_so_many(facts, use.pci, count, of=deployment_name, cure=cure):
+                return reason
+            if nic_mode(scenario) == SWITCHDEV and (reason := switchdev.why_no_switchdev(use)):
+                return reason
         return ""
 
     def lay_link(self, hosts: Sequence[PodHost]) -> None:
@@ -147,13 +149,13 @@ class SriovNetwork(Network):
             return
         nic = self._nics[host.number].pci
         if self._switch is None:
-            made = self.machine.make_vfs(nic, len(pods))
+            addresses = self.machine.make_vfs(nic, len(pods))
         else:
-            made = self._switch.make(host.number, nic, [port_of(pod) for pod in pods])
+            addresses = self._switch.make(host.number, nic, [graph_port(pod) for pod in pods])
         self._bring(host, up=True)
         parent, netns = self._parent(host)
-        for number, (pod, address) in enumerate(zip(pods, made, strict=True)):
-            mac = vnf_mac(port_of(pod))
+        for number, (pod, address) in enumerate(zip(pods, addresses, strict=True)):
+            mac = vnf_mac(graph_port(pod))
             self._refused[pod] = vfs.set_up_vf(
                 parent,
                 number,
@@ -187,7 +189,7 @@ class SriovNetwork(Network):
         if self._switch is None:
             links.set_up(host.uplink, up=up, netns=host.netns)
             return
-        for name in (f"phy{host.number}", *map(str, map(port_of, self._pods(host)))):
+        for name in (f"phy{host.number}", *map(str, map(graph_port, self._pods(host)))):
             self._switch.bring(name, up=up)
 
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
@@ -202,9 +204,9 @@ class SriovNetwork(Network):
     def join(self, hosts: Sequence[PodHost], ports: Sequence[PodPort]) -> None:
         """The NICs join them, once their links are up; in switchdev mode by rules."""
         if self._switch is not None:
-            there = {str(port.pod.port) for port in ports}
-            pods = map(port_of, range(pod_count(self.plan.scenario)))
-            without = [str(port) for port in pods if str(port) not in there]
+            attached = {str(port.pod.port) for port in ports}
+            pods = map(graph_port, range(pod_count(self.plan.scenario)))
+            without = [str(port) for port in pods if str(port) not in attached]
             self._switch.connect(pod_rules(self.plan.scenario), without)
         names = [port.pod.netdev for port in ports]
 
@@ -230,7 +232,7 @@ class SriovNetwork(Network):
 
     def facts(self) -> dict[str, Any]:
         """As of every network; NICs and their virtual functions, as they are."""
-        found = super().facts()
+        facts = super().facts()
         nics, functions = {}, {}
         for host, use in self._nics.items():
             nic, (parent, netns) = pci.nic(use.pci), self._parent(self._hosts[host])
@@ -243,9 +245,9 @@ class SriovNetwork(Network):
                 address, netdev = self._functions[pod], self.netdev(pod)
                 functions[f"pod{pod}"] = vfs.describe(state, address, netdev, self._refused[pod])
         return {
-            **found,
+            **facts,
             "launch line": "none: it is in the NIC",
-            OCTETS_ADDED: found[OCTETS_ADDED] + (TAG_OCTETS if self._options.vlan else 0),
+            OCTETS_ADDED: facts[OCTETS_ADDED] + (TAG_OCTETS if self._options.vlan else 0),
             "mode": self.mode,
             "switch": "the NIC's own, by MAC address (legacy mode)",
             "NICs": nics,

@@ -45,7 +45,7 @@ class CalibrationCache:
                 plan.testbed.agent.transport,
                 plan.scenario.generator,
                 # With defaults: one that is written out changes nothing.
-                registry.load("traffic", plan.scenario.generator).section_of(plan.testbed),
+                registry.load("traffic", plan.scenario.generator).read_section(plan.testbed),
                 plan.wire,
                 plan.nics,
                 plan.placement.cores.get("tester"),

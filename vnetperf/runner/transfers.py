@@ -30,7 +30,7 @@ from vnetperf.model.transfer import (
     TransferSpec,
     Way,
 )
-from vnetperf.mpi.base import MpiProgram, why_not_in_guests
+from vnetperf.mpi.base import MpiProgram, guest_rank_problem
 from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.runner.calm import await_calm
 from vnetperf.runner.run import Run
@@ -433,7 +433,7 @@ def mpi_spec(
         if not problem and scenario.deployment.guests and not program.in_guests:
             problem = f"{name} needs libraries that guests do not have; choose bmp2bmp for it"
         if not problem and scenario.deployment.guests:
-            problem = why_not_in_guests(run.facts())
+            problem = guest_rank_problem(run.facts())
         if not problem:
             return spec.model_copy(update={"tool": name})
         reasons.append(problem)

@@ -56,9 +56,9 @@ WATCH_S = 0.25
 
 def sleep_watching(until: float, watch: Callable[[], None]) -> None:
     """Sleep until a time of the monotonic clock, and call `watch` every `WATCH_S`."""
-    while (left := until - time.monotonic()) > 0:
-        time.sleep(min(left, WATCH_S))
-        if left > WATCH_S:
+    while (remaining_s := until - time.monotonic()) > 0:
+        time.sleep(min(remaining_s, WATCH_S))
+        if remaining_s > WATCH_S:
             watch()
 
 
@@ -210,7 +210,7 @@ class TrafficGenerator(Backend):
             "go on while the DUT is restarted": trial.event is not None and not can.outlives_switch,
             "time only frames sent after a moment": trial.tag_at_s > 0 and not can.tagged_latency,
         }
-        return ", nor ".join(what for what, missing in required.items() if missing)
+        return ", nor ".join(ability for ability, missing in required.items() if missing)
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
@@ -425,8 +425,8 @@ class ExternalGenerator(TrafficGenerator):
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """Whether the program is here, or a server is named."""
         trouble = facts.missing_program(cls.programs[0])
-        known = not trouble or cls.programs[0].name in facts.program_troubles
-        return trouble if known else cls.not_found
+        probed = not trouble or cls.programs[0].name in facts.program_troubles
+        return trouble if probed else cls.not_found
 
     @classmethod
     @abstractmethod
@@ -462,12 +462,12 @@ def server_address(server: str, form: str, *default_ports: int) -> tuple[str, tu
     return host, tuple(map(int, ports)) or default_ports
 
 
-def flows_of_sessions(streams: Sequence[Stream], profile: TrafficProfile) -> int:
+def count_session_flows(streams: Sequence[Stream], profile: TrafficProfile) -> int:
     """Frames of a stream until each flow of a mobile core's sessions was sent; 0 without them.
 
     Also 0 where these are more than can be learnt before each trial.
     """
-    mine = [stream for stream in streams if stream.bearers]
-    frames = compile_traffic(mine, profile, profile.least_frame_size)
+    bearer_streams = [stream for stream in streams if stream.bearers]
+    frames = compile_traffic(bearer_streams, profile, profile.least_frame_size)
     flows = max((frame.flows for frame in frames), default=0)
     return flows if flows <= max(profile.flows, MOST_LEARNT) else 0

@@ -73,15 +73,17 @@ def memif_ring(scenario: Scenario, number: int) -> int:
     if isinstance(scenario.deployment.ends[number], VnfPort):
         return MEMIF_FRAMES
     options = scenario.options
-    wanted = options.rx_descriptors or options.tx_descriptors or MEMIF_FRAMES
-    return min(wanted, MOST_MEMIF_FRAMES)
+    descriptors = options.rx_descriptors or options.tx_descriptors or MEMIF_FRAMES
+    return min(descriptors, MOST_MEMIF_FRAMES)
 
 
-def required(end: WireEnd, what: str) -> str:
+def required(end: WireEnd, property_name: str) -> str:
     """A property that an end of its kind must have."""
-    value = getattr(end, what)
+    value = getattr(end, property_name)
     if not value:
-        raise GeneratorError(f"the {end.kind} end has no {what}", where=f"tester port {end.wire}")
+        raise GeneratorError(
+            f"the {end.kind} end has no {property_name}", where=f"tester port {end.wire}"
+        )
     return str(value)
 
 

@@ -81,7 +81,7 @@ class VariedField:
         if not self.table:
             return (self.count - 1) * self.step + 1
         width = self.width
-        listed = (self.table[at : at + width] for at in range(0, len(self.table), width))
+        listed = (self.table[start : start + width] for start in range(0, len(self.table), width))
         return int.from_bytes(max(listed), "big") - self.base + 1
 
     def value(self, number: int) -> int:
@@ -92,7 +92,7 @@ class VariedField:
         return self.base + self.step * place
 
 
-def layers_of(stream: Stream, profile: TrafficProfile) -> tuple[Layer, ...]:
+def stack_layers(stream: Stream, profile: TrafficProfile) -> tuple[Layer, ...]:
     """Headers of a stream's frames, each in its place."""
     return place_headers(header_stack(stream, profile), bytes.fromhex(profile.raw))
 
@@ -101,7 +101,7 @@ def compile_frame(
     stream: Stream, profile: TrafficProfile, frame_size: int, *, broadcast: bool = False
 ) -> bytes:
     """The whole frame of a stream's first flow: headers, then zeros."""
-    layers = layers_of(stream, profile)
+    layers = stack_layers(stream, profile)
     length = driver_length(sent_size(stream, frame_size))
     if layers[-1].end + STAMP_OCTETS > length:
         raise ConfigError(
@@ -112,16 +112,18 @@ def compile_frame(
     stack = [layer.kind for layer in layers]
     carrier = carrier_of(stack)
     tunnel_end = stack.index(carrier) if carrier else 0
-    own = own_ethernet(stream, profile)
+    ethernet_place = own_ethernet(stream, profile)
 
     def value(place: int, name: str) -> int:
-        if broadcast and place == own and name == "eth_dst":
+        if broadcast and place == ethernet_place and name == "eth_dst":
             return (1 << 48) - 1
         return _first_value(stream, profile, stack, place, name)
 
     # The ends of an overlay forbid fragments of what they send; a radio network's node does not.
-    whole = frozenset(range(tunnel_end)) if carrier != "gtpu" else frozenset[int]()
-    return build_frame(layers, value, length, raw=bytes.fromhex(profile.raw), dont_fragment=whole)
+    unfragmented = frozenset(range(tunnel_end)) if carrier != "gtpu" else frozenset[int]()
+    return build_frame(
+        layers, value, length, raw=bytes.fromhex(profile.raw), dont_fragment=unfragmented
+    )
 
 
 def compile_header(stream: Stream, frame_size: int) -> bytes:
@@ -152,10 +154,10 @@ def _first_value(
     session = _session_value(stream, name, inner=index_of(name, stack) == place)
     if session is not None:
         return session
-    for known in (name, OUTER + name):
-        given = profile.value(known, stream.direction)
-        if given is not None and index_of(known, stack) == place:
-            return number_of(known, given)
+    for field_name in (name, OUTER + name):
+        profile_value = profile.value(field_name, stream.direction)
+        if profile_value is not None and index_of(field_name, stack) == place:
+            return number_of(field_name, profile_value)
     ends = _tunnel_ends(stream, stack, place)
     if name in ends:
         return number_of(name, ends[name])
@@ -183,20 +185,20 @@ def _tunnel_ends(stream: Stream, stack: Sequence[HeaderKind], place: int) -> dic
     carrier = carrier_of(stack)
     if carrier is None or place >= stack.index(carrier):
         return {}
-    found: dict[str, int | str] = {**frames.carrier_ports(carrier)}
+    addresses: dict[str, int | str] = {**frames.carrier_ports(carrier)}
     if carrier == "gtpu":
         if stream.tunnel:
-            found |= {"ipv4_src": GN_TESTER, "ipv4_dst": GN_VEPC}
-        return found
+            addresses |= {"ipv4_src": GN_TESTER, "ipv4_dst": GN_VEPC}
+        return addresses
     if stream.tunnel:
         # A tunnel ends at a physical port, which has the number of the tester's.
-        found |= {
+        addresses |= {
             "eth_src": tester_mac(stream.direction, 0),
             "eth_dst": dut_mac(PhyPort(index=stream.direction)),
             "ipv4_src": frames.TESTER_ADDRESS,
             "ipv4_dst": frames.DUT_ADDRESS,
         }
-    return found
+    return addresses
 
 
 def _ue_field(stream: Stream) -> str | None:
@@ -210,7 +212,7 @@ def compile_fields(
     stream: Stream, profile: TrafficProfile, frame: bytes | None = None, *, broadcast: bool = False
 ) -> tuple[VariedField, ...]:
     """Fields that differ between the frames of a stream, as the tester sends them."""
-    layers = layers_of(stream, profile)
+    layers = stack_layers(stream, profile)
     stack = [layer.kind for layer in layers]
     if frame is None:
         frame = compile_frame(stream, profile, profile.least_frame_size)
@@ -222,12 +224,12 @@ def compile_fields(
             if place is not None:
                 count = stream.bearers[0].count
                 fields.append(_field(frame, layers[place], str(name), count, random=False))
-    own = own_ethernet(stream, profile)
+    ethernet_place = own_ethernet(stream, profile)
     for name in profile.vary if profile.flows > 1 else ():
         place = index_of(name, stack)
         if place is None or name in sessions:
             continue  # another direction's tunnel; its sessions have the addresses of the UEs
-        if broadcast and place == own and plain_name(name) == "eth_dst":
+        if broadcast and place == ethernet_place and plain_name(name) == "eth_dst":
             continue
         count = min(profile.flows, profile.room(name))
         random = profile.vary_mode == "random"
@@ -237,7 +239,7 @@ def compile_fields(
 
 def _listed(layers: Sequence[Layer], name: str, table: bytes, width: int) -> VariedField:
     """A field whose values are listed, or the first octets of them."""
-    where, layer = place_of(name), layers[index_of(name, [one.kind for one in layers]) or 0]
+    where, layer = place_of(name), layers[index_of(name, [header.kind for header in layers]) or 0]
     offset = layer.offset + where.offset
     first, count = int.from_bytes(table[:width], "big"), len(table) // width
     listed = table if count > 1 else b""
@@ -261,7 +263,7 @@ def _session_fields(stream: Stream, layers: Sequence[Layer]) -> tuple[VariedFiel
     if stream.translated is None:
         return ()
     side = stream.translated.sides()[stream.direction]
-    return tuple(one for one in _ends(side, stream.direction, layers) if one.count > 1)
+    return tuple(field for field in _ends(side, stream.direction, layers) if field.count > 1)
 
 
 def mapping_places(stream: Stream, profile: TrafficProfile) -> tuple[int, int]:
@@ -269,10 +271,10 @@ def mapping_places(stream: Stream, profile: TrafficProfile) -> tuple[int, int]:
 
     Offsets in a frame that comes from inside: a NAT changes no length.
     """
-    layers = layers_of(stream, profile)
+    layers = stack_layers(stream, profile)
     place = {"ipv4": "ipv4_src", layers[-1].kind: f"{layers[-1].kind}_src"}
     address, port = (
-        next(one.offset for one in layers if one.kind == kind) + place_of(name).offset
+        next(layer.offset for layer in layers if layer.kind == kind) + place_of(name).offset
         for kind, name in place.items()
     )
     return address, port
@@ -285,7 +287,7 @@ def expected_fields(stream: Stream, profile: TrafficProfile) -> tuple[VariedFiel
     """
     if stream.translated is None:
         return ()
-    layers = layers_of(stream, profile)
+    layers = stack_layers(stream, profile)
     ip = next(layer.offset for layer in layers if layer.kind == "ipv4")
     kind = int.from_bytes(ETHERTYPES["ipv4"].to_bytes(2, "big") + bytes([IPV4_FIRST]), "big")
     return (
@@ -387,7 +389,7 @@ def compile_traffic(
     ways = [(False, 1.0 - profile.broadcast), (True, profile.broadcast)]
     return tuple(
         _compile_kind(
-            one,
+            session_run,
             profile,
             size,
             weight=of_runs * of_sizes * of_ways,
@@ -395,7 +397,7 @@ def compile_traffic(
             broadcast=broadcast,
         )
         for stream in streams
-        for one, of_runs in _split_sessions(stream)
+        for session_run, of_runs in _split_sessions(stream)
         for size, of_sizes in sizes
         for broadcast, of_ways in ways
         if of_ways
@@ -419,7 +421,7 @@ def _compile_kind(
     broadcast: bool,
 ) -> CompiledFrame:
     template = compile_frame(stream, profile, size, broadcast=broadcast)
-    layers = layers_of(stream, profile)
+    layers = stack_layers(stream, profile)
     return CompiledFrame(
         stream=stream,
         size=sent_size(stream, size),

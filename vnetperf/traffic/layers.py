@@ -164,11 +164,11 @@ def write_checksum(frame: bytearray, kind: str, offset: int, ip_offset: int) -> 
     if kind == "ipv4":
         checksum = internet_checksum(bytes(frame[offset : offset + OCTETS["ipv4"]]))
     else:
-        whole = bytes(frame[offset:])
+        segment = bytes(frame[offset:])
         first = ip_offset + (12 if frame[ip_offset] >> 4 == 4 else 8)
         protocol = PROTOCOLS["tcp" if kind == "tcp" else "udp"]
-        pseudo = bytes(frame[first:offset]) + struct.pack("!II", len(whole), protocol)
-        checksum = internet_checksum(pseudo + whole)
+        pseudo = bytes(frame[first:offset]) + struct.pack("!II", len(segment), protocol)
+        checksum = internet_checksum(pseudo + segment)
         if kind == "udp" and checksum == 0:
             checksum = 0xFFFF  # zero would be "none"
     frame[sum_at : sum_at + 2] = struct.pack("!H", checksum)

@@ -39,13 +39,13 @@ class Container:
         self.netns: Path | None = None
         self.group: Path | None = None
         self.why_no_group = ""
-        self._taken: list[str] = []
-        self._made = 0
+        self._netdevs: list[str] = []
+        self._namespaces = 0
 
     def create(self, *, cpuset: bool = True) -> None:
         """Make its namespace, and its cpuset where the machine has them; it is empty each time."""
-        self._made += 1  # what an earlier one had stays there until the run ends
-        name = NETNS if self._made == 1 else f"{NETNS}{self._made}"
+        self._namespaces += 1  # what an earlier one had stays there until the run ends
+        name = NETNS if self._namespaces == 1 else f"{NETNS}{self._namespaces}"
         self.netns = self.directory / name
         self.machine.create_netns(self.netns)
         log.info("container %s: namespace %s", self.name, self.netns)
@@ -68,19 +68,19 @@ class Container:
         """Move an interface from the run's namespace into the container, quiet and up."""
         log.info("container %s takes %s", self.name, netdev)
         self.machine.move_link(netdev, self._namespace())
-        self._taken.append(netdev)
+        self._netdevs.append(netdev)
         # The kernel's settings of an interface by its name stay behind in the namespace it leaves.
         links.silence(netdev, netns=self.netns)
         self.machine.set_link(netdev, mac=mac or None, up=True)
 
     def give_back(self) -> None:
         """Move what was taken back into the run's namespace, as far as it is still there."""
-        for netdev in self._taken:
+        for netdev in self._netdevs:
             with contextlib.suppress(HostError):
                 self.machine.move_link(netdev)
                 links.silence(netdev, netns=self.machine.netns)
                 self.machine.set_link(netdev, up=True)
-        self._taken = []
+        self._netdevs = []
 
     def run(self, argv: Sequence[str]) -> str:
         """Run a tool of the machine in the container's namespace, to its end."""
@@ -145,12 +145,12 @@ class Container:
 
     def facts(self) -> dict[str, Any]:
         """What it is made of, for the result."""
-        how = f"cgroup v2 cpuset {self.group}"
+        means = f"cgroup v2 cpuset {self.group}"
         if not self.group:
-            how = f"scheduler affinity ({self.why_no_group})"
+            means = f"scheduler affinity ({self.why_no_group})"
         return {
             "kind": "network namespace of its own, the machine's files",
-            "processors": f"{self.processors}, by {how}",
+            "processors": f"{self.processors}, by {means}",
         }
 
 
@@ -192,6 +192,6 @@ class ContainerProgram(endpoint.EndpointProgram):
         """End it; its last output is in its log then."""
         if self.ended() is None:
             self._process.signal(by)
-        what = "the end of a program"
-        wait_at_most(lambda: self.ended() is not None, endpoint.END_S, what, poll_s=0.01)
+        description = "the end of a program"
+        wait_at_most(lambda: self.ended() is not None, endpoint.END_S, description, poll_s=0.01)
         self._process.stop(endpoint.END_S)

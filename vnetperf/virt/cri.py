@@ -229,11 +229,11 @@ def _pool() -> Any:
         for field, (number, written) in fields.items():
             kind = written.removeprefix("*")
             many = kinds.LABEL_OPTIONAL if kind == written else kinds.LABEL_REPEATED
-            one = message.field.add(name=field, number=number, label=many)
+            descriptor = message.field.add(name=field, number=number, label=many)
             if kind in _MESSAGES:
-                one.type, one.type_name = kinds.TYPE_MESSAGE, f".runtime.v1.{kind}"
+                descriptor.type, descriptor.type_name = kinds.TYPE_MESSAGE, f".runtime.v1.{kind}"
             else:
-                one.type = kinds.Type.Value(f"TYPE_{kind.upper()}")
+                descriptor.type = kinds.Type.Value(f"TYPE_{kind.upper()}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return pool
@@ -270,10 +270,10 @@ class CriClient:
                 accepted="containerd 1.6 or newer" if unknown else "",
                 cure="" if unknown else f"its last lines:\n{self._tail(4)}",
             ) from error
-        found: dict[str, Any] = json_format.MessageToDict(
+        fields: dict[str, Any] = json_format.MessageToDict(
             response, preserving_proto_field_name=True
         )
-        return found
+        return fields
 
     def close(self) -> None:
         """End the connection."""
@@ -300,21 +300,21 @@ class CriPod(EnginePod):
         socket = Path(f"/proc/{self._inner}/root{_SOCKET}")
         client = self._client = CriClient(socket, self._log_tail)
 
-        def known() -> bool:
+        def has_image() -> bool:
             return "image" in client.call("ImageStatus", image={"image": IMAGE})
 
-        wait_for(known, START_S, f"the image of {self.name}", poll_s=0.005)
+        wait_for(has_image, START_S, f"the image of {self.name}", poll_s=0.005)
         sandbox = self._sandbox_config()
-        made = client.call("RunPodSandbox", config=sandbox)
-        self._sandbox = str(made["pod_sandbox_id"])
+        reply = client.call("RunPodSandbox", config=sandbox)
+        self._sandbox = str(reply["pod_sandbox_id"])
         sandbox_s = time.monotonic() - began
-        made = client.call(
+        reply = client.call(
             "CreateContainer",
             pod_sandbox_id=self._sandbox,
             config=self._container_config(),
             sandbox_config=sandbox,
         )
-        self._made_as = str(made["container_id"])
+        self._made_as = str(reply["container_id"])
         client.call("StartContainer", container_id=self._made_as)
         log.info(
             "pod %s: containerd after %.2f s, sandbox after %.2f s, container after %.2f s",
@@ -327,9 +327,9 @@ class CriPod(EnginePod):
 
     def _first_line(self, rootfs: Path, started: Path) -> list[str]:
         """Of the namespaces, in which containerd runs."""
-        own = self.machine.new_subdir(f"containerd-{self.name}")
+        home = self.machine.new_subdir(f"containerd-{self.name}")
         for name in ("root", "kept", "tmp", "run", "cni"):
-            (own / name).mkdir()
+            (home / name).mkdir()
         programs = self.machine.facts.programs
         config = _CONFIG.format(
             own=OWN,
@@ -339,12 +339,12 @@ class CriPod(EnginePod):
             runc=json.dumps(programs["runc"]),
             state=json.dumps(str(self.machine.subdir(STATE))),
         )
-        (own / "config.toml").write_text(config)
-        (own / "cni/none.conflist").write_text(_NO_CNI)
-        self._seen_there = self._seen(rootfs)  # with the links that go into the image
-        write_image(rootfs, own / "image.tar", programs["gcc"])
-        given = (own, self.machine.run_dir, self.name, programs["containerd"], programs["ctr"])
-        script = ["sh", "-c", _CONTAINERD, "containerd", *map(str, given), str(started)]
+        (home / "config.toml").write_text(config)
+        (home / "cni/none.conflist").write_text(_NO_CNI)
+        self._shared_paths = self._list_shared(rootfs)  # with the links that go into the image
+        write_image(rootfs, home / "image.tar", programs["gcc"])
+        paths = (home, self.machine.run_dir, self.name, programs["containerd"], programs["ctr"])
+        script = ["sh", "-c", _CONTAINERD, "containerd", *map(str, paths), str(started)]
         return ["unshare", "--uts", "--", *UNSHARE, *script]
 
     def _sandbox_config(self) -> dict[str, Any]:
@@ -361,9 +361,9 @@ class CriPod(EnginePod):
         }
 
     def _container_config(self) -> dict[str, Any]:
-        seen, written = self._seen_there
-        read_only = [_mount(place, place, readonly=True) for place in seen]
-        own = [_mount(Path("/", name), OWN / name) for name in ("tmp", "run")]
+        shared, written = self._shared_paths
+        read_only = [_mount(place, place, readonly=True) for place in shared]
+        private_mounts = [_mount(Path("/", name), OWN / name) for name in ("tmp", "run")]
         environment = (PATH, f"{RUN_ID_VARIABLE}={self.machine.run_id}")
         return {
             "metadata": {"name": self.name},
@@ -372,9 +372,9 @@ class CriPod(EnginePod):
             "working_dir": "/",
             "envs": [
                 {"key": key, "value": value}
-                for key, _, value in (one.partition("=") for one in environment)
+                for key, _, value in (variable.partition("=") for variable in environment)
             ],
-            "mounts": [*read_only, *own, _mount(written, written)],
+            "mounts": [*read_only, *private_mounts, _mount(written, written)],
             "linux": {
                 "resources": {"cpuset_cpus": format_cpus(self.cpus)},
                 "security_context": {

@@ -98,7 +98,7 @@ class GuestNic(Frozen):
 
     @field_validator("rx_ring", "tx_ring")
     @classmethod
-    def _power_of_two(cls, value: int | None) -> int | None:
+    def _check_descriptors(cls, value: int | None) -> int | None:
         if value is not None and value & (value - 1):
             raise ValueError("a number of descriptors is a power of two")
         return value
@@ -155,8 +155,12 @@ class Domain(Frozen):
     def written_directories(self) -> list[str]:
         """Directories in which its QEMU makes files: of its console and disk, and of sockets."""
         backings = (nic.backing for nic in self.nics)
-        vhost = (one for one in backings if isinstance(one, VhostUserBacking) and one.server)
-        sockets = (Path(one.socket) for one in vhost)
+        vhost = (
+            backing
+            for backing in backings
+            if isinstance(backing, VhostUserBacking) and backing.server
+        )
+        sockets = (Path(backing.socket) for backing in vhost)
         return sorted({str(path.parent) for path in (self.console, *sockets)})
 
 
@@ -240,9 +244,9 @@ def _cpu(root: Element, domain: Domain) -> None:
     mode = "host-passthrough" if domain.accelerator == "kvm" else "maximum"
     cpu = SubElement(root, "cpu", mode=mode, check="none")
     if domain.node is not None:
-        every = format_cpus(range(domain.vcpus))
+        cpus = format_cpus(range(domain.vcpus))
         size = str(domain.memory_mib)
-        cell = {"id": "0", "cpus": every, "memory": size, "unit": "MiB"}
+        cell = {"id": "0", "cpus": cpus, "memory": size, "unit": "MiB"}
         if domain.shares_memory:
             cell["memAccess"] = "shared"
         SubElement(SubElement(cpu, "numa"), "cell", cell)
@@ -326,13 +330,18 @@ def _virtio(element: Element, nic: GuestNic, backing: VhostUserBacking | NetdevB
     if nic.packed is not None:
         driver.set("packed", on_off(nic.packed))
     offloads = nic.offloads
-    both = {"csum": offloads.csum, "tso4": offloads.tso, "tso6": offloads.tso, "ecn": offloads.ecn}
-    both["ufo"] = offloads.ufo
-    host = {"gso": offloads.gso, **both, "mrg_rxbuf": nic.mergeable}
-    for side, choices in (("host", host), ("guest", both)):
-        given = {key: on_off(value) for key, value in choices.items() if value is not None}
-        if given:
-            SubElement(driver, side, given)
+    shared = {
+        "csum": offloads.csum,
+        "tso4": offloads.tso,
+        "tso6": offloads.tso,
+        "ecn": offloads.ecn,
+    }
+    shared["ufo"] = offloads.ufo
+    host = {"gso": offloads.gso, **shared, "mrg_rxbuf": nic.mergeable}
+    for side, choices in (("host", host), ("guest", shared)):
+        attributes = {key: on_off(value) for key, value in choices.items() if value is not None}
+        if attributes:
+            SubElement(driver, side, attributes)
 
 
 def _function(devices: Element, function: VfBacking) -> None:

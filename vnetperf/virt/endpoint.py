@@ -159,8 +159,8 @@ class GuestProgram(EndpointProgram):
                 return
             with suppress(DutError):  # it may have ended since
                 self._guest.agent.run(["sh", "-c", KILL, str(int(number)), str(self._pid)])
-            what = "the end of a program in the guest"
-            wait_at_most(lambda: self.ended() is not None, END_S, what, poll_s=GUEST_POLL_S)
+            description = "the end of a program in the guest"
+            wait_at_most(lambda: self.ended() is not None, END_S, description, poll_s=GUEST_POLL_S)
         if self.ended() is None:
             raise DutError(
                 f"process {self._pid} does not end in the guest, not even by SIGKILL",

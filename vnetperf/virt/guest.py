@@ -98,9 +98,9 @@ class LibvirtSession:
                 connection.sendall(json.dumps({"call": name, **arguments}).encode() + b"\n")
                 line = b""
                 while not line.endswith(b"\n") and (
-                    more := receive(connection, 65536, patient(timeout_s), check)
+                    chunk := receive(connection, 65536, patient(timeout_s), check)
                 ):
-                    line += more
+                    line += chunk
             except TimeoutError as error:
                 raise HostError(f"no answer to {name} in time", where=self._uri) from error
             except OSError as error:
@@ -132,13 +132,13 @@ _sessions: WeakKeyDictionary[Machine, LibvirtSession] = WeakKeyDictionary()
 _sessions_lock = threading.Lock()
 
 
-def session_of(machine: Machine, uri: str = "", *, in_netns: bool = False) -> LibvirtSession:
+def open_session(machine: Machine, uri: str = "", *, in_netns: bool = False) -> LibvirtSession:
     """The run's session, started at the first call."""
     with _sessions_lock:
-        found = _sessions.get(machine)
-        if found is None or not found.process.alive():
-            found = _sessions[machine] = LibvirtSession(machine, uri, in_netns=in_netns)
-        return found
+        session = _sessions.get(machine)
+        if session is None or not session.process.alive():
+            session = _sessions[machine] = LibvirtSession(machine, uri, in_netns=in_netns)
+        return session
 
 
 def vhost_threads(pid: int) -> tuple[Thread, ...]:
@@ -225,8 +225,8 @@ class Guest:
             self.session.call(
                 "start",
                 xml=domain_xml(self.domain),
-                taps=[one.netdev for one in backings if isinstance(one, NetdevBacking)],
-                functions=[one.pci for one in backings if isinstance(one, VfBacking)],
+                taps=[backing.netdev for backing in backings if isinstance(backing, NetdevBacking)],
+                functions=[backing.pci for backing in backings if isinstance(backing, VfBacking)],
                 directories=self.domain.written_directories,
             )
         except HostError as error:
@@ -288,7 +288,9 @@ class Guest:
         name = self.domain.name
         with contextlib.suppress(HostError):  # it has just done so
             self.session.call("destroy", domain=name)
-        wait_at_most(lambda: not self.session.call("known", domain=name), FORGET_S, f"{name}'s end")
+        wait_at_most(
+            lambda: not self.session.call("has_guest", domain=name), FORGET_S, f"{name}'s end"
+        )
 
     def _alive(self) -> bool:
         if self.process is not None:
@@ -313,7 +315,7 @@ class Guest:
         if self.process is not None:
             self.check_alive()
 
-    def error(self, what: str, *, cure: str = "") -> DutError:
+    def error(self, symptom: str, *, cure: str = "") -> DutError:
         """An error of this guest, with the tail of its console and of QEMU's log."""
         # The first lines of QEMU's log are its command.
         logged = [line for line in self._log().splitlines() if QEMU_MESSAGE.search(line)]
@@ -321,7 +323,7 @@ class Guest:
         lines = [line.rstrip() for line in self._console().splitlines() if line.strip()]
         tail = "\n    ".join(lines[-CONSOLE_LINES:]) or "(nothing)"
         return DutError(
-            f"the guest {what}{qemu}; its console ends with:\n    {tail}",
+            f"the guest {symptom}{qemu}; its console ends with:\n    {tail}",
             where=self.domain.name,
             cure=cure,
         )
@@ -338,7 +340,7 @@ class Guest:
         """Its QEMU among the processes of the session's namespace; 0 for a daemon's guest."""
         if not self.session.private:
             return 0
-        wanted = f"guest={self.domain.name},".encode()
+        argument = f"guest={self.domain.name},".encode()
         try:
             # The same name may run in another run.
             home = (PROC / f"{self.session.process.pid}/ns/pid_for_children").readlink()
@@ -346,24 +348,24 @@ class Guest:
             home = Path()
         for path in PROC.glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
-                if wanted in path.read_bytes() and (path.parent / "ns/pid").readlink() == home:
+                if argument in path.read_bytes() and (path.parent / "ns/pid").readlink() == home:
                     return int(path.parent.name)
         raise self.error("started, but its process is not there")
 
     def interface(self, mac: str) -> str:
         """Name in the guest of a NIC."""
-        found = self.agent.interfaces()
-        if mac not in found:
-            raise self.error(f"has no NIC {mac}, it has {', '.join(sorted(found)) or 'none'}")
-        return found[mac]
+        names = self.agent.interfaces()
+        if mac not in names:
+            raise self.error(f"has no NIC {mac}, it has {', '.join(sorted(names)) or 'none'}")
+        return names[mac]
 
     def vcpu_threads(self) -> dict[int, int]:
         """Its vCPUs' threads."""
-        found = {}
+        threads = {}
         for thread in list_threads(self.pid) if self.pid else ():
             if match := VCPU_THREAD.match(thread.name):
-                found[int(match[1])] = thread.tid
-        return found
+                threads[int(match[1])] = thread.tid
+        return threads
 
     def placement(self) -> dict[str, Any]:
         """Where its threads and its memory really are, read back from the kernel."""
@@ -391,10 +393,10 @@ class Guest:
         """Compare the requested pins with those of the threads."""
         threads = self.vcpu_threads()
         for number, cpus in enumerate(self.domain.vcpu_pins if self.pid else ()):
-            taken = os.sched_getaffinity(threads[number]) if number in threads else set()
-            if taken != set(cpus):
+            affinity = os.sched_getaffinity(threads[number]) if number in threads else set()
+            if affinity != set(cpus):
                 raise self.error(
-                    f"has vCPU {number} on processors {format_cpus(taken) or 'unknown'} "
+                    f"has vCPU {number} on processors {format_cpus(affinity) or 'unknown'} "
                     f"instead of {format_cpus(cpus)}"
                 )
 
@@ -420,7 +422,9 @@ def memory_by_node(numa_maps: str, memory_mib: int) -> dict[str, int]:
         size = re.search(r"kernelpagesize_kB=(\d+)", line)
         pages = re.findall(r"\bN(\d+)=(\d+)", line)
         if size and pages:
-            here = {f"node {node}": int(count) * int(size[1]) // 1024 for node, count in pages}
-            if sum(here.values()) > sum(best.values()):
-                best = here
+            mapping_mib = {
+                f"node {node}": int(count) * int(size[1]) // 1024 for node, count in pages
+            }
+            if sum(mapping_mib.values()) > sum(best.values()):
+                best = mapping_mib
     return best if sum(best.values()) * 8 >= memory_mib else {}

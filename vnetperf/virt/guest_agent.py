@@ -40,8 +40,8 @@ class GuestAgent:
 
     def call(self, execute: str, *, seconds: int = ANSWER_S, **arguments: Any) -> Any:
         """Make a call; its return value."""
-        given = {key.replace("_", "-"): value for key, value in arguments.items()}
-        command = json.dumps({"execute": execute, **({"arguments": given} if given else {})})
+        fields = {key.replace("_", "-"): value for key, value in arguments.items()}
+        command = json.dumps({"execute": execute, **({"arguments": fields} if fields else {})})
         return parse_json(self._send(command, int(patient(seconds))))["return"]
 
     def answers(self, seconds: int = 2) -> bool:
@@ -119,9 +119,9 @@ class GuestAgent:
 
     def interfaces(self) -> dict[str, str]:
         """Network interfaces of the guest."""
-        found = self.call("guest-network-get-interfaces")
+        reply = self.call("guest-network-get-interfaces")
         return {
             interface["hardware-address"].lower(): interface["name"]
-            for interface in found
+            for interface in reply
             if interface.get("hardware-address")
         }

@@ -52,13 +52,13 @@ def configure_nics(guest: Guest, options: GuestOptions) -> None:
 
 def virtio_features(guest: Guest) -> dict[str, str]:
     """What virtio NICs and the guest's kernel have agreed on, before a program takes them."""
-    found = {}
+    features = {}
     for nic in guest.domain.nics:
         if nic.model == "virtio" and nic.backing.kind != "vf":
             name = guest.interface(nic.mac)
             bits = guest.agent.read(f"/sys/class/net/{name}/device/features").strip()
-            found[name] = f"virtio: {parse_virtio_bits(bits)}"
-    return found
+            features[name] = f"virtio: {parse_virtio_bits(bits)}"
+    return features
 
 
 def parse_virtio_bits(bits: str) -> str:
@@ -70,21 +70,21 @@ def parse_virtio_bits(bits: str) -> str:
 
 def nic_features(guest: Guest) -> dict[str, str]:
     """Driver and offloads of each NIC, as the guest's kernel has them."""
-    found, agreed = {}, virtio_features(guest)
+    nics, agreed = {}, virtio_features(guest)
     for nic in guest.domain.nics:
         name = guest.interface(nic.mac)
         path = guest.agent.run(["readlink", f"/sys/class/net/{name}/device/driver"])
         features = parse_ethtool(guest.agent.run(["ethtool", "-k", name]))
         text = ", ".join(f"{shown} {features[key]}" for key, shown in ETHTOOL_FEATURES.items())
-        found[name] = f"{path.strip().rpartition('/')[2]}: {text}"
-        found[name] += f"; {agreed[name]}" if name in agreed else ""
-    return found
+        nics[name] = f"{path.strip().rpartition('/')[2]}: {text}"
+        nics[name] += f"; {agreed[name]}" if name in agreed else ""
+    return nics
 
 
 def parse_ethtool(text: str) -> dict[str, str]:
     """Features by the output of `ethtool -k`."""
-    found = {m[1]: m[2] + (" (fixed)" if m[3] else "") for m in ETHTOOL_LINE.finditer(text)}
-    return dict.fromkeys(ETHTOOL_FEATURES, "unknown") | found
+    features = {m[1]: m[2] + (" (fixed)" if m[3] else "") for m in ETHTOOL_LINE.finditer(text)}
+    return dict.fromkeys(ETHTOOL_FEATURES, "unknown") | features
 
 
 #: Larger disk images take too long to read for a hash.

@@ -66,15 +66,15 @@ def guest_pins(options: GuestOptions, placement: Placement, role: str) -> GuestP
 
 def pins_line(options: GuestOptions, placement: Placement, role: str, *, vhost_net: bool) -> str:
     """Where a guest goes, as `--plan` shows it."""
-    found = guest_pins(options, placement, role)
+    pins = guest_pins(options, placement, role)
     size = options.hugepage_kb
-    parts = [f"vCPU {n} on {format_cpus(cpus)}" for n, cpus in enumerate(found.vcpus)]
-    parts.append(f"emulator on {format_cpus(found.emulator)}")
+    parts = [f"vCPU {n} on {format_cpus(cpus)}" for n, cpus in enumerate(pins.vcpus)]
+    parts.append(f"emulator on {format_cpus(pins.emulator)}")
     if options.nic == "virtio" and (vhost_net if options.vhost is None else options.vhost):
-        parts.append(f"vhost threads of taps on {format_cpus(found.vhost)}")
-    parts += [f"I/O thread {n} on {format_cpus(c)}" for n, c in enumerate(found.iothreads, 1)]
+        parts.append(f"vhost threads of taps on {format_cpus(pins.vhost)}")
+    parts += [f"I/O thread {n} on {format_cpus(c)}" for n, c in enumerate(pins.iothreads, 1)]
     pages = f"hugepages of {size} KiB" if size else "ordinary pages"
-    where = "any node" if found.node is None else f"node {found.node}"
+    where = "any node" if pins.node is None else f"node {pins.node}"
     parts.append(f"{options.memory_mib} MiB of {pages} on {where}")
     return ", ".join([*parts, f"NICs {options.nic}"])
 
@@ -94,7 +94,7 @@ DATA_FILE = 1 << 2
 _FLATTEN = "`qemu-img convert -O qcow2 IN OUT` makes one that is whole"
 
 
-def why_not_whole(image: Path, disk_format: str) -> str:
+def disk_image_problem(image: Path, disk_format: str) -> str:
     """Why an image is not all of its disk, and the cure; "" where it is, or cannot be read.
 
     QEMU would open whatever other file it names, with its own rights, as a part of the guest's
@@ -228,8 +228,8 @@ def image_boot(image: Image) -> BootFiles:
 def disk_boot(options: GuestOptions, directory: Path) -> BootFiles:
     """How a disk image of the user's is booted: through an overlay that takes what it writes."""
     disk = Path(options.image)
-    if why := why_not_whole(disk, DISKS[disk.suffix]):
-        raise HostError(f"the image {why}", where=str(disk))
+    if problem := disk_image_problem(disk, DISKS[disk.suffix]):
+        raise HostError(f"the image {problem}", where=str(disk))
     for file in filter(None, (options.kernel, options.initrd)):
         if not os.access(file, os.R_OK):
             raise HostError("cannot be read", where=str(file), cure="name a file that is there")
@@ -265,10 +265,10 @@ def guest_nic(attachment: Attachment, options: GuestOptions, where: GuestResourc
         )
     offloads = {key: getattr(options, key) for key in Offloads.model_fields}
     if not attachment.offloads and options.nic == "virtio":
-        offloads = {key: bool(given) for key, given in offloads.items()}
+        offloads = {key: bool(setting) for key, setting in offloads.items()}
     is_socket, virtio = attachment.kind == "vhost-user", options.nic == "virtio"
     return GuestNic(
-        mac=own_mac(attachment) if where.own_macs else attachment.mac or "",
+        mac=derive_guest_mac(attachment) if where.own_macs else attachment.mac or "",
         backing=backing,
         model=options.nic,
         queues=attachment.queues,
@@ -301,15 +301,15 @@ def describe_nic(nic: GuestNic) -> str:
     parts = [nic.model, nic.mac, f"{nic.queues} queue pair(s)"]
     if nic.rx_ring is not None:
         parts.append(f"rings {nic.rx_ring}/{nic.tx_ring}")
-    given = {"mergeable buffers": nic.mergeable, "packed rings": nic.packed}
-    given |= dict(nic.offloads)
-    parts += [f"{key} {on_off(value)}" for key, value in given.items() if value is not None]
+    settings = {"mergeable buffers": nic.mergeable, "packed rings": nic.packed}
+    settings |= dict(nic.offloads)
+    parts += [f"{key} {on_off(value)}" for key, value in settings.items() if value is not None]
     if not isinstance(nic.backing, VhostUserBacking) and nic.model == "virtio":
         parts.append("vhost-net" if nic.backing.vhost else "moved by QEMU")
     return ", ".join(parts)
 
 
-def own_mac(attachment: Attachment) -> str:
+def derive_guest_mac(attachment: Attachment) -> str:
     """An address that no frame carries."""
     octets = (attachment.mac or "").split(":")
     return ":".join((*octets[:2], GUEST_OCTET, *octets[3:]))

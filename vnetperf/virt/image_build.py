@@ -36,10 +36,10 @@ def needed_libraries(path: Path) -> list[str]:
     (table,) = struct.unpack_from("<Q", data, 0x20)
     size, count = struct.unpack_from("<HH", data, 0x36)
     headers = [struct.unpack_from("<IIQQQQ", data, table + n * size) for n in range(count)]
-    found: list[str] = []
+    names: list[str] = []
     for kind, _, offset, _, _, length in headers:
         if kind == _INTERPRETER:
-            found.append(data[offset : offset + length].rstrip(b"\0").decode())
+            names.append(data[offset : offset + length].rstrip(b"\0").decode())
         elif kind == _DYNAMIC:
             entries = list(struct.iter_unpack("<QQ", data[offset : offset + length - length % 16]))
             address = next((value for tag, value in entries if tag == _STRTAB), 0)
@@ -47,8 +47,8 @@ def needed_libraries(path: Path) -> list[str]:
             for tag, value in entries:
                 if tag == _NEEDED:
                     end = data.index(b"\0", strings + value)
-                    found.append(data[strings + value : end].decode())
-    return found
+                    names.append(data[strings + value : end].decode())
+    return names
 
 
 def _in_file(headers: list[tuple[int, ...]], address: int) -> int:
@@ -69,7 +69,7 @@ class Tree:
     def __init__(self, source: Path, root: Path) -> None:
         self._source = source
         self._root = root
-        self._taken: set[Path] = set()
+        self._copied: set[Path] = set()
         self._libraries: dict[str, Path] = {}
         for base in ("lib", "usr/lib"):
             for folder in sorted((source / base).glob("*-linux-gnu*")):
@@ -85,30 +85,30 @@ class Tree:
 
     def find(self, pattern: str) -> list[Path]:
         """Paths in the packages."""
-        found: list[Path] = []
+        paths: list[Path] = []
         names = [pattern, pattern.replace("/sbin/", "/bin/"), pattern.replace("/bin/", "/sbin/")]
         for name in dict.fromkeys(names):
             for choice in (name, name.removeprefix("usr/")):
-                found += sorted(self._source.glob(choice))
-        return found
+                paths += sorted(self._source.glob(choice))
+        return paths
 
     def take(self, pattern: str, *, must: bool = True) -> None:
         """Take files, the links on the way to them, and the libraries they need."""
-        found = self.find(pattern)
-        if must and not found:
+        paths = self.find(pattern)
+        if must and not paths:
             raise HostError(
                 "no package of this release brings it",
                 where=pattern,
                 accepted="Debian 12, Debian 13 or Ubuntu 24.04",
             )
-        for path in found:
+        for path in paths:
             if not path.is_dir() or path.is_symlink():
                 self._take(path)
 
     def _take(self, path: Path) -> None:
-        if path in self._taken:
+        if path in self._copied:
             return
-        self._taken.add(path)
+        self._copied.add(path)
         target = self._root / merged_path(path.relative_to(self._source))
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.is_symlink():
@@ -247,7 +247,7 @@ def build_files(
     recipe, key = made_of.recipe, made_of.key
     tell("unpacking")
     source = tools.unpack_packages(made_of.packages, packages, work / "packages")
-    found = kernel.unpack_kernel(made_of.kernel, packages, work / "kernel")
+    unpacked_kernel = kernel.unpack_kernel(made_of.kernel, packages, work / "kernel")
     tell("choosing what a guest needs")
     root = work / "root"
     tree = Tree(source, root)
@@ -255,13 +255,13 @@ def build_files(
         tree.take(pattern)
     for pattern in recipe.extras:
         tree.take(pattern, must=False)
-    modules = Modules(found.modules)
+    modules = Modules(unpacked_kernel.modules)
     modules.take([*recipe.modules, *recipe.boot_modules], root)
-    _own_files(root, key)
+    _write_identity_files(root, key)
     _applets(root)
     tell("packing")
-    shutil.copyfile(found.image, out / KERNEL)
-    (out / INITRD).write_bytes(_initramfs(recipe, modules, found.modules, root, work))
+    shutil.copyfile(unpacked_kernel.image, out / KERNEL)
+    (out / INITRD).write_bytes(_initramfs(recipe, modules, unpacked_kernel.modules, root, work))
     squashfs(root, out / DISK)
     size = sum(path.stat().st_size for path in out.iterdir())
     if size > recipe.limit_mib << 20:
@@ -272,14 +272,14 @@ def build_files(
             cure="this is a fault of the recipe in vnetperf/virt/recipe.py: report it",
         )
     return {
-        "kernel_release": found.release,
+        "kernel_release": unpacked_kernel.release,
         "size": size,
         "packages": {package.name: package.version for package in made_of.everything},
         "repositories": list(made_of.repositories),
     }
 
 
-def _own_files(root: Path, key: str) -> None:
+def _write_identity_files(root: Path, key: str) -> None:
     for name in ("init", "shutdown"):
         target = root / "usr/sbin" / name
         shutil.copyfile(SCRIPTS / name, target)

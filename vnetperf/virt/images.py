@@ -50,17 +50,17 @@ def make_store() -> Path:
 
 def list_entries(name: str | None = None) -> list[ImageEntry]:
     """What is in the store, the newest first."""
-    found = []
+    entries = []
     root = store_dir()
     try:
         check_private(root)
     except FileNotFoundError:
         return []
     for folder in root.glob("[!.]*-*/"):
-        own, _, key = folder.name.rpartition("-")
-        if name in (None, own):
-            found.append(ImageEntry(folder, own, key, folder.stat().st_mtime))
-    return sorted(found, key=lambda entry: (entry.built, entry.key), reverse=True)
+        image_name, _, key = folder.name.rpartition("-")
+        if name in (None, image_name):
+            entries.append(ImageEntry(folder, image_name, key, folder.stat().st_mtime))
+    return sorted(entries, key=lambda entry: (entry.built, entry.key), reverse=True)
 
 
 def add_entry(folder: Path, name: str, key: str, content: dict[str, Any]) -> ImageEntry:
@@ -132,10 +132,10 @@ def verified_manifest(entry: ImageEntry) -> dict[str, Any]:
     for name, expected in manifest["files"].items():
         path = entry.folder / name
         try:
-            found = _hash(path)
+            digest = _hash(path)
         except OSError as error:
             raise _damaged(path, error.strerror or str(error), entry) from error
-        if found != expected:
+        if digest != expected:
             raise _damaged(path, "its content is not what was built", entry)
     return manifest
 
@@ -159,9 +159,9 @@ def _manifest(entry: ImageEntry) -> dict[str, Any]:
     return dict(manifest)
 
 
-def _damaged(path: Path, why: str, entry: ImageEntry) -> HostError:
+def _damaged(path: Path, reason: str, entry: ImageEntry) -> HostError:
     return HostError(
-        f"the guest image is damaged: {why}",
+        f"the guest image is damaged: {reason}",
         where=str(path),
         cure=f"vnetperf image build {entry.name}",
     )
@@ -201,8 +201,8 @@ class Image:
 
 def find(name: str = DEFAULT_IMAGE) -> Image | None:
     """The newest image of a name, if it is what was built."""
-    found = list_entries(name)
-    return _load(found[0]) if found else None
+    entries = list_entries(name)
+    return _load(entries[0]) if entries else None
 
 
 def problems() -> dict[str, str]:
@@ -216,20 +216,20 @@ def problems() -> dict[str, str]:
 
 def build(name: str, tell: Callable[[str], None]) -> Image:
     """Build an image, unless the very same is there."""
-    wanted = recipe(name)
+    image_recipe = recipe(name)
     with tools.work_dir(make_store()) as work:
         tell("querying the distribution for its packages")
-        made_of = image_build.image_inputs(wanted, work)
-        if there := _same_image(name, made_of.key):
+        made_of = image_build.image_inputs(image_recipe, work)
+        if existing := _same_image(name, made_of.key):
             tell("it is there already, of these very packages")
-            return there
+            return existing
         packages = packages_dir()
         tools.download_packages(made_of.everything, packages, tell)
         out = work / "image"
         out.mkdir(mode=0o700)
         facts = image_build.build_files(made_of, packages, work, out, tell)
         files = [package.file for package in made_of.everything]
-        content = {"cmdline": wanted.cmdline, "facts": facts, "package_files": files}
+        content = {"cmdline": image_recipe.cmdline, "facts": facts, "package_files": files}
         entry = add_entry(out, name, made_of.key, content)
     return _load(entry)
 

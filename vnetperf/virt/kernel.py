@@ -72,11 +72,11 @@ def fetch(tell: Callable[[str], None]) -> Kernel:
     with work_dir(root) as work:
         if kernel := find_in(target):
             return kernel
-        wanted = exact_packages(names, work)
-        signed_repositories(wanted)
-        download_packages(wanted, work, tell)
+        kernel_packages = exact_packages(names, work)
+        signed_repositories(kernel_packages)
+        download_packages(kernel_packages, work, tell)
         tell("unpacking it")
-        kernel = unpack_kernel(wanted, work, work / "tree")
+        kernel = unpack_kernel(kernel_packages, work, work / "tree")
         os.utime(work / "tree")  # the package's own is the day on which it was built
         shutil.rmtree(target, ignore_errors=True)
         (work / "tree").rename(target)
@@ -87,14 +87,14 @@ def fetch(tell: Callable[[str], None]) -> Kernel:
     )
 
 
-def unpack_kernel(found: Sequence[Package], folder: Path, tree: Path) -> Kernel:
+def unpack_kernel(kernel_packages: Sequence[Package], folder: Path, tree: Path) -> Kernel:
     """Unpack a kernel's packages out of a folder, and resolve what its modules need."""
-    unpack_packages(found, folder, tree)
+    unpack_packages(kernel_packages, folder, tree)
     kernel = find_in(tree)
     if kernel is None:
         raise HostError(
             "the kernel's packages hold no kernel with modules",
-            where=" ".join(package.name for package in found),
+            where=" ".join(package.name for package in kernel_packages),
             cure=APT_CURE,
         )
     # depmod takes the directory with lib/modules in it for the root.
@@ -124,16 +124,18 @@ def packages() -> list[str]:
             where=f"{system.get('PRETTY_NAME', 'this system')} on {platform.machine()}",
             accepted=f"{' or '.join(META_PACKAGES)} on x86_64",
         )
-    known = run_tool(["apt-cache", "show", meta])
-    versions = re.findall(r"^Version: (\S+)$", known, re.MULTILINE)
-    depends = re.findall(r"^Depends: (.*)$", known, re.MULTILINE)
+    description = run_tool(["apt-cache", "show", meta])
+    versions = re.findall(r"^Version: (\S+)$", description, re.MULTILINE)
+    depends = re.findall(r"^Depends: (.*)$", description, re.MULTILINE)
     if not versions or len(versions) != len(depends):
         raise HostError("apt has no kernel package", where=meta, cure=APT_CURE)
     newest = max(range(len(versions)), key=lambda n: _Version(versions[n]))
-    found = re.findall(r"linux-(?:image|modules)[\w.+-]*", depends[newest])
-    extra = [n.replace("-image-", "-modules-extra-") for n in found if meta.endswith("generic")]
-    modules = [n.replace("-image-", "-modules-") for n in found if meta.endswith("generic")]
-    return list(dict.fromkeys([*found[:1], *modules, *extra]))
+    dependencies = re.findall(r"linux-(?:image|modules)[\w.+-]*", depends[newest])
+    extra = [
+        n.replace("-image-", "-modules-extra-") for n in dependencies if meta.endswith("generic")
+    ]
+    modules = [n.replace("-image-", "-modules-") for n in dependencies if meta.endswith("generic")]
+    return list(dict.fromkeys([*dependencies[:1], *modules, *extra]))
 
 
 class _Version:
@@ -163,7 +165,7 @@ class Modules:
 
     def closure(self, names: Iterable[str]) -> list[str]:
         """Modules and those they need."""
-        found: dict[str, None] = {}
+        modules: dict[str, None] = {}
         for name in names:
             if name in self._builtin:
                 continue
@@ -175,8 +177,8 @@ class Modules:
                 )
             path = self._paths[name]
             # Of what it needs, depmod names last what must be loaded first.
-            found.update(dict.fromkeys([*reversed(self._needs[path]), path]))
-        return list(found)
+            modules.update(dict.fromkeys([*reversed(self._needs[path]), path]))
+        return list(modules)
 
     def take(self, names: Iterable[str], root: Path) -> None:
         """Copy modules into a guest's root, unpacked: unpacking at each start takes longer."""

@@ -117,14 +117,14 @@ def boot_with_kvm(qemu: str, kernel: Path) -> KvmProof:
                 start_new_session=True,  # Ctrl-C on the terminal is for its starter
             )
         try:
-            what = "a kernel to boot with KVM"
-            proof = wait_at_most(lambda: _outcome(process, console, output), LIMIT_S, what)
+            description = "a kernel to boot with KVM"
+            proof = wait_at_most(lambda: _outcome(process, console, output), LIMIT_S, description)
         finally:
             process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(5)  # it may be stuck in the very device
-        how = "did not come to its end" if console.read_bytes() else "printed nothing"
-        late = f"a kernel booted with it {how} within {patient(LIMIT_S):g} s"
+        symptom = "did not come to its end" if console.read_bytes() else "printed nothing"
+        late = f"a kernel booted with it {symptom} within {patient(LIMIT_S):g} s"
         return proof or KvmProof(False, late)
 
 

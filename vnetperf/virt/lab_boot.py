@@ -221,9 +221,9 @@ def _render(argv: list[str], rundir: Path) -> list[str]:
     output = read_file(rundir / "virtme.out")
     line = next((line for line in output.splitlines() if "qemu-system" in line), None)
     if done.returncode or line is None:
-        why = read_file(rundir / "virtme.err").strip().splitlines()
+        error_lines = read_file(rundir / "virtme.err").strip().splitlines()
         raise HostError(
-            f"virtme-ng does not start: {why[-1] if why else 'it printed nothing'}",
+            f"virtme-ng does not start: {error_lines[-1] if error_lines else 'it printed nothing'}",
             where=shlex.join(argv[:4]),
             cure="see `vnetperf lab doctor`",
         )
@@ -364,7 +364,7 @@ def write_scripts(
     terminal: tuple[int, int] | None,
 ) -> str:
     """Write the guest's scripts."""
-    first = {
+    stage2 = {
         "MODULES": shlex.quote(str(modules)),
         "HIDDEN": " ".join(HIDDEN_DIRS),
         "SHARES": "\n".join(
@@ -374,14 +374,14 @@ def write_scripts(
         "KEPT": "\n".join(f"overlay {shlex.quote(str(path))}" for path in kept),
         "DIRECTORY": shlex.quote(str(directory)),
     }
-    then = {
+    stage3 = {
         "LOADED": " ".join(GUEST_MODULES),
         "CWD": shlex.quote(str(cwd)),
         "ENVIRONMENT": shlex.join(f"{key}={value}" for key, value in environment.items()),
         "LAUNCH": shlex.join(_launch(argv, terminal)),
     }
-    (directory / "prepare.sh").write_text(_substituted(_STAGE2, first))
-    (directory / "run.sh").write_text(_substituted(_STAGE3, then))
+    (directory / "prepare.sh").write_text(_substituted(_STAGE2, stage2))
+    (directory / "run.sh").write_text(_substituted(_STAGE3, stage3))
     return _STAGE1.format(tag=ROOT_TAG, script=shlex.quote(str(directory / "prepare.sh")))
 
 

@@ -74,10 +74,12 @@ def _tried(name: str, look: Callable[[], str]) -> Check:
 
 
 def _machine() -> Check:
-    found = platform.machine()
-    if found != "x86_64":
-        return Check("machine", f"{found}, and the lab emulates x86_64 NICs", "use an x86_64 host")
-    return Check("machine", f"{found}, {len(os.sched_getaffinity(0))} processors")
+    architecture = platform.machine()
+    if architecture != "x86_64":
+        return Check(
+            "machine", f"{architecture}, and the lab emulates x86_64 NICs", "use an x86_64 host"
+        )
+    return Check("machine", f"{architecture}, {len(os.sched_getaffinity(0))} processors")
 
 
 def _qemu() -> str:
@@ -85,19 +87,19 @@ def _qemu() -> str:
     return f"{tools.format_version(tools.qemu_version(path))} ({path}), its igb has SR-IOV"
 
 
-def _tools(name: str, wanted: dict[str, str], *, fatal: bool = True) -> Check:
-    missing = [tool for tool in wanted if tools.which(tool) is None]
+def _tools(name: str, packages_by_tool: dict[str, str], *, fatal: bool = True) -> Check:
+    missing = [tool for tool in packages_by_tool if tools.which(tool) is None]
     if not missing:
-        return Check(name, ", ".join(wanted))
-    packages = ", ".join(sorted({wanted[tool] for tool in missing}))
+        return Check(name, ", ".join(packages_by_tool))
+    packages = ", ".join(sorted({packages_by_tool[tool] for tool in missing}))
     says = f"missing: {', '.join(missing)} (of {packages})"
     return Check(name, says, tools.INSTALL_CURE, fatal=fatal)
 
 
 def _kernel() -> Check:
-    found = kernel.cached()
-    if found is not None:
-        return Check("kernel", f"{found.release}, in {lab_dir()}")
+    cached_kernel = kernel.cached()
+    if cached_kernel is not None:
+        return Check("kernel", f"{cached_kernel.release}, in {lab_dir()}")
     try:
         packages = kernel.packages()
     except VnetperfError as error:
@@ -109,11 +111,11 @@ def _accelerator(accel: str) -> Check:
     name = "acceleration"
     if accel == "tcg":
         return Check(name, "not requested: emulated")
-    found = kernel.cached()
+    cached_kernel = kernel.cached()
     qemu = tools.which(tools.QEMU)
-    if found is None or qemu is None:
+    if cached_kernel is None or qemu is None:
         return Check(name, "will be tried at the first start")
-    proof = kvm.kvm_proof(qemu, found.image)
+    proof = kvm.kvm_proof(qemu, cached_kernel.image)
     if proof.works:
         return Check(name, f"proved: {proof.why}")
     cure = "enable virtualisation in the firmware, or nested virtualisation in the hypervisor"
@@ -124,12 +126,12 @@ def _accelerator(accel: str) -> Check:
 def check_memory(wanted_mib: int) -> Check:
     """Check whether the machine has the memory that a lab wants, in MiB."""
     try:
-        found = re.search(r"^MemAvailable:\s+(\d{1,18})\b", read_file(MEMINFO), re.MULTILINE)
+        match = re.search(r"^MemAvailable:\s+(\d{1,18})\b", read_file(MEMINFO), re.MULTILINE)
     except OSError:
-        found = None
-    if found is None:
+        match = None
+    if match is None:
         return Check("memory", "this kernel does not report what is free")
-    free = int(found[1]) // 1024
+    free = int(match[1]) // 1024
     if free < wanted_mib:
         says = f"{free} MiB free, {wanted_mib} MiB wanted"
         return Check("memory", says, "free some, or give a smaller --memory", fatal=False)

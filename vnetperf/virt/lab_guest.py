@@ -52,8 +52,8 @@ class Relay:
 
         Who reads the command's output may send it a signal, for which it must be known to run.
         """
-        there = [key for key, _ in self._selector.select(timeout_s)]
-        for key in sorted(there, key=lambda one: one.data != "ctl"):
+        ready_keys = [key for key, _ in self._selector.select(timeout_s)]
+        for key in sorted(ready_keys, key=lambda channel: channel.data != "ctl"):
             end = self._ends[key.data]
             try:
                 data = end.recv(CHUNK)
@@ -142,10 +142,10 @@ def _remove_stale(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _locked(path: Path, how: int = 0) -> IO[bytes]:
+def _locked(path: Path, flags: int = 0) -> IO[bytes]:
     file = path.open("ab")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | how)
+        fcntl.flock(file, fcntl.LOCK_EX | flags)
     except OSError:
         file.close()
         raise
@@ -188,12 +188,12 @@ class Task:
     timeout_s: float | None = None
 
 
-def choose_accelerator(machine: LabMachine, wanted: str, qemu: str, kernel: Kernel) -> LabMachine:
+def choose_accelerator(machine: LabMachine, choice: str, qemu: str, kernel: Kernel) -> LabMachine:
     """The machine with the wanted accelerator; "auto" takes KVM where it is proved."""
-    proof = kvm_proof(qemu, kernel.image) if wanted != "tcg" else None
+    proof = kvm_proof(qemu, kernel.image) if choice != "tcg" else None
     if proof is not None and proof.works:
         return replace(machine, accelerator="kvm")
-    if proof is not None and wanted == "kvm":
+    if proof is not None and choice == "kvm":
         raise HostError(
             f"hardware acceleration does not work: {proof.why}",
             where="--accel kvm",
@@ -208,26 +208,26 @@ def run(task: Task, kernel: Kernel, machine: LabMachine, tell: Callable[[str], N
         try:
             return _start(task, kernel, machine, tell)
         except CrashedError as error:
-            tell(f"QEMU {error.how} before the command started, once more: {error.last_line}")
+            tell(f"QEMU {error.symptom} before the command started, once more: {error.last_line}")
     return _start(task, kernel, machine, tell)
 
 
 class _LabError(HostError):
     """The lab's machine failed; the cure ends with what QEMU and the console printed last."""
 
-    def __init__(self, what: str, directory: Path) -> None:
+    def __init__(self, message: str, directory: Path) -> None:
         logs = [_tail(directory / name) for name in ("qemu.log", "console.log")]
         last = "\n".join(text for text in logs if text)
         cure = "see `vnetperf lab doctor`" + (f"; its last lines:\n{last}" if last else "")
-        super().__init__(what, where="vnetperf lab", cure=cure)
+        super().__init__(message, where="vnetperf lab", cure=cure)
 
 
 class CrashedError(_LabError):
     """QEMU ended by a signal, or hangs, before the command started; nothing has been done yet."""
 
-    def __init__(self, what: str, directory: Path, how: str, file: str) -> None:
-        super().__init__(what, directory)
-        self.how, self.last_line = how, _tail(directory / file, 1) or "nothing printed"
+    def __init__(self, message: str, directory: Path, symptom: str, file: str) -> None:
+        super().__init__(message, directory)
+        self.symptom, self.last_line = symptom, _tail(directory / file, 1) or "nothing printed"
 
 
 @dataclass
@@ -249,7 +249,7 @@ class LabGuest:
             yield word, rest
         if self.relay.closed or self.qemu.poll() is not None:
             # Where our output is read slowly, it may have said how the command ended long ago.
-            yield from (one for one in self.relay.drain() if one[0] == "exit")
+            yield from (notice for notice in self.relay.drain() if notice[0] == "exit")
             raise self._ended()
         if not self.ready and _cpu_seconds(self.qemu.pid) > BOOT_CPU_S:
             raise _hung(f"{BOOT_CPU_S:g} s of processor time", self.directory)
@@ -261,10 +261,10 @@ class LabGuest:
             return _LabError("the lab's machine ended while the command ran", self.directory)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.qemu.wait(END_S)  # its sockets close before it can be waited for
-        what = "the lab's machine ended before the command started"
+        message = "the lab's machine ended before the command started"
         if self.qemu.returncode is None or self.qemu.returncode >= 0:
-            return _LabError(what, self.directory)
-        return CrashedError(what, self.directory, "crashed", "qemu.log")
+            return _LabError(message, self.directory)
+        return CrashedError(message, self.directory, "crashed", "qemu.log")
 
 
 @contextlib.contextmanager
@@ -277,14 +277,16 @@ def started(
 ) -> Iterator[LabGuest]:
     """A machine that starts, and is gone at the end."""
     with contextlib.ExitStack() as stack:
-        ours, theirs = {}, {}
+        ours, guest_ends = {}, {}
         for name in lab_boot.PORTS:
-            ours[name], theirs[name] = socket.socketpair()
+            ours[name], guest_ends[name] = socket.socketpair()
             stack.callback(ours[name].close)
-            stack.callback(theirs[name].close)
-        argv = _prepared(task, kernel, machine, directory, theirs)
-        qemu = stack.enter_context(_qemu(argv, directory, [e.fileno() for e in theirs.values()]))
-        for end in theirs.values():
+            stack.callback(guest_ends[name].close)
+        argv = _prepared(task, kernel, machine, directory, guest_ends)
+        qemu = stack.enter_context(
+            _qemu(argv, directory, [e.fileno() for e in guest_ends.values()])
+        )
+        for end in guest_ends.values():
             end.close()  # so that the end of QEMU is the end of our sockets
         yield LabGuest(qemu, Relay(ours, *outputs), directory)
 
@@ -422,10 +424,10 @@ def signals(on_interrupt: Callable[[], None]) -> Iterator[None]:
     def end(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
 
-    wanted = {signal.SIGINT: interrupt, signal.SIGTERM: end, signal.SIGHUP: end}
+    handlers = {signal.SIGINT: interrupt, signal.SIGTERM: end, signal.SIGHUP: end}
     before = {
         number: signal.signal(number, handler)
-        for number, handler in wanted.items()
+        for number, handler in handlers.items()
         if signal.getsignal(number) != signal.SIG_IGN
     }
     try:

@@ -103,13 +103,15 @@ def machines(count: int, machine: LabMachine, directory: Path) -> dict[str, LabM
         raise ConfigError(
             f"{count} machines are not cabled", where="--machines", accepted="1, 2 or 3"
         )
-    found = {}
+    by_name = {}
     for number in range(count):
         nics: list[LabNic] = []
         for cable, ends in enumerate(CABLES[count]):
             if number not in ends:
                 continue
-            here, there = (directory / f"c{cable}.{end}" for end in (number, sum(ends) - number))
+            local_socket, remote_socket = (
+                directory / f"c{cable}.{end}" for end in (number, sum(ends) - number)
+            )
             nics.append(
                 LabNic(
                     name=f"cable{cable}",
@@ -118,12 +120,12 @@ def machines(count: int, machine: LabMachine, directory: Path) -> dict[str, LabM
                     node=0,
                     mac=f"52:54:00:1a:{number + 0xC0:02x}:{cable:02x}",
                     pci=f"0000:{BUS_NUMBERS[0] + 1 + len(nics):02x}:00.0",
-                    wire=(here, there),
+                    wire=(local_socket, remote_socket),
                 )
             )
         name = f"m{number + 1}"
-        found[name] = replace(machine, nics=tuple(nics), ssh=directory / f"{name}.ssh")
-    return found
+        by_name[name] = replace(machine, nics=tuple(nics), ssh=directory / f"{name}.ssh")
+    return by_name
 
 
 def testbed_file(lab: Mapping[str, LabMachine], ssh_config: Path) -> str:
@@ -167,19 +169,22 @@ def run(
         lab = machines(count, machine, directory)
         require_place(directory, lab)
         ssh_config = write_keys(directory, lab)
-        every = [_Machine(name, of, kernel, directory, tell) for name, of in lab.items()]
-        for one in every:
-            stack.callback(one.close)
-            one.start()
-        _until_started(every)
-        for one in every:
-            stack.enter_context(_master(one.name, ssh_config, directory))
+        members = [
+            _Machine(name, description, kernel, directory, tell)
+            for name, description in lab.items()
+        ]
+        for member in members:
+            stack.callback(member.close)
+            member.start()
+        _until_started(members)
+        for member in members:
+            stack.enter_context(_master(member.name, ssh_config, directory))
         testbed = directory / f"lab-{count}.toml"
         testbed.write_text(testbed_file(lab, ssh_config))
         took = time.monotonic() - began
         tell(f"{', '.join(lab)} run after {took:.0f} s; testbed {testbed}, ssh -F {ssh_config} m1")
         environment = {**command.environment, "VNETPERF_TESTBED": str(testbed)}
-        return _run_here(replace(command, environment=environment), every, interrupts, tell)
+        return _run_command(replace(command, environment=environment), members, interrupts, tell)
 
 
 def require_place(directory: Path, lab: Mapping[str, LabMachine]) -> None:
@@ -200,19 +205,19 @@ def write_keys(directory: Path, lab: Mapping[str, LabMachine]) -> Path:
     keygen = need_program("ssh-keygen", "openssh-client")
     sshd = need_program("sshd", "openssh-server")
     cache = directory.parents[3]  # where what was built here is found, whoever the guest's user is
-    known = []
+    known_hosts = []
     for path in (directory / "key", *(directory / name / "host" for name in lab)):
         path.parent.mkdir(exist_ok=True)
         argv = [keygen, "-q", "-t", "ed25519", "-N", "", "-C", "vnetperf lab", "-f", str(path)]
         subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, timeout=60)
     for name in lab:
         host = directory / name
-        known.append(f"{name} {read_file(host / 'host.pub')}")
+        known_hosts.append(f"{name} {read_file(host / 'host.pub')}")
         config = host / "sshd_config"
         config.write_text(_SSHD_CONFIG.format(directory=directory, name=name, cache=cache))
         serve = _SERVE.format(name=name, sshd=shlex.quote(sshd), config=shlex.quote(str(config)))
         (host / "serve.sh").write_text(serve)
-    (directory / "known_hosts").write_text("".join(known))
+    (directory / "known_hosts").write_text("".join(known_hosts))
     ssh_config = directory / "ssh_config"
     connect = shlex.join([sys.executable, "-I", "-S", "-c", _CONNECT])
     text = _SSH_CONFIG.format(names=" ".join(lab), directory=directory, connect=connect)
@@ -261,7 +266,9 @@ class _Machine:
         except lab_guest.CrashedError as error:
             if self._starts == lab_guest.STARTS:
                 raise
-            self._tell(f"{self.name}: QEMU {error.how} at its start, once more: {error.last_line}")
+            self._tell(
+                f"{self.name}: QEMU {error.symptom} at its start, once more: {error.last_line}"
+            )
             self.close()
             self.start()
         return self._guest.ready
@@ -279,12 +286,12 @@ class _Machine:
         self._running.close()
 
 
-def _until_started(every: Sequence[_Machine]) -> None:
+def _until_started(members: Sequence[_Machine]) -> None:
     """Wait until all run, whose limits are those of each start.
 
     Not a `wait_for`: each turn hears what the machines say.
     """
-    while sum(one.turn(0.25 / len(every)) for one in every) < len(every):
+    while sum(member.turn(0.25 / len(members)) for member in members) < len(members):
         pass
 
 
@@ -312,8 +319,8 @@ def _master(name: str, ssh_config: Path, directory: Path) -> Iterator[None]:
             raise fail()
 
     try:
-        what = f"the connection to {name}"
-        wait_for(control.exists, CONNECT_S, what, poll_s=0.05, check=check, error=fail)
+        description = f"the connection to {name}"
+        wait_for(control.exists, CONNECT_S, description, poll_s=0.05, check=check, error=fail)
         yield
     finally:
         process.kill()
@@ -338,9 +345,9 @@ class _Interrupts:
         self.deadline = time.monotonic() + lab_guest.GRACE_S
 
 
-def _run_here(
+def _run_command(
     command: Command,
-    every: Sequence[_Machine],
+    members: Sequence[_Machine],
     interrupts: _Interrupts,
     tell: Callable[[str], None],
 ) -> int:
@@ -357,8 +364,8 @@ def _run_here(
     interrupts.command = process
     try:
         while process.poll() is None:
-            for one in every:
-                one.watch(0.3 / len(every))
+            for member in members:
+                member.watch(0.3 / len(members))
             if time.monotonic() > interrupts.deadline:
                 raise KeyboardInterrupt
             if command.timeout_s is not None and time.monotonic() > began + command.timeout_s:

@@ -112,24 +112,24 @@ class OciPod(Container):
         (bundle / "config.json").write_text(json.dumps(config))
         return self._runc("run", "--bundle", str(bundle), "--pid-file", str(started), self._id)
 
-    def _seen(self, rootfs: Path) -> tuple[list[Path], Path]:
+    def _list_shared(self, rootfs: Path) -> tuple[list[Path], Path]:
         """What it sees of the machine's files and the run's, and what of these it may write to."""
-        linked, found = shared_directories()
+        linked, paths = shared_directories()
         for place in linked:
             link = rootfs / place.relative_to("/")
             if not link.is_symlink():
                 link.symlink_to(place.readlink())
         # Programs of MPI may be built only when the pods are there.
-        found += [make_cache("mpi", "programs of MPI"), self.directory]
-        return found, self.machine.subdir(RANKS)
+        paths += [make_cache("mpi", "programs of MPI"), self.directory]
+        return paths, self.machine.subdir(RANKS)
 
     def _config(self, rootfs: Path) -> dict[str, Any]:
         """The container as the OCI runtime specification has it."""
         mounts = [_mount("/proc", "proc"), _mount("/dev", "tmpfs", "mode=755")]
         mounts += [_mount(place, "tmpfs") for place in ("/dev/shm", "/tmp", "/run")]  # noqa: S108 - its own
         read_only = _read_only(self.machine)
-        seen, written = self._seen(rootfs)
-        mounts += [*(_bind(place, *read_only) for place in seen), _bind(written, "rw")]
+        paths, written = self._list_shared(rootfs)
+        mounts += [*(_bind(place, *read_only) for place in paths), _bind(written, "rw")]
         namespaces = [{"type": kind} for kind in _NAMESPACES]
         return {
             "ociVersion": "1.0.2",
@@ -242,15 +242,15 @@ class EnginePod(OciPod):
 
     def _runc(self, *arguments: str) -> list[str]:
         """Where the numbers of processes are those that runc has written down."""
-        within = ["nsenter", "--target", str(self._inner), "--pid", "--mount", "--"]
-        return [*within, *super()._runc(*arguments)]
+        prefix = ["nsenter", "--target", str(self._inner), "--pid", "--mount", "--"]
+        return [*prefix, *super()._runc(*arguments)]
 
     def facts(self) -> dict[str, Any]:
         """What it is made of, for the result."""
         name = self.engine.name
         version = self.machine.facts.versions.get(name, "").partition("\n")[0]
-        made = "container of runc, the machine's files read-only"
-        return {**super().facts(), "kind": f"{made}, made by {version or name}"}
+        kind = "container of runc, the machine's files read-only"
+        return {**super().facts(), "kind": f"{kind}, made by {version or name}"}
 
 
 class PodmanPod(EnginePod):
@@ -264,11 +264,11 @@ class PodmanPod(EnginePod):
 
     def _first_line(self, rootfs: Path, started: Path) -> list[str]:
         """Of the namespaces, in which podman starts the container."""
-        own = self._state = self.machine.new_subdir(f"podman-{self.name}")
+        home = self._state = self.machine.new_subdir(f"podman-{self.name}")
         for name in ("root", "runroot", "state", "home", "shm", "var"):
-            (own / name).mkdir()
-        (own / "containers.conf").touch()
-        seen, written = self._seen(rootfs)
+            (home / name).mkdir()
+        (home / "containers.conf").touch()
+        paths, written = self._list_shared(rootfs)
         programs = self.machine.facts.programs
         line = [
             *("env", f"HOME={OWN}/home", f"XDG_RUNTIME_DIR={OWN}/state"),
@@ -285,11 +285,11 @@ class PodmanPod(EnginePod):
             *("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
             *("--cidfile", f"{OWN}/id", "--pidfile", f"{OWN}/pid"),
             *("--env", PATH, "--env", f"{RUN_ID_VARIABLE}={self.machine.run_id}"),
-            *(part for place in seen for part in ("--volume", f"{place}:{place}:ro")),
+            *(part for place in paths for part in ("--volume", f"{place}:{place}:ro")),
             *("--volume", f"{written}:{written}:rw", "--rootfs", str(rootfs)),
             *("sh", "-c", FIRST),
         ]
-        return [*UNSHARE, "sh", "-c", _PODMAN, "podman", str(own), str(started), *line]
+        return [*UNSHARE, "sh", "-c", _PODMAN, "podman", str(home), str(started), *line]
 
     @property
     def _container(self) -> str:
@@ -339,15 +339,15 @@ class _OciProgram(ContainerProgram):
 
 def _outer(ancestor: int, number: int) -> int:
     """Number of a descendant that has another one in the namespace below the machine's."""
-    left = [ancestor]
-    while left:
-        pid = left.pop()
+    pending = [ancestor]
+    while pending:
+        pid = pending.pop()
         status = read_file(Path(f"/proc/{pid}/status"))
         numbers = status.partition("NSpid:")[2].partition("\n")[0].split()
         if pid != ancestor and len(numbers) > 1 and int(numbers[1]) == number:
             return pid
         for thread in Path(f"/proc/{pid}/task").iterdir():  # each has children of its own
-            left += map(int, read_file(thread / "children").split())
+            pending += map(int, read_file(thread / "children").split())
     raise ValueError(f"process {number} is none of those below {ancestor}")
 
 
@@ -367,8 +367,8 @@ def _read_only(machine: Machine) -> tuple[str, ...]:
         with suppress(HostError, TypeError):  # runc before 1.1 does not tell what it can
             if runc not in _FEATURES:  # each pod of a run asks
                 _FEATURES[runc] = machine.run([runc, "features"])
-            told = printed_object(_FEATURES[runc]) or {}
-            if "rro" in (told.get("mountOptions") or ()):
+            features = printed_object(_FEATURES[runc]) or {}
+            if "rro" in (features.get("mountOptions") or ()):
                 return ("ro", "rro")
     return ("ro",)
 
@@ -379,9 +379,9 @@ _FEATURES: dict[str, str] = {}
 
 def shared_directories() -> tuple[list[Path], list[Path]]:
     """The machine's directories that pods see: those that are links, and the others."""
-    there = [place for place in map(Path, _SHARED) if place.is_dir()]
-    linked = [place for place in there if place.is_symlink()]
-    return linked, [place for place in there if place not in linked]
+    directories = [place for place in map(Path, _SHARED) if place.is_dir()]
+    linked = [place for place in directories if place.is_symlink()]
+    return linked, [place for place in directories if place not in linked]
 
 
 def journal_cgroups(machine: Machine, name: str) -> Change:
@@ -390,5 +390,9 @@ def journal_cgroups(machine: Machine, name: str) -> Change:
     It is one entry: each is waited for on disk.
     """
     mounted = read_mounts(PROC_MOUNTS)
-    paths = [f"{at}/{name}" for _, at, kind, *_ in mounted if kind in ("cgroup", "cgroup2")]
+    paths = [
+        f"{mount_point}/{name}"
+        for _, mount_point, kind, *_ in mounted
+        if kind in ("cgroup", "cgroup2")
+    ]
     return machine.journal.intend("cgroup", f"cgroups {name}", {"paths": paths})

@@ -61,11 +61,11 @@ def save_capabilities(root: Path) -> None:
         kept = _saved()
         for file in (root / CAPABILITIES_DIR).glob("*.xml"):
             text = file.read_bytes()
-            there = kept / file.name
-            if not there.exists() or there.read_bytes() != text:
+            target = kept / file.name
+            if not target.exists() or target.read_bytes() != text:
                 with tempfile.NamedTemporaryFile(dir=kept, prefix=".", delete=False) as part:
                     part.write(text)
-                Path(part.name).rename(there)
+                Path(part.name).rename(target)
 
 
 def _saved() -> Path:
@@ -100,18 +100,18 @@ COMMON_DEVICES = ("null", "zero", "full", "random", "urandom", "kvm")
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 
 
-def devices_of(taps: Iterable[str], functions: Iterable[str]) -> tuple[str, ...]:
+def list_devices(taps: Iterable[str], functions: Iterable[str]) -> tuple[str, ...]:
     """Devices below /dev that a guest's taps, macvtaps and functions bound to vfio-pci need."""
-    found: list[str] = []
+    devices: list[str] = []
     for name in taps:
-        found += ["net/tun", "vhost-net"]
+        devices += ["net/tun", "vhost-net"]
         with contextlib.suppress(OSError):  # libvirt's error names what is missing
-            found.append(f"tap{if_nametoindex(name)}")
+            devices.append(f"tap{if_nametoindex(name)}")
     for address in functions:
         with contextlib.suppress(OSError):
             group = (PCI_DEVICES / address / "iommu_group").readlink().name
-            found += ["vfio/vfio", f"vfio/{group}", f"vfio/noiommu-{group}"]
-    return tuple(found)
+            devices += ["vfio/vfio", f"vfio/{group}", f"vfio/noiommu-{group}"]
+    return tuple(devices)
 
 
 class PrivateDevices:
@@ -124,12 +124,12 @@ class PrivateDevices:
     def give(self, names: Iterable[str]) -> None:
         """Show devices of the machine, as far as it has them."""
         for name in names:
-            mine, machines = DEV / name, Path(f"/proc/self/fd/{self._machine}", name)
-            if not mine.exists() and machines.exists():
-                mine.parent.mkdir(exist_ok=True)
-                mine.touch()
-                bind_mount(machines, mine)
-                change_mount(mine, clear=NO_DEVICES | READ_ONLY)
+            private_path, machines = DEV / name, Path(f"/proc/self/fd/{self._machine}", name)
+            if not private_path.exists() and machines.exists():
+                private_path.parent.mkdir(exist_ok=True)
+                private_path.touch()
+                bind_mount(machines, private_path)
+                change_mount(private_path, clear=NO_DEVICES | READ_ONLY)
 
 
 def confine(directory: Path) -> PrivateDevices:
@@ -178,12 +178,12 @@ def find_hugepage_mounts() -> dict[Path, str]:
 
     Others' memory is in them, and libvirt wants to see, and write to, each that /proc/mounts lists.
     """
-    found = {}
+    mounts = {}
     for _, place, kind, options, *_ in read_mounts(PROC / "self/mounts"):
         if kind == "hugetlbfs":
-            sizes = [one for one in options.split(",") if one.startswith("pagesize=")]
-            found[Path(place)] = next(iter(sizes), "rw")
-    return found
+            sizes = [option for option in options.split(",") if option.startswith("pagesize=")]
+            mounts[Path(place)] = next(iter(sizes), "rw")
+    return mounts
 
 
 def mount(*arguments: str) -> None:
@@ -195,8 +195,8 @@ def mount(*arguments: str) -> None:
     try:
         subprocess.run(["mount", *arguments], check=True, timeout=10, stderr=subprocess.PIPE)
     except (OSError, subprocess.SubprocessError) as error:
-        what = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()
-        raise HostError(f"mount fails: {what or error}", where=" ".join(arguments)) from error
+        message = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()
+        raise HostError(f"mount fails: {message or error}", where=" ".join(arguments)) from error
 
 
 class Libvirt:
@@ -218,7 +218,7 @@ class Libvirt:
         libvirt.registerErrorHandler(lambda *_: None, None)
         libvirt.virEventRegisterDefaultImpl()
         threading.Thread(target=self._loop, name="libvirt-events", daemon=True).start()
-        with stay_on_one_processor():
+        with _confine_thread():
             self._connection = libvirt.open(uri)
 
     def _loop(self) -> None:
@@ -243,7 +243,7 @@ class Libvirt:
         QEMU writes to `directories`, of the run's.
         """
         if self._devices is not None:
-            self._devices.give(devices_of(taps, functions))
+            self._devices.give(list_devices(taps, functions))
             for place in {*map(Path, directories)} - self._open:
                 open_directory(place)
                 self._open.add(place)
@@ -252,10 +252,10 @@ class Libvirt:
 
     def agent(self, domain: str, command: str, seconds: int) -> str:
         """Send a command to a guest's agent; its answer."""
-        found = self._connection.lookupByName(domain)
-        return str(self._qemu.qemuAgentCommand(found, command, seconds, 0))
+        guest = self._connection.lookupByName(domain)
+        return str(self._qemu.qemuAgentCommand(guest, command, seconds, 0))
 
-    def _of_guest(self, domain: str, call: Callable[[Any], Any]) -> Any:
+    def _call_guest(self, domain: str, call: Callable[[Any], Any]) -> Any:
         """What a call of a guest returns; None where there is none of that name."""
         try:
             return call(self._connection.lookupByName(domain))
@@ -266,25 +266,25 @@ class Libvirt:
 
     def running(self, domain: str) -> bool:
         """Whether a guest runs; False when it is paused or has ended."""
-        state = self._of_guest(domain, lambda guest: guest.state()[0])
+        state = self._call_guest(domain, lambda guest: guest.state()[0])
         return bool(state == self._libvirt.VIR_DOMAIN_RUNNING)
 
-    def known(self, domain: str) -> bool:
+    def has_guest(self, domain: str) -> bool:
         """Whether there is a guest of that name, or its end has yet to be seen."""
-        return self._of_guest(domain, lambda guest: guest) is not None
+        return self._call_guest(domain, lambda guest: guest) is not None
 
     def pins(self, domain: str) -> dict[str, Any]:
         """Host processors of a guest's vCPUs and of its emulator, as libvirt reads them back."""
-        found = self._connection.lookupByName(domain)
-        vcpus = found.vcpuPinInfo()
+        guest = self._connection.lookupByName(domain)
+        vcpus = guest.vcpuPinInfo()
         return {
             "vcpus": [_numbers(v) for v in vcpus],
-            "emulator": _numbers(found.emulatorPinInfo()),
+            "emulator": _numbers(guest.emulatorPinInfo()),
         }
 
     def destroy(self, domain: str) -> bool:
         """End a guest; False when it had ended."""
-        return self._of_guest(domain, lambda guest: guest.destroy()) is not None
+        return self._call_guest(domain, lambda guest: guest.destroy()) is not None
 
     def answer(self, line: bytes) -> dict[str, Any]:
         """Answer a request."""
@@ -297,20 +297,20 @@ class Libvirt:
 
 
 @contextlib.contextmanager
-def stay_on_one_processor() -> Iterator[None]:
+def _confine_thread() -> Iterator[None]:
     """Keep the calling thread to the first of its processors, and what it starts meanwhile.
 
     What libvirt has kept about QEMU it throws away when CPUID differs from that time's, and CPUID
     has the number of the processor it is read on. Afterwards every thread may be anywhere.
     """
-    every = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(every)})
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})
     try:
         yield
     finally:
         for task in (PROC / "self/task").iterdir():
             with contextlib.suppress(ProcessLookupError):  # it has just ended
-                os.sched_setaffinity(int(task.name), every)
+                os.sched_setaffinity(int(task.name), processors)
 
 
 def _dotted(number: int) -> str:
@@ -335,10 +335,10 @@ def _prepare(directory: Path) -> None:
             ("passwd", f"{QEMU_USER}:x:64055:64055::/nonexistent:/usr/sbin/nologin\n"),
             ("group", f"{QEMU_USER}:x:64055:\n"),
         ):
-            mine = directory / name
-            mine.write_text(read_file(Path("/etc", name)) + line)
-            mine.chmod(0o644)
-            mount("--bind", str(mine), f"/etc/{name}")
+            private_file = directory / name
+            private_file.write_text(read_file(Path("/etc", name)) + line)
+            private_file.chmod(0o644)
+            mount("--bind", str(private_file), f"/etc/{name}")
 
 
 def _reap() -> None:
@@ -348,14 +348,14 @@ def _reap() -> None:
     otherwise see them alive for ever, waits for none of them. Its own short-lived children are in
     this session, or lead one of their own.
     """
-    mine = os.getsid(0)
+    server_session = os.getsid(0)
     while True:
         for path in PROC.glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
                 fields = read_file(path).rpartition(")")[2].split()
                 pid, session = int(path.parent.name), int(fields[3])
                 ours = fields[0] == "Z" and int(fields[1]) == os.getpid()
-                if ours and session not in (mine, pid):
+                if ours and session not in (server_session, pid):
                     os.waitpid(pid, os.WNOHANG)
         time.sleep(0.05)
 

@@ -74,19 +74,19 @@ def qemu_version(path: str) -> tuple[int, ...]:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"does not run: {error}", where=path, cure=INSTALL_CURE) from error
-    found = re.search(r"version ([0-9]{1,6}(?:\.[0-9]{1,6})*)", done.stdout)
-    if found is None:
+    match = re.search(r"version ([0-9]{1,6}(?:\.[0-9]{1,6})*)", done.stdout)
+    if match is None:
         raise HostError("reports no version", where=path, cure=INSTALL_CURE)
-    return tuple(int(part) for part in found[1].split("."))
+    return tuple(int(part) for part in match[1].split("."))
 
 
 def need_qemu() -> str:
     """A QEMU whose igb has SR-IOV."""
     path = need_program(QEMU, "qemu-system-x86")
-    found = qemu_version(path)
-    if found < QEMU_LEAST:
+    version = qemu_version(path)
+    if version < QEMU_LEAST:
         raise HostError(
-            f"QEMU {format_version(found)} has no NIC with SR-IOV",
+            f"QEMU {format_version(version)} has no NIC with SR-IOV",
             where=path,
             accepted=f"QEMU {format_version(QEMU_LEAST)} or newer",
             cure=f"{INSTALL_CURE}: it takes a newer one from the distribution's backports",
@@ -107,17 +107,17 @@ def virtme_version() -> tuple[int, ...] | None:
 
 def need_virtme() -> tuple[int, ...]:
     """virtme-ng."""
-    found = virtme_version()
-    if found is None or found < VIRTME_LEAST:
+    version = virtme_version()
+    if version is None or version < VIRTME_LEAST:
         raise HostError(
-            f"virtme-ng {format_version(found)} is too old"
-            if found
+            f"virtme-ng {format_version(version)} is too old"
+            if version
             else "virtme-ng is not installed",
             where=sys.executable,
             accepted=f"virtme-ng {format_version(VIRTME_LEAST)} or newer in this Python",
             cure="pip install 'vnetperf[lab]' with this Python",
         )
-    return found
+    return version
 
 
 def format_version(numbers: tuple[int, ...]) -> str:
@@ -186,8 +186,8 @@ def work_dir(root: Path) -> Iterator[Path]:
     """
     try:
         with FileLock(root / "lock", timeout=LOCK_S):
-            for left in root.glob(".*.part"):
-                shutil.rmtree(left)  # its maker cannot live: it would hold the lock
+            for leftover in root.glob(".*.part"):
+                shutil.rmtree(leftover)  # its maker cannot live: it would hold the lock
             work = root / f".{os.getpid()}.part"
             work.mkdir(mode=0o700)
             try:
@@ -223,22 +223,22 @@ class Package:
     uri: str = ""
 
 
-def resolve_packages(wanted: Sequence[str], unwanted: Sequence[str], work: Path) -> list[Package]:
+def resolve_packages(names: Sequence[str], unwanted: Sequence[str], work: Path) -> list[Package]:
     """Find a complete set of packages: what apt would install on an empty machine."""
     status = work / "status"  # nothing is installed on the machine that this is for
     status.touch()
     options = [f"Dir::State::status={status}", f"Dir::Cache::archives={work / 'none'}"]
     options = [word for option in [*options, "Debug::NoLocking=1"] for word in ("-o", option)]
     output = run_tool(
-        ["apt-get", "install", "-y", "--no-install-recommends", *_URIS, *options, *wanted]
+        ["apt-get", "install", "-y", "--no-install-recommends", *_URIS, *options, *names]
     )
-    found = _require_all(_packages(output), wanted)
+    packages = _require_all(_packages(output), names)
 
     def kept(package: Package) -> bool:
         name = package.name
-        return name in wanted or not any(fnmatch.fnmatchcase(name, p) for p in unwanted)
+        return name in names or not any(fnmatch.fnmatchcase(name, p) for p in unwanted)
 
-    return sorted((p for p in found if kept(p)), key=lambda package: package.name)
+    return sorted((p for p in packages if kept(p)), key=lambda package: package.name)
 
 
 def exact_packages(names: Sequence[str], work: Path) -> list[Package]:
@@ -256,11 +256,13 @@ def signed_repositories(packages: Iterable[Package]) -> list[dict[str, str]]:
     shown = "\t".join(f"$({field})" for field in _TARGET)
     lines = run_tool(["apt-get", "indextargets", "--format", shown, "Created-By: Packages"])
     targets = [dict(zip(_TARGET, line.split("\t"), strict=False)) for line in lines.splitlines()]
-    found: dict[str, dict[str, str]] = {}
+    repositories: dict[str, dict[str, str]] = {}
     for package in packages:
-        of = [t for t in targets if t.get("REPO_URI") and package.uri.startswith(t["REPO_URI"])]
-        wrong = "no repository that is configured has it" if not of else ""
-        for target in of:
+        package_targets = [
+            t for t in targets if t.get("REPO_URI") and package.uri.startswith(t["REPO_URI"])
+        ]
+        wrong = "no repository that is configured has it" if not package_targets else ""
+        for target in package_targets:
             signature = _signature(target)
             wrong = wrong or ("" if signature else "its repository has no signature")
             wrong = wrong or (
@@ -271,7 +273,7 @@ def signed_repositories(packages: Iterable[Package]) -> list[dict[str, str]]:
                 if _trusted_blindly(target["REPO_URI"])
                 else ""
             )
-            found[target["BASE_URI"]] = {
+            repositories[target["BASE_URI"]] = {
                 "repository": target["BASE_URI"],
                 **{
                     key.lower(): target[key]
@@ -287,7 +289,7 @@ def signed_repositories(packages: Iterable[Package]) -> list[dict[str, str]]:
                 accepted="packages of repositories that are signed with a key of this machine's",
                 cure="configure such a repository (Signed-By), then apt-get update",
             )
-    return [found[key] for key in sorted(found)]
+    return [repositories[key] for key in sorted(repositories)]
 
 
 def _signature(target: dict[str, str]) -> str:
@@ -352,26 +354,26 @@ def _is_downloaded(folder: Path, package: Package) -> bool:
         return hashlib.file_digest(file, "sha256").hexdigest() == package.sha256
 
 
-def _require_all(found: list[Package], wanted: Sequence[str]) -> list[Package]:
-    missing = set(wanted) - {package.name for package in found}
+def _require_all(packages: list[Package], names: Sequence[str]) -> list[Package]:
+    missing = set(names) - {package.name for package in packages}
     if missing:
         raise HostError(
             "apt does not know where to get what is required",
             where=" ".join(sorted(missing)),
             cure=APT_CURE,
         )
-    return found
+    return packages
 
 
 def _packages(uris: str) -> list[Package]:
-    found = []
+    packages = []
     for line in uris.splitlines():
         if match := _LINE.match(line):
             file = match["file"]
             name, version = file.split("_")[:2]
-            found.append(
+            packages.append(
                 Package(
                     name, unquote(version), file, int(match["size"]), match["sum"], match["uri"]
                 )
             )
-    return found
+    return packages

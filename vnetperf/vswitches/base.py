@@ -292,10 +292,12 @@ class VSwitch(Datapath):
         already is no error.
         """
 
-    def socket_attachment(self, port: VnfPort, kind: str, queues: int, own: Path) -> Attachment:
-        """A socket: of vhost-user one that the VNF listens at, else the switch's in `own`."""
+    def socket_attachment(
+        self, port: VnfPort, kind: str, queues: int, directory: Path
+    ) -> Attachment:
+        """A socket: of vhost-user one that the VNF listens at, else the switch's in `directory`."""
         listens = kind == "vhost-user"
-        socket = self.machine.vnf_socket(str(port)) if listens else str(own / f"{port}.sock")
+        socket = self.machine.vnf_socket(str(port)) if listens else str(directory / f"{port}.sock")
         return Attachment(port=port, kind=kind, socket=socket, vnf_is_server=listens, queues=queues)
 
     def cannot_plug(self, end: WireEnd) -> DutError:
@@ -314,17 +316,17 @@ class VSwitch(Datapath):
             accepted=", ".join(self.capabilities.wires) or "none",
         )
 
-    def no_port(self, port: Port, there: Iterable[Port | str]) -> DutError:
+    def no_port(self, port: Port, ports: Iterable[Port | str]) -> DutError:
         """The error of a port that it does not have.
 
         Args:
             port: The port.
-            there: The ports that it has.
+            ports: The ports that it has.
 
         Returns:
             The error, to be raised.
         """
-        names = ", ".join(map(str, there)) or "none"
+        names = ", ".join(map(str, ports)) or "none"
         return DutError(f"there is no port {port}", where=self.name, accepted=names)
 
     def check_kind(self, kind: str) -> None:
@@ -355,10 +357,22 @@ class ModalSwitch(VSwitch):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         classes = getattr(cls, "modes", {}).values()  # a base of others has none yet
-        programs = {one.name: one for mode in classes for one in optional(*mode.programs)}
-        modules = {one.name: one for mode in classes for one in optional(*mode.kernel_modules)}
-        programs |= {one.name: one for one in cls.__dict__.get("programs", ())}
-        modules |= {one.name: one for one in cls.__dict__.get("kernel_modules", ())}
+        programs = {
+            requirement.name: requirement
+            for mode in classes
+            for requirement in optional(*mode.programs)
+        }
+        modules = {
+            requirement.name: requirement
+            for mode in classes
+            for requirement in optional(*mode.kernel_modules)
+        }
+        programs |= {
+            requirement.name: requirement for requirement in cls.__dict__.get("programs", ())
+        }
+        modules |= {
+            requirement.name: requirement for requirement in cls.__dict__.get("kernel_modules", ())
+        }
         cls.programs, cls.kernel_modules = tuple(programs.values()), tuple(modules.values())
 
     def __new__(cls, machine: Machine, plan: Plan) -> Any:

@@ -58,8 +58,8 @@ def fdb_entries(scenario: Scenario) -> tuple[FdbEntry, ...]:
     segments = scenario.deployment.segments()
     crowded = {port for segment in segments if len(segment) > 2 for port in segment}
     hops = scenario.hop_addresses()
-    found = (FdbEntry(hop.eth_dst, hop.dst) for hop in hops if hop.dst in crowded)
-    return tuple(dict.fromkeys(found))
+    entries = (FdbEntry(hop.eth_dst, hop.dst) for hop in hops if hop.dst in crowded)
+    return tuple(dict.fromkeys(entries))
 
 
 #: Entries of the forwarding database (linux/neighbour.h): NTF_MASTER is the port's bridge,
@@ -129,24 +129,24 @@ def add_fdb_entries(entries: Sequence[tuple[str, str]]) -> None:
 
 def describe_bridges(bridges: Sequence[str]) -> dict[str, Any]:
     """Settings of bridges and their ports as the kernel has them."""
-    found: dict[str, Any] = {}
+    bridge_facts: dict[str, Any] = {}
     with netlink("read the settings of bridges", "bridge") as (route, indexes):
         names = {index: name for name, index in indexes.items()}
         for message in sorted(route.get_links(), key=lambda m: int(m["index"])):
             name, info = names.get(message["index"], ""), message.get_attr("IFLA_LINKINFO")
             if name in bridges:
                 settings = _named_attributes(info.get_attr("IFLA_INFO_DATA"), BRIDGE_FACTS)
-                found.setdefault(name, {}).update(settings)
+                bridge_facts.setdefault(name, {}).update(settings)
             master = names.get(message.get_attr("IFLA_MASTER") or 0, "")
             if master in bridges:
                 settings = _named_attributes(info.get_attr("IFLA_INFO_SLAVE_DATA"), PORT_FACTS)
                 settings["mtu"] = message.get_attr("IFLA_MTU")
-                found.setdefault(master, {}).setdefault("ports", {})[name] = settings
-    return found
+                bridge_facts.setdefault(master, {}).setdefault("ports", {})[name] = settings
+    return bridge_facts
 
 
-def _named_attributes(data: Any, wanted: Mapping[str, str]) -> dict[str, Any]:
-    return {} if data is None else {name: data.get_attr(key) for key, name in wanted.items()}
+def _named_attributes(data: Any, names: Mapping[str, str]) -> dict[str, Any]:
+    return {} if data is None else {name: data.get_attr(key) for key, name in names.items()}
 
 
 def _chains_problem(scenario: Scenario) -> str:
@@ -218,8 +218,10 @@ class LinuxBridge(KernelSwitch):
         deployment, learns = plan.scenario.deployment, plan.scenario.rules == "learning"
 
         def described(port: Port) -> str:
-            how = port_settings(deployment, port, learns=learns)
-            flags = f"learning {_on_off(how.learning)}, flooding {_on_off(how.flood)}"
+            bridge_port = port_settings(deployment, port, learns=learns)
+            flags = (
+                f"learning {_on_off(bridge_port.learning)}, flooding {_on_off(bridge_port.flood)}"
+            )
             return f"{port} ({flags}, MTU {plan.scenario.mtu})"
 
         lines = {
@@ -249,11 +251,11 @@ class LinuxBridge(KernelSwitch):
         """Make an interface a port of its bridge."""
         deployment = self.plan.scenario.deployment
         learns = self.plan.scenario.rules == "learning"
-        how = port_settings(deployment, port, learns=learns)
+        bridge_port = port_settings(deployment, port, learns=learns)
         for bridge, segment in zip(self.bridges, deployment.segments(), strict=False):
             if port in segment:
-                there = self._tunnel(port, netdev) or netdev
-                self.machine.in_netns(partial(add_bridge_port, bridge, there, how))
+                member = self._tunnel(port, netdev) or netdev
+                self.machine.in_netns(partial(add_bridge_port, bridge, member, bridge_port))
                 return
         raise DutError(f"no bridge has a port {port}", where=self.name)
 

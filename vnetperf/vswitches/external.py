@@ -107,7 +107,7 @@ class External(VSwitch):
         Without `[external]` it stays as it is.
         """
         wire = cls.name if scenario.wire == "auto" else scenario.wire
-        section = cls.section_of(testbed)
+        section = cls.read_section(testbed)
         ports = section.ports
         changes: dict[str, Any] = {"wire": wire}
         changes |= {"forwarding": "l3"} if section.nat else {"nat": None}
@@ -176,11 +176,11 @@ def _tagged(profile: TrafficProfile, vlan: int, where: str) -> TrafficProfile:
     """The profile with a VLAN tag in its frames."""
     cure = "choose another profile with --traffic, or ports without a tag"
     if {"vlan", "qinq"} & {*profile.headers}:
-        own = profile.value("vlan_id", 0)
+        vlan_id = profile.value("vlan_id", 0)
         # The first header's successor: a tag in a tunnel is none of the port's.
         varies = profile.flows > 1 and "vlan_id" in profile.vary
         outermost = index_of("vlan_id", profile.headers) == 1 and not varies
-        if outermost and (DEFAULTS["vlan_id"] if own is None else own) == vlan:
+        if outermost and (DEFAULTS["vlan_id"] if vlan_id is None else vlan_id) == vlan:
             return profile
         raise CapabilityError(
             f"frames of traffic profile {profile.name} have tags of their own, which are not that "

@@ -75,16 +75,16 @@ def counters(machine: Machine, netdevs: Mapping[str, str]) -> tuple[HopCounters,
     return tuple(hop_counters(port, table[name]) for port, name in netdevs.items() if name in table)
 
 
-def hop_counters(port: str, seen: LinkStatistics, *, from_vnf: bool = False) -> HopCounters:
+def hop_counters(port: str, link: LinkStatistics, *, from_vnf: bool = False) -> HopCounters:
     """Counters of an interface as the switch sees them; one of the VNF's counts the other way."""
-    rx, tx, rx_dropped, tx_dropped = seen.rx, seen.tx, seen.rx_dropped, seen.tx_dropped
+    rx, tx, rx_dropped, tx_dropped = link.rx, link.tx, link.rx_dropped, link.tx_dropped
     if from_vnf:
         rx, tx, rx_dropped, tx_dropped = tx, rx, tx_dropped, rx_dropped
     return HopCounters(port=port, rx=rx, tx=tx, rx_dropped=rx_dropped, tx_dropped=tx_dropped)
 
 
 @contextmanager
-def netlink(what: str, where: str, cure: str = "") -> Iterator[tuple[Any, dict[str, int]]]:
+def netlink(action: str, where: str, cure: str = "") -> Iterator[tuple[Any, dict[str, int]]]:
     """A netlink socket of this thread's namespace, and the index of each interface there.
 
     A refusal becomes one `DutError`: "cannot WHAT: ...".
@@ -96,10 +96,10 @@ def netlink(what: str, where: str, cure: str = "") -> Iterator[tuple[Any, dict[s
         with IPRoute() as route:
             yield route, {m.get_attr("IFLA_IFNAME"): m["index"] for m in route.get_links()}
     except KeyError as error:
-        text = f"cannot {what}: there is no interface {error}"
+        text = f"cannot {action}: there is no interface {error}"
         raise DutError(text, where=where, cure=cure) from error
     except (NetlinkError, OSError) as error:
-        raise DutError(f"cannot {what}: {error}", where=where, cure=cure) from error
+        raise DutError(f"cannot {action}: {error}", where=where, cure=cure) from error
 
 
 IPV6_SETTINGS = Path("/proc/sys/net/ipv6/conf")
@@ -288,8 +288,8 @@ class KernelSwitch(KernelAttachments):
 
     def check_alive(self) -> None:
         """Raise when an interface is gone."""
-        there = self.machine.link_statistics()
-        gone = [f"{what} ({name})" for name, what in self.parts().items() if name not in there]
+        statistics = self.machine.link_statistics()
+        gone = [f"{part} ({name})" for name, part in self.parts().items() if name not in statistics]
         if gone:
             raise DutError(f"gone: {', '.join(gone)}", where=self.name)
 
@@ -300,7 +300,9 @@ class KernelSwitch(KernelAttachments):
             "version": f"Linux {platform.release()}",
             "launch line": "none: it is in the kernel",
             "ports": {str(port): netdev for port, netdev in self.netdevs.items()},
-            "attachments": {str(port): made.kind for port, made in self.attachments.items()},
+            "attachments": {
+                str(port): attachment.kind for port, attachment in self.attachments.items()
+            },
             **self.threads.facts(),
         }
 

@@ -123,7 +123,7 @@ class Macvtap(KernelSwitch):
         self.inner: dict[int, str] = {}
         #: Macvtaps of physical ports that are joined to another.
         self.joined: dict[PhyPort, str] = {}
-        self.made: dict[str, dict[str, Any]] = {}
+        self.macvtap_facts: dict[str, dict[str, Any]] = {}
         self.matcher = ""
 
     @property
@@ -162,11 +162,11 @@ class Macvtap(KernelSwitch):
         """Make what VNFs among themselves sit on; macvtaps come with their ports."""
         self.machine.load_module(MACVTAP_MODULE)
         mtu = self.plan.scenario.mtu
-        there = self.machine.link_statistics()
+        statistics = self.machine.link_statistics()
         for number in vnf_only_segments(self.deployment):
             # Both ends are up, or macvtaps on it had no carrier; what leaves it meets nobody.
             lower, end = (self.machine.interface_name(f"{c}{number}") for c in ("in", "out"))
-            if lower not in there:
+            if lower not in statistics:
                 self.machine.create_veth(lower, end, mtu)
             self.inner[number] = lower
 
@@ -219,7 +219,7 @@ class Macvtap(KernelSwitch):
                 num_rx_queues=queues,
             )
         link = self.machine.link(name)
-        self.made[str(port)] = {
+        self.macvtap_facts[str(port)] = {
             "interface": name,
             "on": lower,
             "mode": self.mode,
@@ -245,7 +245,7 @@ class Macvtap(KernelSwitch):
         macvtap = self.joined.pop(port, None) if isinstance(port, PhyPort) else netdev
         if macvtap is not None:
             self.machine.delete_link(macvtap)
-            del self.made[str(port)]
+            del self.macvtap_facts[str(port)]
         if isinstance(port, PhyPort):
             self.machine.set_link(netdev, up=False)
 
@@ -255,26 +255,26 @@ class Macvtap(KernelSwitch):
         A macvtap's interface is the VNF's: what it sends, the switch takes in.
         """
         table = self.machine.link_statistics()
-        found = [
+        hops = [
             hop_counters(str(port), table[name], from_vnf=isinstance(port, VnfPort))
             for port, name in self.netdevs.items()
             if name in table
         ]
-        found += [
+        hops += [
             hop_counters(f"{port} (macvtap)", table[name])
             for port, name in self.joined.items()
             if name in table
         ]
-        return tuple(found)
+        return tuple(hops)
 
     def parts(self) -> dict[str, str]:
         """Macvtaps, and the devices under them."""
         wires = {p: n for p, n in self.netdevs.items() if isinstance(p, PhyPort)}
         vnfs = {p: n for p, n in self.netdevs.items() if isinstance(p, VnfPort)}
-        found = {name: f"the macvtap of {port}" for port, name in (self.joined | vnfs).items()}
+        parts = {name: f"the macvtap of {port}" for port, name in (self.joined | vnfs).items()}
         for port, name in (*self.inner.items(), *wires.items()):
-            found[name] = f"the device under macvtaps at {port}"
-        return found
+            parts[name] = f"the device under macvtaps at {port}"
+        return parts
 
     def facts(self) -> dict[str, Any]:
         """Kernel, mode, and each macvtap as the kernel has it."""
@@ -284,7 +284,7 @@ class Macvtap(KernelSwitch):
             "launch line": "none: it is in the kernel",
             "mode": self.mode,
             "ports": {str(port): name for port, name in self.netdevs.items()},
-            "macvtaps": self.made,
+            "macvtaps": self.macvtap_facts,
             "offloads": "on" if self.plan.scenario.options.offloads else "off",
             "physical ports are joined by": f"tc ingress, {self.matcher}, mirred redirect"
             if self.matcher
@@ -293,13 +293,13 @@ class Macvtap(KernelSwitch):
 
     def stop(self) -> None:
         """Delete what joins physical ports, and take VNFs' macvtaps down; VNFs have them open."""
-        there = self.machine.link_statistics() if self.netdevs else {}
+        statistics = self.machine.link_statistics() if self.netdevs else {}
         for name in self.joined.values():
             self.machine.delete_link(name)
         for port, name in self.netdevs.items():
-            if isinstance(port, VnfPort) and name in there:
+            if isinstance(port, VnfPort) and name in statistics:
                 self.machine.set_link(name, up=False)
-        self.netdevs, self.joined, self.inner, self.made, self.matcher = {}, {}, {}, {}, ""
+        self.netdevs, self.joined, self.inner, self.macvtap_facts, self.matcher = {}, {}, {}, {}, ""
 
 
 def make_interface_index(name: str) -> int:

@@ -90,7 +90,9 @@ class OvsKernel(KernelAttachments, OpenVSwitch):
         options = self.plan.scenario.options
         return {
             **super().facts(),
-            "attachments": {str(port): made.kind for port, made in self.attachments.items()},
+            "attachments": {
+                str(port): attachment.kind for port, attachment in self.attachments.items()
+            },
             "offloads": "on" if options.offloads else "off",
             "datapath": [
                 line.strip()

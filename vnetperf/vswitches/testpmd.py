@@ -151,14 +151,14 @@ def parse_forward_stats(text: str) -> DatapathWork | None:
 
     Empty polls come as a share of each queue's in whole percent, rounded down.
     """
-    every = _ALL.search(text)
-    if every is None:
+    match = _ALL.search(text)
+    if match is None:
         return None
     polls = [(int(count), int(percent)) for count, percent in _POLLS.findall(text)]
-    cycles = _CYCLES.search(every[2])  # there are none without packets
+    cycles = _CYCLES.search(match[2])  # there are none without packets
     return DatapathWork(
         thread=THREADS,
-        packets=int(every[1]),
+        packets=int(match[1]),
         busy_cycles=int(cycles[1]) if cycles else 0,
         idle_cycles=None,
         polls=sum(count for count, _ in polls),
@@ -289,15 +289,15 @@ class TestpmdSwitch(VSwitch):
 
     def _devices(self) -> dict[Port, TestpmdDevice]:
         mtu, queues = self.plan.scenario.mtu, self.plan.scenario.options.rx_queues or 1
-        made: dict[Port, TestpmdDevice] = {}
+        devices: dict[Port, TestpmdDevice] = {}
         for number, port in enumerate(self.deployment.ports):
             if port in self.removed:
                 continue
             if port in self.ends:
-                made[port] = phy_device(number, self.ends[port], mtu, queues, self._frames)
+                devices[port] = phy_device(number, self.ends[port], mtu, queues, self._frames)
             elif port in self.offers:
-                made[port] = vnf_device(number, self.offers[port], mtu)
-        return made
+                devices[port] = vnf_device(number, self.offers[port], mtu)
+        return devices
 
     @property
     def _frames(self) -> int:
@@ -390,12 +390,12 @@ class TestpmdSwitch(VSwitch):
         """Counters of every port since testpmd was started."""
         ports = self._running()
         counted = {port: ports.counters(number, str(port)) for port, number in self.numbers.items()}
-        found = dict(counted)
+        hops = dict(counted)
         for a, b in port_pairs(self.deployment):
             if a in counted and b in counted:
-                found[a] = dpdk.with_lost(counted[a], counted[b])
-                found[b] = dpdk.with_lost(counted[b], counted[a])
-        return tuple(found.values())
+                hops[a] = dpdk.with_lost(counted[a], counted[b])
+                hops[b] = dpdk.with_lost(counted[b], counted[a])
+        return tuple(hops.values())
 
     def before_trial(self) -> None:
         """Begin to count anew: polls since the last trial may be too many to be known."""
@@ -418,9 +418,9 @@ class TestpmdSwitch(VSwitch):
                 log.seek(shown)
                 return log.read().decode(errors="replace")
 
-        what = "what testpmd shows of its threads"
+        description = "what testpmd shows of its threads"
         now = wait_for(
-            lambda: parse_forward_stats(answered()), SHOW_S, what, check=self.check_alive
+            lambda: parse_forward_stats(answered()), SHOW_S, description, check=self.check_alive
         )
         # Of several queues of a port testpmd leaves out those that had no frame. Between trials
         # there are none, and what was counted there is in no difference.
@@ -432,17 +432,17 @@ class TestpmdSwitch(VSwitch):
         # What is forwarded until then is in no difference: not of the trial, which begins after.
         anew = "that testpmd counts anew"
         wait_for(lambda: answered().count(_READY) > 1, SHOW_S, anew, check=self.check_alive)
-        whole = DatapathWork(
+        total = DatapathWork(
             thread=THREADS,
-            packets=sum(one.packets for one in self._work),
-            busy_cycles=sum(one.busy_cycles for one in self._work),
+            packets=sum(work.packets for work in self._work),
+            busy_cycles=sum(work.busy_cycles for work in self._work),
             idle_cycles=None,
-            polls=sum(one.polls or 0 for one in self._work),
-            empty_polls=sum(one.empty_polls or 0 for one in self._work),
+            polls=sum(work.polls or 0 for work in self._work),
+            empty_polls=sum(work.empty_polls or 0 for work in self._work),
         )
-        self._work = [whole]
+        self._work = [total]
         polls = {"polls": None, "empty_polls": None}
-        return (whole.model_copy(update=polls) if unknown else whole,)
+        return (total.model_copy(update=polls) if unknown else total,)
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Its forwarding threads."""

@@ -299,14 +299,14 @@ def test_times_of_probes_that_cannot_be_are_not_measured(
 ) -> None:
     least, mean, most = times
     probes = trials.ProbeCounts(timed=5, min_cycles=least, avg_cycles=mean, max_cycles=most)
-    why = trials.why_no_times(probes, 1_000_000_000, 2.0)
+    why = trials.probe_time_problem(probes, 1_000_000_000, 2.0)
     assert wrong in why
     assert bool(why) is bool(wrong)
-    assert trials.why_no_times(trials.ProbeCounts(), 1_000_000_000, 2.0) == ""
+    assert trials.probe_time_problem(trials.ProbeCounts(), 1_000_000_000, 2.0) == ""
 
 
 def test_a_trial_with_such_times_says_so(looped: Looped, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "why_no_times", lambda *_: "times that cannot be")
+    monkeypatch.setattr(trials, "probe_time_problem", lambda *_: "times that cannot be")
     with looped() as loop:
         result = run(loop)
     assert [d.latency for d in result.directions] == [None, None]

@@ -26,9 +26,9 @@ from vnetperf.traffic.pktgen.driver import Pktgen
 from vnetperf.traffic.pktgen.streams import (
     compile_cycles,
     cycle_counts,
-    frames_of,
+    generate_frames,
+    group_by_port,
     learning_frames,
-    ports_of,
 )
 
 
@@ -79,7 +79,7 @@ def recomputed(frame: bytes) -> Packet:
 def test_flows_have_their_values_and_right_checksums(flows: int, vary: set[str], size: int) -> None:
     profile = TrafficProfile(flows=flows, vary=tuple(sorted(vary)) or ("udp_dst",))
     for kind in compiled(profile, size):
-        for number, frame in enumerate(islice(frames_of(kind), flows + 3)):
+        for number, frame in enumerate(islice(generate_frames(kind), flows + 3)):
             for field in kind.fields:
                 value = int.from_bytes(frame[field.offset : field.offset + field.width], "big")
                 assert value == field.base + field.step * (number % field.count)
@@ -123,7 +123,7 @@ def test_learning_frames_of_a_mix_are_of_every_flow(
     """Wherever in its cycle Pktgen goes on."""
     profile = TrafficProfile(flows=1024, vary=("ipv4_src",), **traffic)
     kinds = compiled(profile)
-    for port, mine in ports_of(kinds).items():
+    for port, mine in group_by_port(kinds).items():
         assert learning_frames(mine, profile.learning_frames_per_stream) == frames
         file = records(compile_cycles(kinds)[port].pcap)
         sent = islice(cycle(file), skipped, skipped + frames)
@@ -131,7 +131,7 @@ def test_learning_frames_of_a_mix_are_of_every_flow(
 
 
 def test_learning_frames_of_a_port_are_those_of_all_its_streams() -> None:
-    kinds = ports_of(compiled(TrafficProfile(flows=100, vary=("udp_src",))))[0]
+    kinds = group_by_port(compiled(TrafficProfile(flows=100, vary=("udp_src",))))[0]
     second = [replace(k, stream=k.stream.model_copy(update={"id": 7})) for k in kinds]
     assert learning_frames([*kinds, *second], 100) == 200
     assert learning_frames([*kinds, *second], 500) == 1000

@@ -25,11 +25,11 @@ from vnetperf.traffic.trex.trials import (
     WHOLE,
     SentStream,
     TrialPlan,
-    check_one_piece,
     describe_stream,
     field_variables,
     plan_burst,
     plan_trial,
+    refuse_segmented,
 )
 
 PLAIN = TrafficProfile()
@@ -156,10 +156,10 @@ def test_frames_that_change_are_kept_in_one_piece_while_they_can() -> None:
     for size, last in ((64, 30 + 4), (132, 30 + 4), (512, 508), (580, 512)):
         told = describe_stream(SentStream(compiled(flows, size)[0], 1, 1.0))
         assert max(v["offset"] + v["size"] for v in told["variables"]) == last
-    check_one_piece(compiled(flows, WHOLE + 4))
-    check_one_piece(compiled(size=1518))
+    refuse_segmented(compiled(flows, WHOLE + 4))
+    refuse_segmented(compiled(size=1518))
     with pytest.raises(GeneratorError, match="1518 octets over memif"):
-        check_one_piece(compiled(flows, 1518))
+        refuse_segmented(compiled(flows, 1518))
 
 
 def test_a_port_that_must_not_send_pieces_has_shorter_probes() -> None:

@@ -55,7 +55,7 @@ from vnetperf.traffic.loadgen.trials import (
     MAX_LAG_S,
     PortRings,
     PreparedStreams,
-    parts_of,
+    compile_parts,
     run_part,
     run_trial,
 )
@@ -307,19 +307,23 @@ def clock_offset(workers: Sequence[WorkerInfo]) -> dict[str, Any] | str:
     """
     if len({worker.numa_node for worker in workers}) < 2:
         return "the tester's workers are on one socket"
-    found: dict[str, Any] = {}
+    widest: dict[str, Any] = {}
     for first, second in itertools.combinations(workers, 2):
         if first.numa_node == second.numa_node:
             continue
         names = f"processor {first.cpu} and processor {second.cpu}"
-        known = [one for one in (first, second) if one.clock_exchanges or one.cpu == workers[0].cpu]
-        if len(known) < 2:
+        compared = [
+            worker
+            for worker in (first, second)
+            if worker.clock_exchanges or worker.cpu == workers[0].cpu
+        ]
+        if len(compared) < 2:
             return unknown(f"the clocks of {names} were not compared")
         least = (second.clock_least_ns or 0) - (first.clock_most_ns or 0)
         most = (second.clock_most_ns or 0) - (first.clock_least_ns or 0)
-        if not found or max(-least, most) > max(-found["least_ns"], found["most_ns"]):
-            found = {"between": names, "least_ns": least, "most_ns": most}
-    return found
+        if not widest or max(-least, most) > max(-widest["least_ns"], widest["most_ns"]):
+            widest = {"between": names, "least_ns": least, "most_ns": most}
+    return widest
 
 
 ETH_SRC, ETH_TYPE, ETH_LEN, TAG_LEN, MAC_LEN = 6, 12, 14, 4, 6
@@ -330,7 +334,7 @@ ADDRESSES = {0x0800: (12, 16, 4), 0x86DD: (8, 24, 16)}
 LOW = 8
 
 
-def neighbours_of(
+def list_neighbours(
     frames: Sequence[CompiledFrame], deployment: Deployment
 ) -> tuple[NeighbourSpec, ...]:
     """Addresses that each of the tester's ports has for those around it.
@@ -339,15 +343,15 @@ def neighbours_of(
     of what it receives, and the tester's end of a tunnel. Where several chains have one address,
     the first one's MAC address counts.
     """
-    found: dict[tuple[int, bytes], NeighbourSpec] = {}
-    for entry in (*_endpoints(deployment), *_of_frames(frames, deployment)):
-        held = found.setdefault((entry.port, entry.address), entry)
-        if entry.count > held.count:
-            found[entry.port, entry.address] = entry
-    return tuple(found.values())
+    neighbours: dict[tuple[int, bytes], NeighbourSpec] = {}
+    for entry in (*_endpoints(deployment), *_derive_neighbours(frames, deployment)):
+        previous = neighbours.setdefault((entry.port, entry.address), entry)
+        if entry.count > previous.count:
+            neighbours[entry.port, entry.address] = entry
+    return tuple(neighbours.values())
 
 
-def macs_of(deployment: Deployment) -> dict[int, bytes]:
+def map_port_macs(deployment: Deployment) -> dict[int, bytes]:
     """MAC address of each of the tester's ports."""
     ends = enumerate(deployment.ends)
     return {port: _mac_octets(port_mac(deployment, end, 0)) for port, end in ends}
@@ -363,7 +367,9 @@ def _endpoints(deployment: Deployment) -> Iterator[NeighbourSpec]:
             yield NeighbourSpec(port, address, _mac_octets(port_mac(deployment, end, 0)))
 
 
-def _of_frames(frames: Sequence[CompiledFrame], deployment: Deployment) -> Iterator[NeighbourSpec]:
+def _derive_neighbours(
+    frames: Sequence[CompiledFrame], deployment: Deployment
+) -> Iterator[NeighbourSpec]:
     for frame in frames:
         stream = frame.stream
         if place := _address(frame, 0, source=True):
@@ -379,14 +385,14 @@ def _of_frames(frames: Sequence[CompiledFrame], deployment: Deployment) -> Itera
 
 def _address(frame: CompiledFrame, start: int, *, source: bool) -> tuple[int, int] | None:
     """Offset and octets of the IP address behind the Ethernet header at an offset."""
-    at = start + ETH_TYPE
-    while (kind := int.from_bytes(frame.template[at : at + 2])) in VLANS:
-        at += TAG_LEN
+    type_offset = start + ETH_TYPE
+    while (kind := int.from_bytes(frame.template[type_offset : type_offset + 2])) in VLANS:
+        type_offset += TAG_LEN
     if kind not in ADDRESSES:
         return None
     from_, to, width = ADDRESSES[kind]
     skip = tunnel.OVERHEAD[tunnel.GTPU] if frame.stream.tunnel == tunnel.GTPU and not source else 0
-    return at + 2 + skip + (from_ if source else to), width
+    return type_offset + 2 + skip + (from_ if source else to), width
 
 
 def _entry(
@@ -405,10 +411,10 @@ def _entry(
 
 def _count_values(frame: CompiledFrame, offset: int, width: int) -> int:
     """How many consecutive values the address at an offset takes, at least."""
-    for one in frame.fields:
-        ends_with_it = one.offset + one.width == offset + width
-        if ends_with_it and one.offset >= offset and one.width <= LOW:
-            return one.span
+    for varied in frame.fields:
+        ends_with_it = varied.offset + varied.width == offset + width
+        if ends_with_it and varied.offset >= offset and varied.width <= LOW:
+            return varied.span
     return 1
 
 
@@ -416,21 +422,21 @@ def _mac_octets(mac: str) -> bytes:
     return bytes.fromhex(mac.replace(":", ""))
 
 
-def raise_unless_bound(found: Any, where: str) -> None:
+def raise_unless_bound(bindings: Any, where: str) -> None:
     """Refuse an array of bindings in which one is missing (0), or is there twice."""
     import numpy as np  # noqa: PLC0415 - takes 0.1 s
 
-    if missing := int((found == 0).sum()):
+    if missing := int((bindings == 0).sum()):
         raise DutError(
-            f"{missing} of {len(found)} sessions did not come out after a frame of each was sent "
-            f"{LEARN_ATTEMPTS} times",
+            f"{missing} of {len(bindings)} sessions did not come out after a frame of each was "
+            f"sent {LEARN_ATTEMPTS} times",
             where=where,
             cure="choose fewer sessions with --nat, or a larger table with --set",
         )
-    if twice := len(found) - len(np.unique(found)):
+    if twice := len(bindings) - len(np.unique(bindings)):
         raise DutError(
-            f"{twice} of {len(found)} sessions have the public address and port of another one, so "
-            "that answers to them cannot be told apart",
+            f"{twice} of {len(bindings)} sessions have the public address and port of another one, "
+            "so that answers to them cannot be told apart",
             where=where,
             cure="give the NAT more public addresses, or choose fewer sessions with --nat",
         )
@@ -521,20 +527,20 @@ class Loadgen(TrafficGenerator):
         vhost_net = Path(dpdk.VHOST_NET).exists()
         # A tester on two hosts numbers its streams alike on both, whatever cores each of them has:
         # by a queue of a NIC's port there would be others.
-        whole = len(self._ends) == len(scenario.deployment.ends)
-        workers = len(self.plan.placement.cores["tester"]) if whole else 1
-        here = {
+        has_both_ends = len(self._ends) == len(scenario.deployment.ends)
+        workers = len(self.plan.placement.cores["tester"]) if has_both_ends else 1
+        local_ports = {
             number: engine_port(number, end, scenario, polled, vhost_net=vhost_net, workers=workers)
             for number, end in self._ends.items()
         }
-        queues = max(port.tx_queues for port in here.values())
-        self._ports = tuple(here.get(n) or away_port(n, queues) for n in (0, 1))
+        queues = max(port.tx_queues for port in local_ports.values())
+        self._ports = tuple(local_ports.get(n) or away_port(n, queues) for n in (0, 1))
         self.config = engine_config(self.plan, self._ports, ends)
         for number, end in self._ends.items():
             port = self._ports[number]
             if port.netdev and end.mac and not port.resets:
                 self.machine.set_link(port.netdev, mac=end.mac)
-        found = {p.netdev: self.machine.link(p.netdev) for p in self._ports if p.resets}
+        links = {p.netdev: self.machine.link(p.netdev) for p in self._ports if p.resets}
         self.executable = ENGINE.executable()
         self._neighbours, self._capture, self.bound = ((), {}), CaptureSpec(), None
         self._taken_fps = inf
@@ -544,7 +550,7 @@ class Loadgen(TrafficGenerator):
             executable=self.executable,
             spawn=lambda argv, env: self.machine.spawn("loadgen", argv, env=env),
         )
-        for netdev, link in found.items():  # what the driver changed is the switch's
+        for netdev, link in links.items():  # what the driver changed is the switch's
             self.machine.set_link(netdev, mac=link.mac, mtu=scenario.mtu)
 
     @property
@@ -569,8 +575,8 @@ class Loadgen(TrafficGenerator):
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""
         ports = self._running().ports(len(self._ports))
-        here = (port for port in ports if port.number in self._ends)
-        return tuple(f"tester port {p.number}" for p in here if not p.link_up)
+        local_ports = (port for port in ports if port.number in self._ends)
+        return tuple(f"tester port {p.number}" for p in local_ports if not p.link_up)
 
     def check_alive(self) -> None:
         """Raise when the engine has ended, or is stopped."""
@@ -582,7 +588,7 @@ class Loadgen(TrafficGenerator):
         netdevs = ["" if port.resets else port.netdev for port in self._ports]
         kernel = self.machine.link_statistics() if any(netdevs) else {}
         links = {link.name: link for link in self.machine.all_links()} if any(netdevs) else {}
-        found = []
+        counts = []
         for port, netdev in zip(self._running().ports(len(netdevs)), netdevs, strict=True):
             if port.number not in self._ends:
                 continue
@@ -598,8 +604,8 @@ class Loadgen(TrafficGenerator):
                     missed=kernel[netdev].rx_dropped,
                     carrier_changes=links[netdev].carrier_changes,
                 )
-            found.append(counted)
-        return tuple(found)
+            counts.append(counted)
+        return tuple(counts)
 
     def prepare(
         self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
@@ -618,10 +624,10 @@ class Loadgen(TrafficGenerator):
     ) -> None:
         """Compile the streams, with the bindings that a NAT was seen to have."""
         if self.bound is not None:
-            streams = tuple(one.through(nat=self.bound, services=None) for one in streams)
+            streams = tuple(stream.through(nat=self.bound, services=None) for stream in streams)
         queues = {number: port.tx_queues for number, port in enumerate(self._ports)}
         away = tuple(number for number in queues if number not in self._ends)
-        parts = parts_of(streams, profile, frame_size, queues, away)
+        parts = compile_parts(streams, profile, frame_size, queues, away)
         config = self.config
         self._prepared = PreparedStreams(
             parts,
@@ -644,17 +650,19 @@ class Loadgen(TrafficGenerator):
             for port in self._ports
         ]
         if any(port.resets for port in self._ports):
-            held = {link.name: link.queue_length for link in self.machine.all_links()}
+            queue_lengths = {link.name: link.queue_length for link in self.machine.all_links()}
             rings = [
-                replace(ring, tester=held.get(port.netdev) or None) if port.resets else ring
+                replace(ring, tester=queue_lengths.get(port.netdev) or None)
+                if port.resets
+                else ring
                 for port, ring in zip(self._ports, rings, strict=True)
             ]
         if not any(port.pci for port in self._ports):
             return tuple(rings)
-        found = self._running().info().ports
+        port_infos = self._running().info().ports
         return tuple(
-            replace(held, tester=info.rx_descriptors) if port.pci else held
-            for port, held, info in zip(self._ports, rings, found, strict=True)
+            replace(ring, tester=info.rx_descriptors) if port.pci else ring
+            for port, ring, info in zip(self._ports, rings, port_infos, strict=True)
         )
 
     def _meet_neighbours(
@@ -663,15 +671,15 @@ class Loadgen(TrafficGenerator):
         """Set the addresses that the ports answer for, unless they are set."""
         graph = self.plan.scenario.deployment
         macs: dict[int, bytes] = {}
-        own: tuple[NeighbourSpec, ...] = ()
+        neighbours: tuple[NeighbourSpec, ...] = ()
         if profile.answers != "none":
-            own = neighbours_of(compile_traffic(streams, profile, frame_size), graph)
+            neighbours = list_neighbours(compile_traffic(streams, profile, frame_size), graph)
         if profile.answers == "any":
-            macs = macs_of(graph)
-        if (own, macs) != self._neighbours:
+            macs = map_port_macs(graph)
+        if (neighbours, macs) != self._neighbours:
             self._neighbours = None  # unknown, should the engine refuse one of them
-            self._running().set_neighbours(own, macs)
-        self._neighbours = own, macs
+            self._running().set_neighbours(neighbours, macs)
+        self._neighbours = neighbours, macs
         self._announce = profile.announce
 
     def learn(self, frames_per_stream: int) -> None:
@@ -682,8 +690,8 @@ class Loadgen(TrafficGenerator):
         if any(part.stream.translated for part in self._prepared.parts):
             self._set_up_sessions(frames_per_stream)
             return
-        mine = [part for part in self._prepared.parts if part.stream.tx_port in self._ends]
-        due, learnt = frames_per_stream * len(mine), 0
+        sending_parts = [part for part in self._prepared.parts if part.stream.tx_port in self._ends]
+        due, learnt = frames_per_stream * len(sending_parts), 0
         fastest = learning_rate(frames_per_stream)
         slowest = max(LEARN_FPS, frames_per_stream / LEARN_LONGEST_S)
         for _ in range(LEARN_TRIES):
@@ -722,9 +730,12 @@ class Loadgen(TrafficGenerator):
             for way in (1,) if learnt else (0, 1):
                 for part in self._prepared.parts:
                     if part.stream.direction == way and part.stream.tx_port in self._ends:
-                        mine = max(1, round(frames * part.share))
+                        part_frames = max(1, round(frames * part.share))
                         self._running().learn(
-                            mine, stream_id=part.spec.id, rate=rate, timeout_s=mine / rate + GRACE_S
+                            part_frames,
+                            stream_id=part.spec.id,
+                            rate=rate,
+                            timeout_s=part_frames / rate + GRACE_S,
                         )
         finally:
             if profile.imix:
@@ -735,9 +746,9 @@ class Loadgen(TrafficGenerator):
         import numpy as np  # noqa: PLC0415 - takes 0.1 s
 
         streams, profile, size = self._requested
-        outbound = tuple(one for one in streams if one.direction == 0)
+        outbound = tuple(stream for stream in streams if stream.direction == 0)
         one_size = profile.model_copy(update={"imix": ""})
-        parts = parts_of(outbound, one_size, one_size.least_frame_size, {})
+        parts = compile_parts(outbound, one_size, one_size.least_frame_size, {})
         if len(self._ends) < len(self._ports) or len(parts) != 1:
             raise GeneratorError(
                 "mappings are learnt by one tester with both of its ports, from one stream",
@@ -749,24 +760,24 @@ class Loadgen(TrafficGenerator):
         engine = self._running()
         engine.set_streams([spec])
         engine.learn_bindings(spec.id, address=address, port=port, count=nat.sessions)
-        found = np.zeros(nat.sessions, dtype=np.uint64)
+        bindings = np.zeros(nat.sessions, dtype=np.uint64)
         if self.bound is not None:  # a path check learns those of its own frames alone
             ends = self.bound.bindings()
-            found |= np.frombuffer(ends.public, dtype=">u4").astype(np.uint64) << np.uint64(16)
-            found |= np.frombuffer(ends.public_ports, dtype=">u2").astype(np.uint64)
-            found[:frames] = 0
+            bindings |= np.frombuffer(ends.public, dtype=">u4").astype(np.uint64) << np.uint64(16)
+            bindings |= np.frombuffer(ends.public_ports, dtype=">u2").astype(np.uint64)
+            bindings[:frames] = 0
         timeout_s = frames / rate + GRACE_S
         try:
             for _ in range(LEARN_ATTEMPTS):
                 engine.learn(
                     frames, stream_id=spec.id, rate=rate, drain_s=LEARN_DRAIN_S, timeout_s=timeout_s
                 )
-                seen = np.frombuffer(engine.bindings(spec.id), dtype=np.uint64)
-                found = np.where(seen, seen, found)
-                if found[:frames].all():
+                new_bindings = np.frombuffer(engine.bindings(spec.id), dtype=np.uint64)
+                bindings = np.where(new_bindings, new_bindings, bindings)
+                if bindings[:frames].all():
                     break
-            raise_unless_bound(found[:frames], where=self.plan.scenario.vswitch)
-            addresses, ports = found >> np.uint64(16), found & np.uint64(0xFFFF)
+            raise_unless_bound(bindings[:frames], where=self.plan.scenario.vswitch)
+            addresses, ports = bindings >> np.uint64(16), bindings & np.uint64(0xFFFF)
             as_sent = addresses.astype(">u4").tobytes(), ports.astype(">u2").tobytes()
             self.bound = nat.learnt(*as_sent)
         finally:

@@ -134,12 +134,12 @@ class EngineConfig:
         argv += [] if self.pci else ["--no-pci"]
         probed = self._probed_in_order()
         argv += self.devices[:probed]
-        if self.pci and not any(_pci_address(one) for one in self.devices[:probed]):
+        if self.pci and not any(_pci_address(device) for device in self.devices[:probed]):
             argv.append(f"-a{_NO_DEVICE}")  # with none named EAL takes all that a driver fits
         argv.append("--")
         argv += [
-            f"--attach={one.removeprefix('--vdev=').removeprefix('-a').strip()}"
-            for one in self.devices[probed:]
+            f"--attach={device.removeprefix('--vdev=').removeprefix('-a').strip()}"
+            for device in self.devices[probed:]
         ]
         argv += [f"--rx-queues={_list(self.rx_queues)}", f"--tx-queues={_list(self.tx_queues)}"]
         argv += [f"--rx-desc={self.rx_descriptors}", f"--tx-desc={self.tx_descriptors}"]
@@ -159,7 +159,9 @@ class EngineConfig:
         """
         for count in range(len(self.devices), 0, -1):
             some = self.devices[:count]
-            numbered = sorted(some, key=lambda one: (not _pci_address(one), _pci_address(one)))
+            numbered = sorted(
+                some, key=lambda device: (not _pci_address(device), _pci_address(device))
+            )
             if [*some] == numbered:
                 return count
         return 0
@@ -211,9 +213,9 @@ class FieldSpec:
 
     def parameters(self, file: str) -> dict[str, Any]:
         """What ``stream/field`` and ``stream/expect`` take, besides the stream."""
-        found = asdict(self)
-        del found["table"]
-        return found | ({"file": file} if file else {})
+        field_values = asdict(self)
+        del field_values["table"]
+        return field_values | ({"file": file} if file else {})
 
 
 @dataclass(frozen=True)
@@ -422,9 +424,9 @@ class Engine:
             undo_on_error.callback(process.stop, 0.0)
             socket = connect_engine(process, run_dir, timeout_s)
             undo_on_error.callback(socket.close)
-            made = cls(process, socket)
-            socket.watch(made.expect_running)
-            protocol = made._ask("info")["protocol"]
+            engine = cls(process, socket)
+            socket.watch(engine.expect_running)
+            protocol = engine._ask("info")["protocol"]
             if protocol != PROTOCOL:
                 raise GeneratorError(
                     f"the engine uses protocol {protocol}",
@@ -433,7 +435,7 @@ class Engine:
                     cure="use the engine that this version builds",
                 )
             undo_on_error.pop_all()
-        return made
+        return engine
 
     def __enter__(self) -> Self:
         return self
@@ -477,9 +479,9 @@ class Engine:
         if self.process.stopped:
             raise GeneratorError(f"the engine (pid {self.pid}) {IS_STOPPED}", where="loadgen")
 
-    def _wait_for(self, predicate: Callable[[], bool], timeout_s: float, what: str) -> None:
+    def _wait_for(self, predicate: Callable[[], bool], timeout_s: float, description: str) -> None:
         with host_failures():
-            self.process.wait_for(predicate, timeout_s, what, POLL_S)
+            self.process.wait_for(predicate, timeout_s, description, POLL_S)
 
     def info(self) -> EngineInfo:
         """Describe the engine, its ports and workers, as they are now."""
@@ -558,16 +560,18 @@ class Engine:
         self, command: str, fields: Sequence[tuple[int, tuple[FieldSpec, ...]]]
     ) -> None:
         """Add fields to streams; what is listed is handed over in files beside the socket."""
-        tables = dict.fromkeys(one.table for _, mine in fields for one in mine if one.table)
+        tables = dict.fromkeys(
+            field.table for _, stream_fields in fields for field in stream_fields if field.table
+        )
         names = {table: f"table{number}" for number, table in enumerate(tables)}
         directory = self._socket.path.parent
         try:
             for table, name in names.items():
                 (directory / name).write_bytes(table)
             rows = [
-                {"stream": stream, **one.parameters(names.get(one.table, ""))}
-                for stream, mine in fields
-                for one in mine
+                {"stream": stream, **field.parameters(names.get(field.table, ""))}
+                for stream, stream_fields in fields
+                for field in stream_fields
             ]
             self._ask_all(command, rows)
         except OSError as error:
@@ -597,7 +601,9 @@ class Engine:
         for stream_id in self._loaded.intersection(self._ids) - trial.loads.keys():
             self._ask("stream/load", stream=stream_id, rate=0)
         self._loaded = frozenset(trial.loads)
-        loads = [{"stream": one, **load.parameters()} for one, load in trial.loads.items()]
+        loads = [
+            {"stream": stream_id, **load.parameters()} for stream_id, load in trial.loads.items()
+        ]
         self._ask_all("stream/load", loads)
         epoch = self._epoch % 255 + 1 if trial.epoch is None else trial.epoch
         self._ask("trial/start", epoch=epoch, **trial.parameters())
@@ -616,9 +622,9 @@ class Engine:
         No more frame is sent once it returns.
         """
         self._ask("trial/stop")
-        what = "the engine's workers to stop"
+        description = "the engine's workers to stop"
         with host_failures():
-            wait_for(lambda: self.status().state in AT_REST, REST_S, what, poll_s=POLL_S)
+            wait_for(lambda: self.status().state in AT_REST, REST_S, description, poll_s=POLL_S)
 
     def wait(self, timeout_s: float) -> EngineResult:
         """Wait for the end of the trial and return its result."""
@@ -628,11 +634,11 @@ class Engine:
     def _wait_state(self, states: Sequence[str], timeout_s: float) -> Mapping[str, Any]:
         reply: dict[str, Any] = {}
 
-        def there() -> bool:
+        def has_state() -> bool:
             reply.update(self._ask("trial/status"))
             return reply["state"] in states
 
-        if not wait_at_most(there, timeout_s, "the engine to be done", poll_s=POLL_S):
+        if not wait_at_most(has_state, timeout_s, "the engine to be done", poll_s=POLL_S):
             with contextlib.suppress(GeneratorError):  # it has just ended, or does not follow
                 self.stop()
             raise TrialTimeoutError(f"the engine is still {reply['state']} after {timeout_s} s")
@@ -642,7 +648,7 @@ class Engine:
         """Return the result of the last trial; it stays until the next one starts."""
         status = self._ask("trial/status")
         ports = [{"port": number} for number in range(self._ask("info")["ports"])]
-        streams = [{"stream": one} for one in self._sent]
+        streams = [{"stream": stream_id} for stream_id in self._sent]
         return EngineResult(
             epoch=status["epoch"],
             aborted=bool(status["aborted"]),
@@ -717,15 +723,15 @@ class Engine:
         stream_ids: Sequence[int],
         parse: Callable[[Mapping[str, Any], bytes], Record],
     ) -> dict[int, Record]:
-        replies = self._ask_all(command, [{"stream": one} for one in stream_ids])
+        replies = self._ask_all(command, [{"stream": stream_id} for stream_id in stream_ids])
         return {
-            one: self._read(reply["file"], partial(parse, reply))
-            for one, reply in zip(stream_ids, replies, strict=True)
+            stream_id: self._read(reply["file"], partial(parse, reply))
+            for stream_id, reply in zip(stream_ids, replies, strict=True)
         }
 
-    def capture(self, frames: int, what: CaptureWhat = "first") -> None:
+    def capture(self, frames: int, selection: CaptureWhat = "first") -> None:
         """Keep frames of the trials to come."""
-        self._ask("capture", frames=frames, what=what)
+        self._ask("capture", frames=frames, what=selection)
 
     def captured(self) -> tuple[CapturedFrame, ...]:
         """Return the frames that were kept of the last trial."""

@@ -85,12 +85,12 @@ class EngineSocket:
 
 
 def _render(command: str, parameters: Mapping[str, object]) -> str:
-    given = (
+    pairs = (
         f"{key}={value!r}" if isinstance(value, float) else f"{key}={value}"
         for key, value in parameters.items()
         if value is not None
     )
-    return ",".join([command, *given])
+    return ",".join([command, *pairs])
 
 
 def _accepted(command: str, value: Any) -> Any:
@@ -106,7 +106,7 @@ def _accepted(command: str, value: Any) -> Any:
 
 def connect_engine(process: ManagedProcess, run_dir: Path, timeout_s: float) -> EngineSocket:
     """Wait for the socket of this very process to reply."""
-    found: list[EngineSocket] = []
+    sockets: list[EngineSocket] = []
 
     def connected() -> bool:
         # EAL adds ":1" and so on to the name when it finds it taken.
@@ -115,7 +115,7 @@ def connect_engine(process: ManagedProcess, run_dir: Path, timeout_s: float) -> 
                 socket = EngineSocket(path)
                 # DPDK opens the socket before the ports are up and the workers run.
                 if socket.pid == process.pid and _works(socket):
-                    found.append(socket)
+                    sockets.append(socket)
                     return True
                 socket.close()
         return False
@@ -124,7 +124,7 @@ def connect_engine(process: ManagedProcess, run_dir: Path, timeout_s: float) -> 
     with host_failures():
         process.wait_for(connected, timeout_s, "its telemetry socket", POLL_S)
     log.info("engine %d replies after %.2f s", process.pid, time.monotonic() - began)
-    return found[0]
+    return sockets[0]
 
 
 def _works(socket: EngineSocket) -> bool:
@@ -138,18 +138,18 @@ ReplyType = TypeVar("ReplyType")
 
 
 def parse_reply(
-    kind: type[ReplyType], reply: Mapping[str, Any], prefix: str = "", **known: Any
+    kind: type[ReplyType], reply: Mapping[str, Any], prefix: str = "", **field_values: Any
 ) -> ReplyType:
     """Make a value of a reply; a field that may be None may be missing in it."""
     try:
         for field in fields(kind):  # type: ignore[arg-type]  # only dataclasses are given
-            if field.name not in known:
+            if field.name not in field_values:
                 optional = "None" in str(field.type)
                 name = prefix + field.name
-                known[field.name] = reply.get(name) if optional else reply[name]
+                field_values[field.name] = reply.get(name) if optional else reply[name]
     except (LookupError, AttributeError, TypeError) as error:
         raise GeneratorError(f"a reply without {error}: {reply!r}"[:300], where="loadgen") from None
-    return kind(**known)
+    return kind(**field_values)
 
 
 @dataclass(frozen=True)
@@ -456,7 +456,7 @@ class StreamTimeline:
         numbers = array("Q", octets)
         names = ("sent", "refused", "received", "arrived", "hole_ns")
         columns: dict[str, Any] = {
-            name: numbers[at::_TIMELINE_COLUMNS] for at, name in enumerate(names)
+            name: numbers[column::_TIMELINE_COLUMNS] for column, name in enumerate(names)
         }
         return parse_reply(cls, reply, **columns)
 
@@ -477,8 +477,12 @@ class StreamTimeline:
         # last bin is in that one.
         is_final = last == len(self.sent) - 1
         begin, end = last * self.bin_ns, inf if is_final else (last + 1) * (self.bin_ns + 1)
-        known = [at for at in (self.hole_ns[last], self.tail_ns) if at and begin <= at <= end]
-        return max(known, default=(last + 1) * self.bin_ns)
+        times_ns = [
+            time_ns
+            for time_ns in (self.hole_ns[last], self.tail_ns)
+            if time_ns and begin <= time_ns <= end
+        ]
+        return max(times_ns, default=(last + 1) * self.bin_ns)
 
 
 @dataclass(frozen=True)
@@ -554,16 +558,16 @@ class CapturedFrame:
 def read_capture(data: bytes) -> tuple[CapturedFrame, ...]:
     """Read the engine's file."""
     frames = []
-    at = 0
-    while at < len(data):
-        wall_ns, length, kept, port, stream, kind = _RECORD.unpack_from(data, at)
-        at += _RECORD.size
+    offset = 0
+    while offset < len(data):
+        wall_ns, length, kept, port, stream, kind = _RECORD.unpack_from(data, offset)
+        offset += _RECORD.size
         number = None if stream == _NO_STREAM else stream
-        octets = data[at : at + kept]
+        octets = data[offset : offset + kept]
         if len(octets) < kept or wall_ns >= PCAP_END_NS:
-            raise ValueError(f"octets {at} to {at + kept} are no frame")
+            raise ValueError(f"octets {offset} to {offset + kept} are no frame")
         frames.append(CapturedFrame(wall_ns, port, number, _KINDS[kind], octets, length))
-        at += kept
+        offset += kept
     return tuple(sorted(frames, key=lambda frame: frame.wall_ns))
 
 
@@ -574,6 +578,6 @@ def pcap_files(frames: Iterable[CapturedFrame]) -> dict[str, bytes]:
         way = "sent" if frame.kind == "sent" else "received"
         files.setdefault(f"port{frame.port}-{way}.pcap", []).append(frame)
     return {
-        name: pcap_file((f.wall_ns, f.octets, f.length) for f in mine)
-        for name, mine in sorted(files.items())
+        name: pcap_file((f.wall_ns, f.octets, f.length) for f in port_frames)
+        for name, port_frames in sorted(files.items())
     }

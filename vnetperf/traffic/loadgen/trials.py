@@ -77,8 +77,8 @@ class StreamPart:
         share: Its share of the stream's frames, 0..1.
         spec: The engine's stream; its id is the part's own.
         broadcast: Its frames go to everybody, and are counted apart.
-        first: It sends frames `first`, `first` + `every`, ... of its kind of frame.
-        every: See there.
+        first: It sends frames `first`, `first` + `step`, ... of its kind of frame.
+        step: See there.
     """
 
     stream: Stream
@@ -86,20 +86,20 @@ class StreamPart:
     spec: StreamSpec
     broadcast: bool = False
     first: int = 0
-    every: int = 1
+    step: int = 1
 
 
 @dataclass(frozen=True)
 class _MixTurn:
-    """Frames `first`, `first` + `every`, ... of one kind, with their place among a stream's."""
+    """Frames `first`, `first` + `step`, ... of one kind, with their place among a stream's."""
 
     frame: CompiledFrame
     share: float
     first: int = 0
-    every: int = 1
+    step: int = 1
 
 
-def parts_of(
+def compile_parts(
     streams: Sequence[Stream],
     profile: TrafficProfile,
     frame_size: int,
@@ -111,7 +111,7 @@ def parts_of(
     for turn in _mix_turns(compile_traffic(streams, profile, frame_size), profile, queues):
         frame = turn.frame
         number = queues.get(frame.stream.tx_port, 1)
-        expected = _queue_shares(turn, number, of=frame.expected) if frame.expected else []
+        expected = _queue_shares(turn, number, expected=frame.expected) if frame.expected else []
         for place, (queue, share, fields) in enumerate(_queue_shares(turn, number)):
             spec = _spec(len(parts), frame, fields, queue, away=frame.stream.tx_port in away)
             if expected:
@@ -122,7 +122,7 @@ def parts_of(
                 spec,
                 broadcast=frame.broadcast,
                 first=turn.first,
-                every=turn.every,
+                step=turn.step,
             )
             parts.append(part)
     if len(parts) > MAX_STREAMS:
@@ -152,14 +152,14 @@ def _mix_turns(
     if (
         not sequence
         or not alone
-        or any(len(mine) != kinds for mine in by_stream.values())
+        or any(len(stream_frames) != kinds for stream_frames in by_stream.values())
         or len(by_stream) * len(sequence) > MAX_STREAMS
         or any(_favours_flows(field, sequence) for frame in frames for field in frame.fields)
     ):
         return plain
     turns: list[_MixTurn] = []
-    for mine in by_stream.values():
-        of_size = dict(zip(sorted(set(sequence)), mine, strict=True))
+    for stream_frames in by_stream.values():
+        of_size = dict(zip(sorted(set(sequence)), stream_frames, strict=True))
         for place, size in enumerate(sequence):
             before, all_of_it = sequence[:place].count(size), sequence.count(size)
             turns.append(_MixTurn(of_size[size], 1 / len(sequence), before, all_of_it))
@@ -177,21 +177,21 @@ def _favours_flows(field: VariedField, sequence: Sequence[int]) -> bool:
 def split_frames(count: int, parts: Sequence[StreamPart]) -> tuple[int, ...]:
     """Frames of one stream, dealt out to its parts."""
     if len({part.share for part in parts}) == 1:  # in turn, so that an order is kept to the end
-        each, more = divmod(count, len(parts))
-        return tuple(each + (number < more) for number in range(len(parts)))
+        quotient, remainder = divmod(count, len(parts))
+        return tuple(quotient + (number < remainder) for number in range(len(parts)))
     return split_by_share(count, [part.share for part in parts])
 
 
 def _queue_shares(
-    turn: _MixTurn, queues: int, *, of: tuple[VariedField, ...] = ()
+    turn: _MixTurn, queues: int, *, expected: tuple[VariedField, ...] = ()
 ) -> list[tuple[int | None, float, tuple[FieldSpec, ...]]]:
     """Queue, share of the frames, and fields of each part of one kind of frame.
 
-    Those of what is sent, or other ones that go with them (`of`).
+    Those of what is sent, or other ones that go with them (`expected`).
     """
-    frame, varied = turn.frame, of or turn.frame.fields
+    frame, varied = turn.frame, expected or turn.frame.fields
     if queues == 1:
-        fields = tuple(_every_nth_value(field, turn.first, turn.every) for field in varied)
+        fields = tuple(_stride_field(field, turn.first, turn.step) for field in varied)
         return [(None, 1.0, fields)]
     flows = max((field.count for field in varied), default=1)
     if flows == 1:  # one flow stays on one queue; those of several chains are dealt out
@@ -199,13 +199,13 @@ def _queue_shares(
     used = min(queues, flows)
     dealt: list[tuple[int | None, float, tuple[FieldSpec, ...]]] = []
     for queue in range(used):
-        mine = len(range(queue, flows, used))
-        fields = tuple(_every_nth_value(field, queue, used) for field in varied)
-        dealt.append((queue, mine / flows, fields))
+        flow_count = len(range(queue, flows, used))
+        fields = tuple(_stride_field(field, queue, used) for field in varied)
+        dealt.append((queue, flow_count / flows, fields))
     return dealt
 
 
-def _every_nth_value(field: VariedField, first: int, step: int) -> FieldSpec:
+def _stride_field(field: VariedField, first: int, step: int) -> FieldSpec:
     """Every step-th value of a field, from one on."""
     values = len(range(first, field.count, step))
     if not values:  # fewer values than queues: this field does not distinguish the flows
@@ -234,7 +234,7 @@ def _every_nth_value(field: VariedField, first: int, step: int) -> FieldSpec:
 
 
 def _field(field: VariedField) -> FieldSpec:
-    return _every_nth_value(field, 0, 1)
+    return _stride_field(field, 0, 1)
 
 
 def _spec(
@@ -245,9 +245,9 @@ def _spec(
     *,
     away: bool = False,
 ) -> StreamSpec:
-    own = frame.checksums[-1] if frame.checksums else None
+    checksum = frame.checksums[-1] if frame.checksums else None
     packets = [c for c in frame.checksums if c.kind == "ipv4"]
-    inner = own.ip_offset if own else None
+    inner = checksum.ip_offset if checksum else None
     return StreamSpec(
         id=number,
         tx_port=frame.stream.tx_port,
@@ -256,8 +256,8 @@ def _spec(
         rx_size=frame.returned_size,
         header=frame.headers,
         l3_offset=inner,
-        udp_offset=own.offset if own and own.kind == "udp" else None,
-        tcp_offset=own.offset if own and own.kind == "tcp" else None,
+        udp_offset=checksum.offset if checksum and checksum.kind == "udp" else None,
+        tcp_offset=checksum.offset if checksum and checksum.kind == "tcp" else None,
         outer_offset=_outer_ipv4(packets, inner, frame.fields),
         fields=fields,
         queue=queue,
@@ -346,12 +346,14 @@ class PreparedStreams:
     @property
     def dut_ring(self) -> int | None:
         """What the DUT's receive rings at a port that is here hold together, the smaller port's."""
-        here = [ring for port, ring in enumerate(self.rings) if port not in self.away]
-        held = [None if ring.dut is None else ring.dut * ring.tx_queues for ring in here]
-        known = [frames for frames in held if frames is not None]
-        return min(known) if known and len(known) == len(held) else None
+        local_rings = [ring for port, ring in enumerate(self.rings) if port not in self.away]
+        capacities = [
+            None if ring.dut is None else ring.dut * ring.tx_queues for ring in local_rings
+        ]
+        reported = [frames for frames in capacities if frames is not None]
+        return min(reported) if reported and len(reported) == len(capacities) else None
 
-    def turn_of(self, loads: Mapping[int, StreamLoad]) -> int:
+    def choose_turn_us(self, loads: Mapping[int, StreamLoad]) -> int:
         """Length of the engine's turns at certain loads, microseconds; 0: it never sleeps.
 
         After a stall frames of two turns leave at once: half of the DUT's receive ring holds them.
@@ -481,9 +483,9 @@ def read_counts(
     loss_ratio = counts.worst_loss_ratio() if not prepared.away else 0.0
     if loss_ratio > trial.histogram_up_to_loss:
         return counts
-    own = [result.stream(part.spec.id) for part in prepared.parts if not part.broadcast]
-    histograms = engine.histograms([s.stream for s in own if s.latency.count])
-    received = [s.stream for s in own if s.counts.received]
+    stream_results = [result.stream(part.spec.id) for part in prepared.parts if not part.broadcast]
+    histograms = engine.histograms([s.stream for s in stream_results if s.latency.count])
+    received = [s.stream for s in stream_results if s.counts.received]
     differences = engine.differences(received) if trial.ipdv else {}
     timed = tally(prepared.parts, result, histograms, differences, grouped_s=grouped_s)
     return counts.model_copy(update={"directions": timed})
@@ -500,7 +502,7 @@ def _turns(
     turns = sum(port.turns for port in result.ports)
     time_s = max(busiest.time_ns, 1) / 1e9
     return TesterTurns(
-        length_us=prepared.turn_of(prepared.loads(trial)),
+        length_us=prepared.choose_turn_us(prepared.loads(trial)),
         per_s=round(busiest.sleeps / time_s, 1),
         asleep=round(min(1.0, busiest.slept_ns / 1e9 / time_s), 4),
         prompt=all(worker.prompt for worker in workers),
@@ -523,9 +525,11 @@ def read_gaps(
     A burst has no load that a worker would catch up with: where it stood still, the DUT had time.
     """
     poll, send = engine.gaps()
-    asked = _queues_of(prepared, directions, trial)
-    asked = [(d, queue) for d, queue in asked if not trial.burst or queue.way == "rx"]
-    found = engine.queue_gaps([queue for _, queue in asked])
+    engine_queues = _list_queues(prepared, directions, trial)
+    engine_queues = [
+        (d, queue) for d, queue in engine_queues if not trial.burst or queue.way == "rx"
+    ]
+    gap_times = engine.queue_gaps([queue for _, queue in engine_queues])
     queues = [
         QueueGaps(
             direction=direction,
@@ -539,18 +543,18 @@ def read_gaps(
             over_s=gaps.over_ns / 1e9,
             assumed=queue.way == "tx" and prepared.ring(queue.port).dut is None,
         )
-        for (direction, queue), gaps in zip(asked, found, strict=True)
+        for (direction, queue), gaps in zip(engine_queues, gap_times, strict=True)
     ]
     return TrialGaps(
-        poll=_worst_gaps(poll, [one for one in queues if one.kind == "poll"]),
-        send=_worst_gaps(send, [one for one in queues if one.kind == "send"]),
-        queues=tuple(one for one in queues if one.over_s > 0),
+        poll=_worst_gaps(poll, [queue_gaps for queue_gaps in queues if queue_gaps.kind == "poll"]),
+        send=_worst_gaps(send, [queue_gaps for queue_gaps in queues if queue_gaps.kind == "send"]),
+        queues=tuple(queue_gaps for queue_gaps in queues if queue_gaps.over_s > 0),
         catch_up_frames=prepared.catch_up,
         ring_frames=prepared.dut_ring,
     )
 
 
-def _queues_of(
+def _list_queues(
     prepared: PreparedStreams, directions: Sequence[DirectionCounts], trial: TrialSpec
 ) -> list[tuple[int, EngineQueue]]:
     """The queues that each direction's frames leave by and come back to, with their load.
@@ -562,8 +566,10 @@ def _queues_of(
     if prepared.away:  # what another host sends: the load of it, of a burst what came
         paced = prepared.loads(trial)
         for d in directions:
-            mine = [p.spec.id for p in prepared.parts if p.stream.direction == d.direction]
-            planned = sum(paced[one].rate or 0.0 for one in mine if one in paced)
+            stream_ids = [p.spec.id for p in prepared.parts if p.stream.direction == d.direction]
+            planned = sum(
+                paced[stream_id].rate or 0.0 for stream_id in stream_ids if stream_id in paced
+            )
             rates.setdefault(d.direction, planned or d.received / (trial.duration_s or 1.0))
         rates = {direction: rate for direction, rate in rates.items() if rate > 0}
     sides = {
@@ -574,33 +580,33 @@ def _queues_of(
     comes: dict[int, float] = {}
     for direction, (_, rx) in sides.items():
         comes[rx] = comes.get(rx, 0.0) + rates[direction]
-    found = []
+    engine_queues = []
     for direction, (tx, rx) in sides.items():
         near, far = prepared.ring(tx), prepared.ring(rx)
-        found += [
+        engine_queues += [
             (
                 direction,
                 EngineQueue("tx", tx, queue, rates[direction], near.dut or prepared.catch_up),
             )
             for queue in range(near.tx_queues if tx not in prepared.away else 0)
         ]
-        found += [
+        engine_queues += [
             (direction, EngineQueue("rx", rx, queue, comes[rx], far.tester))
             for queue in range(far.rx_queues if rx not in prepared.away else 0)
         ]
-    return found
+    return engine_queues
 
 
-def _worst_gaps(found: GapTimes, queues: Sequence[QueueGaps]) -> Gaps:
+def _worst_gaps(gap_times: GapTimes, queues: Sequence[QueueGaps]) -> Gaps:
     """Gaps of one kind, with the ring that they overflow for the longest time."""
-    held = [one for one in queues if one.hold_s is not None]
-    worst = max(held, key=lambda one: (one.over_s, -(one.hold_s or 0.0)), default=None)
+    ring_gaps = [queue for queue in queues if queue.hold_s is not None]
+    worst = max(ring_gaps, key=lambda queue: (queue.over_s, -(queue.hold_s or 0.0)), default=None)
     return Gaps(
-        max_s=found.max_ns / 1e9,
+        max_s=gap_times.max_ns / 1e9,
         percentiles={
-            "50": found.p50_ns / 1e9,
-            "99": found.p99_ns / 1e9,
-            "99.9": found.p999_ns / 1e9,
+            "50": gap_times.p50_ns / 1e9,
+            "99": gap_times.p99_ns / 1e9,
+            "99.9": gap_times.p999_ns / 1e9,
         },
         hold_s=None if worst is None else worst.hold_s,
         over_s=0.0 if worst is None else worst.over_s,
@@ -644,7 +650,7 @@ def engine_trial(
         burst=BURST,
         group=1 if trial.burst else prepared.group,
         catch_up=prepared.catch_up,
-        turn_us=prepared.turn_of(loads) or None,
+        turn_us=prepared.choose_turn_us(loads) or None,
         max_lag_s=patient(MAX_LAG_S),
         policy="retry" if trial.burst and not refusal_is_loss else "drop",
         bin_s=trial.bin_s,
@@ -702,17 +708,19 @@ def tally(
     """
 
     def direction_counts(direction: int) -> DirectionCounts:
-        mine = [(p, result.stream(p.spec.id)) for p in parts if p.stream.direction == direction]
-        own = [stream for part, stream in mine if not part.broadcast]
-        broadcast = [stream.counts for part, stream in mine if part.broadcast]
+        part_results = [
+            (p, result.stream(p.spec.id)) for p in parts if p.stream.direction == direction
+        ]
+        unicast = [stream for part, stream in part_results if not part.broadcast]
+        broadcast = [stream.counts for part, stream in part_results if part.broadcast]
         return DirectionCounts(
             direction=direction,
-            **{name: sum(getattr(s.counts, name) for s in own) for name in _SUMS},
-            altered=sum(s.counts.altered for s in own)
-            if all(part.spec.rx_size for part, _ in mine)
+            **{name: sum(getattr(s.counts, name) for s in unicast) for name in _SUMS},
+            altered=sum(s.counts.altered for s in unicast)
+            if all(part.spec.rx_size for part, _ in part_results)
             else None,
-            tx_seconds=_tx_seconds(own, grouped_s),
-            latency=_latency(own, histograms, differences or {}),
+            tx_seconds=_tx_seconds(unicast, grouped_s),
+            latency=_latency(unicast, histograms, differences or {}),
             broadcast_sent=sum(counts.sent for counts in broadcast),
             broadcast_received=sum(counts.received for counts in broadcast),
         )
@@ -768,12 +776,12 @@ def _latency(
         for value, number in histograms[s.stream]:
             frames[value] += number
     pairs = sorted(frames.items())
-    more = {
+    distribution = {
         "percentiles": latency_percentiles(pairs),
         "hdr": encode_hdr(pairs),
-        "ipdv": ipdv_of(differences[s.stream] for s in timed if s.stream in differences),
+        "ipdv": compute_ipdv(differences[s.stream] for s in timed if s.stream in differences),
     }
-    return summary.model_copy(update=more)
+    return summary.model_copy(update=distribution)
 
 
 def _timelines(
@@ -782,18 +790,18 @@ def _timelines(
     """One timeline for each direction that sent."""
     if not trial.bin_s:
         return ()
-    own = [part for part in prepared.parts if not part.broadcast]
-    streams = engine.timelines([part.spec.id for part in own])
+    parts = [part for part in prepared.parts if not part.broadcast]
+    streams = engine.timelines([part.spec.id for part in parts])
     directions: dict[int, list[StreamTimeline]] = {}
-    for part in own:
+    for part in parts:
         directions.setdefault(part.stream.direction, []).append(streams[part.spec.id])
     return tuple(
-        timeline_of(direction, mine, trial, refusal_is_loss=refusal_is_loss)
-        for direction, mine in sorted(directions.items())
+        merge_timelines(direction, stream_timelines, trial, refusal_is_loss=refusal_is_loss)
+        for direction, stream_timelines in sorted(directions.items())
     )
 
 
-def timeline_of(
+def merge_timelines(
     direction: int, streams: Sequence[StreamTimeline], trial: TrialSpec, *, refusal_is_loss: bool
 ) -> Timeline:
     """The timelines of a direction's streams as one."""
@@ -802,7 +810,7 @@ def timeline_of(
     arrived = _column_sums(s.arrived for s in streams)
     used = max((n for n, (a, b) in enumerate(zip(sent, arrived, strict=True)) if a or b), default=0)
     lost = [s.last_lost_ns(refusal_is_loss=refusal_is_loss) for s in streams]
-    last_lost_ns = max((at for at in lost if at is not None), default=None)
+    last_lost_ns = max((time_ns for time_ns in lost if time_ns is not None), default=None)
     longest = max(streams, key=lambda s: s.gap_ns)
     return Timeline(
         direction=direction,
@@ -821,24 +829,26 @@ def _column_sums(rows: Iterable[Sequence[int]]) -> list[int]:
     return [sum(column) for column in zip(*rows, strict=True)]
 
 
-def ipdv_of(streams: Iterable[DelayDifferences]) -> dict[str, float]:
+def compute_ipdv(streams: Iterable[DelayDifferences]) -> dict[str, float]:
     """Delay variation of a direction, RFC 8219 section 7.3.2.
 
     With its resolution, and the share of successive frames that have one stamp of departure.
     """
-    every = list(streams)
-    known = [s for s in every if s.count]
-    if not known:
-        return {"shared": 1.0} if any(s.shared for s in every) else {}
-    pairs = sorted(pair for s in known for pair in s.pairs)
+    all_streams = list(streams)
+    sampled = [s for s in all_streams if s.count]
+    if not sampled:
+        return {"shared": 1.0} if any(s.shared for s in all_streams) else {}
+    pairs = sorted(pair for s in sampled for pair in s.pairs)
     half = (sum(count for _, count in pairs) + 1) // 2
     upto = accumulate(count for _, count in pairs)
-    median = next((v for (v, _), n in zip(pairs, upto, strict=True) if n >= half), known[0].max_ns)
-    counted, shared = sum(s.count for s in known), sum(s.shared for s in every)
+    median = next(
+        (v for (v, _), n in zip(pairs, upto, strict=True) if n >= half), sampled[0].max_ns
+    )
+    counted, shared = sum(s.count for s in sampled), sum(s.shared for s in all_streams)
     return {
-        "min": float(min(s.min_ns for s in known)),
+        "min": float(min(s.min_ns for s in sampled)),
         "median": float(median),
-        "max": float(max(s.max_ns for s in known)),
-        "resolution": float(max(s.poll_ns for s in known)),
+        "max": float(max(s.max_ns for s in sampled)),
+        "resolution": float(max(s.poll_ns for s in sampled)),
         "shared": shared / (counted + shared),
     }

@@ -48,8 +48,8 @@ from vnetperf.traffic.pktgen.streams import (
     check_settings,
     compile_cycles,
     frame_settings,
+    group_by_port,
     learning_frames,
-    ports_of,
 )
 from vnetperf.traffic.pktgen.trials import (
     ATTEMPTS,
@@ -152,7 +152,7 @@ class Pktgen(ExternalGenerator):
     @classmethod
     def external_program(cls, testbed: Testbed, path: str) -> str:
         """The Pktgen that runs elsewhere is used, whatever is installed here."""
-        server = cls.section_of(testbed).server
+        server = cls.read_section(testbed).server
         return f"{LOCATED_AT}{server}" if server else path
 
     @classmethod
@@ -167,7 +167,7 @@ class Pktgen(ExternalGenerator):
         facts: MachineFacts,
     ) -> str:
         """Whether it would end at a memif, whose MTU cannot be set."""
-        section = cls.section_of(testbed)
+        section = cls.read_section(testbed)
         if wire != "memif" or section.server or section.memif:
             return ""
         program = facts.programs.get(cls.name, "")
@@ -182,7 +182,7 @@ class Pktgen(ExternalGenerator):
     @classmethod
     def check_frames(cls, frames: Sequence[CompiledFrame], testbed: Testbed) -> None:
         """A cycle may be too long; a Pktgen elsewhere may have no settings for the frames."""
-        if server := cls.section_of(testbed).server:
+        if server := cls.read_section(testbed).server:
             check_settings(frames, server)
         else:
             check_cycles(frames)
@@ -286,7 +286,7 @@ class Pktgen(ExternalGenerator):
         if largest > LARGEST:
             raise GeneratorError(f"frame size {largest}", accepted=f"up to {LARGEST}")
         self._trials = None
-        senders = self._prepare_server(kinds) if self._server else self._prepare_own(kinds)
+        senders = self._prepare_server(kinds) if self._server else self._prepare_ports(kinds)
         if len({sender.load for sender in senders.values()}) > 1:
             raise GeneratorError(
                 "Pktgen paces all ports that one thread serves alike",
@@ -301,17 +301,19 @@ class Pktgen(ExternalGenerator):
         trials.wake(patient(WAKE_S), lambda: None)
         self._trials = trials
 
-    def _prepare_own(self, kinds: tuple[CompiledFrame, ...]) -> dict[int, SendingPort]:
+    def _prepare_ports(self, kinds: tuple[CompiledFrame, ...]) -> dict[int, SendingPort]:
         traffic = compile_cycles(kinds)
         self._load(traffic)
         return {
             port: SendingPort(
                 load=cycle.load,
-                octets=len(mine[0].template) if cycle.equal else 0,
-                probes=can_probe(mine, equal=cycle.equal),
-                ipv6_is_own=any(kind.template[12:14] == b"\x86\xdd" for kind in mine),
+                octets=len(port_kinds[0].template) if cycle.equal else 0,
+                probes=can_probe(port_kinds, equal=cycle.equal),
+                ipv6_is_own=any(kind.template[12:14] == b"\x86\xdd" for kind in port_kinds),
             )
-            for (port, mine), cycle in zip(ports_of(kinds).items(), traffic.values(), strict=True)
+            for (port, port_kinds), cycle in zip(
+                group_by_port(kinds).items(), traffic.values(), strict=True
+            )
         }
 
     def _load(self, traffic: Mapping[int, PortTraffic]) -> None:
@@ -403,15 +405,15 @@ class Pktgen(ExternalGenerator):
 
         That is when the sending thread looks at the link at the same time.
         """
-        seen: dict[str, int] = {}
+        pace: dict[str, int] = {}
         for _ in range(ATTEMPTS):
-            before = seen
+            before = pace
             rate = f"pktgen.set('{port}','rate',{percent:.12g})"
             self._lua(f"pktgen.set('{port}','burst',1) {rate}")
-            seen = self._lua(f"return pktgen.portInfo('{port}')[{port}].info.tx_debug")
-            if seen == before:
+            pace = self._lua(f"return pktgen.portInfo('{port}')[{port}].info.tx_debug")
+            if pace == before:
                 break
-        return seen
+        return pace
 
     def _prepared(self) -> PktgenTrials:
         if self._trials is None:
@@ -421,8 +423,8 @@ class Pktgen(ExternalGenerator):
     def learn(self, frames_per_stream: int) -> None:
         """Send learning frames."""
         if frames_per_stream:
-            trials, ports = self._prepared(), ports_of(self._kinds).values()
-            frames = max(learning_frames(mine, frames_per_stream) for mine in ports)
+            trials, ports = self._prepared(), group_by_port(self._kinds).values()
+            frames = max(learning_frames(port_kinds, frames_per_stream) for port_kinds in ports)
             trials.learn(frames, learning_rate(frames), lambda: None)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:

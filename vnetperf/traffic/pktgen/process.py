@@ -119,12 +119,12 @@ class LuaClient:
             for line in lines:
                 if line.startswith(mark):
                     try:
-                        found = parse_json(line[len(mark) :])
+                        reply = parse_json(line[len(mark) :])
                     except ValueError:
-                        what = f"an answer that is no JSON: {line[:80]!r}"
-                        raise GeneratorError(what, where=self.where) from None
-                    if isinstance(found, dict):
-                        return found
+                        message = f"an answer that is no JSON: {line[:80]!r}"
+                        raise GeneratorError(message, where=self.where) from None
+                    if isinstance(reply, dict):
+                        return reply
             return None
 
         def late() -> GeneratorError:
@@ -144,9 +144,9 @@ class LuaClient:
             raise self._gone(str(error), has_ended=True) from None
         raise self._gone("it closed the connection", has_ended=True)
 
-    def _gone(self, how: str, *, has_ended: bool = False) -> GeneratorError:
-        what = self._failure(has_ended) or f"Pktgen is gone or stuck: {how}"
-        return GeneratorError(what, where=self.where)
+    def _gone(self, symptom: str, *, has_ended: bool = False) -> GeneratorError:
+        message = self._failure(has_ended) or f"Pktgen is gone or stuck: {symptom}"
+        return GeneratorError(message, where=self.where)
 
 
 #: Pktgen makes a pool of 24576 buffers of 10 KiB for each receive queue of a port, and for each of
@@ -260,12 +260,12 @@ class PktgenProcess:
                 return self._machine.in_netns(lambda: socket.create_connection(address, 2.0))
             return None
 
-        def failed(what: str) -> GeneratorError:
-            return GeneratorError(what, where=" ".join(self._launch.argv))
+        def failed(message: str) -> GeneratorError:
+            return GeneratorError(message, where=" ".join(self._launch.argv))
 
         def check() -> None:
-            if what := self.failure():
-                raise failed(what)
+            if failure := self.failure():
+                raise failed(failure)
 
         silent = f"Pktgen does not listen after {START_S:g} s"
         connection = wait_for(
@@ -281,16 +281,16 @@ class PktgenProcess:
     def pid(self) -> int:
         """Process id of Pktgen itself, 0 when it has ended."""
         with contextlib.suppress(OSError, ValueError, IndexError):
-            here = self._process.pid
-            children = read_file(Path(f"/proc/{here}/task/{here}/children")).split()
+            terminal_pid = self._process.pid
+            children = read_file(Path(f"/proc/{terminal_pid}/task/{terminal_pid}/children")).split()
             return int(children[0])
         return 0
 
     def worker_prefix(self) -> str:
         """What the names of its sending and receiving threads begin with."""
         names = {thread.name for thread in list_threads(self.pid)}
-        known = ("lcore-worker", "rte-worker", "dpdk-worker")
-        return next((k for k in known if any(name.startswith(k) for name in names)), known[0])
+        prefixes = ("lcore-worker", "rte-worker", "dpdk-worker")
+        return next((k for k in prefixes if any(name.startswith(k) for name in names)), prefixes[0])
 
     def deprioritise_helper_threads(self) -> None:
         """Let the threads that only spin come last wherever they run.

@@ -56,16 +56,16 @@ class PortTraffic:
 
 def compile_cycles(kinds: Sequence[CompiledFrame]) -> dict[int, PortTraffic]:
     """One cycle of frames for each port that sends."""
-    return {port: _port_cycle(mine) for port, mine in ports_of(kinds).items()}
+    return {port: _port_cycle(port_kinds) for port, port_kinds in group_by_port(kinds).items()}
 
 
 def check_cycles(kinds: Sequence[CompiledFrame]) -> None:
     """Refuse what `compile_cycles` would, without making any frames."""
-    for mine in ports_of(kinds).values():
-        _cycle(mine)
+    for port_kinds in group_by_port(kinds).values():
+        _cycle(port_kinds)
 
 
-def ports_of(kinds: Sequence[CompiledFrame]) -> dict[int, list[CompiledFrame]]:
+def group_by_port(kinds: Sequence[CompiledFrame]) -> dict[int, list[CompiledFrame]]:
     """Frames by the port that sends them."""
     ports: dict[int, list[CompiledFrame]] = {}
     for kind in kinds:
@@ -77,9 +77,9 @@ def _cycle(kinds: Sequence[CompiledFrame]) -> tuple[tuple[int, ...], int]:
     """How often each kind is in the shortest cycle, and how often that is repeated."""
     for kind in kinds:
         if kind.broadcast or any(field.random for field in kind.fields):
-            what = "frames to the broadcast address" if kind.broadcast else "fields at random"
+            feature = "frames to the broadcast address" if kind.broadcast else "fields at random"
             raise GeneratorError(
-                f"Pktgen cannot send {what} and keep count of the rest",
+                f"Pktgen cannot send {feature} and keep count of the rest",
                 where=kind.stream.model_dump_json()[:80],
                 cure="use another generator, or a traffic profile without them",
             )
@@ -90,7 +90,7 @@ def _cycle(kinds: Sequence[CompiledFrame]) -> tuple[tuple[int, ...], int]:
 def _port_cycle(kinds: Sequence[CompiledFrame]) -> PortTraffic:
     counts, times = _cycle(kinds)
     total = times * sum(counts)
-    makers = [frames_of(kind) for kind in kinds]
+    makers = [generate_frames(kind) for kind in kinds]
     frames = (next(makers[number]) for number in _interleave(counts) * times)
     pcap = pcap_file(((0, frame, len(frame)) for frame in frames), nanoseconds=False)
     sizes = {len(kind.template) for kind in kinds}
@@ -119,8 +119,8 @@ def cycle_counts(kinds: Sequence[CompiledFrame]) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def learning_frames(kinds: Sequence[CompiledFrame], each: int) -> int:
-    """Frames that a port sends so that every flow is among them, as far as `each` of a stream go.
+def learning_frames(kinds: Sequence[CompiledFrame], per_stream: int) -> int:
+    """Frames that a port sends so that every flow is among `per_stream` frames of a stream.
 
     A mix is learned by the size that comes most often. It takes whole cycles: Pktgen goes on where
     it stopped.
@@ -128,10 +128,10 @@ def learning_frames(kinds: Sequence[CompiledFrame], each: int) -> int:
     counts = cycle_counts(kinds)
     rounds: dict[Stream, int] = {}
     for kind, count in zip(kinds, counts, strict=True):
-        wanted = ceil(min(each, kind.flows) / count)
-        rounds[kind.stream] = min(wanted, rounds.get(kind.stream, wanted))
+        kind_rounds = ceil(min(per_stream, kind.flows) / count)
+        rounds[kind.stream] = min(kind_rounds, rounds.get(kind.stream, kind_rounds))
     streams = len({kind.stream.id for kind in kinds})
-    return max(each * streams, max(rounds.values()) * sum(counts))
+    return max(per_stream * streams, max(rounds.values()) * sum(counts))
 
 
 def _repeats(kinds: Sequence[CompiledFrame], counts: Sequence[int]) -> int:
@@ -159,22 +159,22 @@ def _interleave(counts: Sequence[int]) -> list[int]:
     return [number for _, number in sorted(places)]
 
 
-def frames_of(kind: CompiledFrame) -> Iterator[bytes]:
+def generate_frames(kind: CompiledFrame) -> Iterator[bytes]:
     """Frame after frame of a kind, without FCS, for ever."""
     template = kind.template.ljust(LEAST_OCTETS, b"\0")
     if not kind.fields:
         while True:
             yield template
     fields = [(f, slice(f.offset, f.offset + f.width)) for f in kind.fields]
-    sums = [_ChecksumUpdate.of(template, checksum, kind.fields) for checksum in kind.checksums]
+    sums = [_ChecksumUpdate.build(template, checksum, kind.fields) for checksum in kind.checksums]
     frame = bytearray(template)
     number = 0
     while True:
         steps = [field.step * (number % field.count) for field, _ in fields]
         for (field, place), step in zip(fields, steps, strict=True):
             frame[place] = (field.base + step).to_bytes(field.width, "big")
-        for one in sums:
-            frame[one.place] = one.value(steps)
+        for update in sums:
+            frame[update.place] = update.value(steps)
         yield bytes(frame)
         number += 1
 
@@ -196,13 +196,13 @@ class _ChecksumUpdate:
     never_zero: bool
 
     @classmethod
-    def of(
+    def build(
         cls, template: bytes, checksum: Checksum, fields: Sequence[VariedField]
     ) -> _ChecksumUpdate:
-        at = checksum.offset + CHECKSUM_AT[checksum.kind]
-        stored = int.from_bytes(template[at : at + 2], "big")
+        offset = checksum.offset + CHECKSUM_AT[checksum.kind]
+        stored = int.from_bytes(template[offset : offset + 2], "big")
         return cls(
-            place=slice(at, at + 2),
+            place=slice(offset, offset + 2),
             first=0xFFFF - stored,
             weights=tuple(_weight(template, checksum, field) for field in fields),
             never_zero=checksum.kind == "udp",
@@ -232,10 +232,10 @@ def _weight(template: bytes, checksum: Checksum, field: VariedField) -> int:
 
 def check_settings(kinds: Sequence[CompiledFrame], server: str) -> None:
     """Refuse traffic that cannot be set through the socket of a Pktgen elsewhere."""
-    for mine in ports_of(kinds).values():
-        if why := _unsupported(mine):
+    for port_kinds in group_by_port(kinds).values():
+        if feature := _unsupported(port_kinds):
             raise GeneratorError(
-                f"an external Pktgen cannot send {why}, but one stream a port, of "
+                f"an external Pktgen cannot send {feature}, but one stream a port, of "
                 "one flow, Ethernet, IPv4 and UDP; leave `server` under [pktgen] out, and vnetperf "
                 "starts one that can",
                 where=server,

@@ -65,14 +65,14 @@ class PortCounters:
 
 def read_counters(client: LuaClient, ports: int) -> tuple[PortCounters, ...]:
     """Read the counters of all ports, as fresh as they are."""
-    found = client.call(READ_COUNTERS.format(port_list(ports)))
-    return tuple(read_port_counters(found, port) for port in range(ports))
+    reply = client.call(READ_COUNTERS.format(port_list(ports)))
+    return tuple(read_port_counters(reply, port) for port in range(ports))
 
 
-def read_port_counters(found: Mapping[str, Any], port: int) -> PortCounters:
+def read_port_counters(reply: Mapping[str, Any], port: int) -> PortCounters:
     """Read the counters of a port from what Pktgen has answered for all of them."""
     try:
-        stats, packets = found["stats"][str(port)], found["packets"][str(port)]
+        stats, packets = reply["stats"][str(port)], reply["packets"][str(port)]
         latency = packets.get("latency", {})
         counters = PortCounters(
             sent=int(stats["opackets"]),
@@ -114,11 +114,11 @@ def settled_counters(
     """Counters when the last frame can have come back and they have been refreshed since."""
     settled_at = drained_at + SETTLE_S
     watched = time.monotonic()
-    while (left := settled_at - time.monotonic()) > 0:
+    while (remaining_s := settled_at - time.monotonic()) > 0:
         counters = read_counters(client, ports)
         if complete(counters):
             return counters
-        time.sleep(min(left, POLL_S))
+        time.sleep(min(remaining_s, POLL_S))
         if time.monotonic() - watched > WATCH_S:
             watched = time.monotonic()
             watch()
@@ -188,7 +188,7 @@ def probe_latency(probes: ProbeCounts, hz: int) -> Latency | None:
     )
 
 
-def why_no_times(probes: ProbeCounts, hz: int, longest_s: float) -> str:
+def probe_time_problem(probes: ProbeCounts, hz: int, longest_s: float) -> str:
     """Why times of probes cannot be those of one trial of that length; "" where they can."""
     if not probes.timed:
         return ""
@@ -196,8 +196,8 @@ def why_no_times(probes: ProbeCounts, hz: int, longest_s: float) -> str:
         cycles / hz for cycles in (probes.min_cycles, probes.avg_cycles, probes.max_cycles)
     )
     # Its mean is whole cycles, rounded down.
-    if why := contradiction({"min": least, "mean": mean + 1 / hz, "max": most + 1 / hz}):
-        return f"times that cannot be: {why} s"
+    if reason := contradiction({"min": least, "mean": mean + 1 / hz, "max": most + 1 / hz}):
+        return f"times that cannot be: {reason} s"
     return f"a largest time of {most:.3g} s in {longest_s:.3g} s" if most > longest_s else ""
 
 
@@ -222,8 +222,8 @@ class LinkRate:
 
     def percent(self, fps: float) -> float:
         """What to set for a load."""
-        whole = self.frames(fps)
-        return min(100.0, 100.0 * (whole + 0.5) / self.full_fps)
+        rounded_fps = self.frames(fps)
+        return min(100.0, 100.0 * (rounded_fps + 0.5) / self.full_fps)
 
     def frames(self, fps: float) -> int:
         """Frames/s to set, whose whole cycles come closest to a load."""
@@ -387,8 +387,8 @@ class PktgenTrials:
             except GeneratorError:
                 return False  # it was read while it was being refreshed
 
-        found = settled_counters(self._client, len(self._links), drained_at, accounted, watch)
-        return self._result(trial, pace, sending, counts, found)
+        counters = settled_counters(self._client, len(self._links), drained_at, accounted, watch)
+        return self._result(trial, pace, sending, counts, counters)
 
     def stop(self) -> None:
         """End traffic, whoever started it."""
@@ -407,13 +407,15 @@ class PktgenTrials:
         link = self._links[0]
         burst = burst_size(fps)
         probing = probes and self._probing
-        every, ports = probe_interval_us(fps), self._all
+        interval_us, ports = probe_interval_us(fps), self._all
         source = f"pktgen.stop('{ports}') "
         source += f"pktgen.set('{ports}','burst',{burst}) "
         source += f"pktgen.set('{ports}','rate',{link.percent(fps):.12g}) "
         source += "".join(f"pktgen.set('{p}','count',{n}) " for p, n in counts.items())
         state = "on" if probing else "off"
-        source += f"pktgen.latency('{ports}','rate',{every}) pktgen.latency('{ports}','{state}') "
+        source += (
+            f"pktgen.latency('{ports}','rate',{interval_us}) pktgen.latency('{ports}','{state}') "
+        )
         source += f"pktgen.clear('{ports}') "
         for attempt in range(ATTEMPTS):
             self._client.call(source)
@@ -473,11 +475,11 @@ class PktgenTrials:
         sender = self._senders[port]
         return probes_sent(counters, sender.octets) if sender.probes else 0
 
-    def _foreign(self, port: int, at: PortCounters) -> int:
-        return at.arp + (0 if self._senders[port].ipv6_is_own else at.ipv6)
+    def _foreign(self, port: int, counters: PortCounters) -> int:
+        return counters.arp + (0 if self._senders[port].ipv6_is_own else counters.ipv6)
 
-    def _received(self, port: int, at: PortCounters) -> int:
-        return at.received - at.probes.received - self._foreign(port, at)
+    def _received(self, port: int, counters: PortCounters) -> int:
+        return counters.received - counters.probes.received - self._foreign(port, counters)
 
     def _result(
         self,
@@ -485,15 +487,15 @@ class PktgenTrials:
         pace: Pace,
         sending: SendTimes,
         counts: Mapping[int, int],
-        found: tuple[PortCounters, ...],
+        counters: tuple[PortCounters, ...],
     ) -> TrialResult:
         directions, troubles = [], []
         longest_s = max(trial.duration_s, sending.least_s) + trial.drain_s + CLOCK_S
         for port, count in counts.items():
-            probes, hz = found[1 - port].probes, self._links[0].hz
-            if trouble := why_no_times(probes, hz, longest_s):
+            probes, hz = counters[1 - port].probes, self._links[0].hz
+            if trouble := probe_time_problem(probes, hz, longest_s):
                 troubles.append(trouble)
-            sent = found[port].sent - self._probes_sent(port, found[port])
+            sent = counters[port].sent - self._probes_sent(port, counters[port])
             # All frames, but in more time: more were due in that time.
             seconds = max(sent / pace.effective, sending.least_s)
             due_s = max(trial.duration_s, count / pace.effective) * (1 + CLOCK_SHARE)
@@ -508,7 +510,7 @@ class PktgenTrials:
                     sent=sent,
                     refused=0,
                     unsent=intended - sent,
-                    received=self._received(port, found[1 - port]),
+                    received=self._received(port, counters[1 - port]),
                     **dict.fromkeys(NUMBERED),
                     tx_seconds=round(seconds, 9),
                     latency=None if trouble else probe_latency(probes, hz),
@@ -524,7 +526,7 @@ class PktgenTrials:
             foreign={
                 str(1 - port): foreign
                 for port in counts
-                if (foreign := self._foreign(port, found[1 - port]))
+                if (foreign := self._foreign(port, counters[1 - port]))
             },
             drain_s=trial.drain_s,
             max_burst=pace.burst,

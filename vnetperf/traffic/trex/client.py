@@ -53,16 +53,16 @@ class ClientInstall:
 def find_client(named: str, server: str) -> ClientInstall | str:
     """Find TRex's client."""
     if named:
-        found = _in_directory(Path(named))
-        return found or (
+        install = _in_directory(Path(named))
+        return install or (
             f"there is no TRex client in {named}; name the directory that has trex/stl/api.py, "
             "a TRex tree, or a virtual environment with lbr-trex-client"
         )
     if server:
-        if found := _in_directory(Path(server).parent):
-            return found
-        if found := _in_directory(Path(server).resolve().parent):
-            return found
+        if install := _in_directory(Path(server).parent):
+            return install
+        if install := _in_directory(Path(server).resolve().parent):
+            return install
     spec = importlib.util.find_spec(PYPI)
     if spec is None or not spec.submodule_search_locations:
         return (
@@ -201,14 +201,16 @@ class TrexClient:
                 if not process.alive():
                     raise not_started()
 
-            what = "the process of TRex's client"
-            sock = wait_for(connected, START_S, what, poll_s=0.0, check=check, error=not_started)
-        made = cls(process, Connection(sock.detach()), alive)
-        hello = made._receive(ANSWER_S)
+            description = "the process of TRex's client"
+            sock = wait_for(
+                connected, START_S, description, poll_s=0.0, check=check, error=not_started
+            )
+        client = cls(process, Connection(sock.detach()), alive)
+        hello = client._receive(ANSWER_S)
         if hello.get("protocol") != PROTOCOL:
-            made.close()
+            client.close()
             raise GeneratorError("the client's process is of another version", where=WHERE)
-        return made
+        return client
 
     @property
     def pid(self) -> int:
@@ -234,8 +236,8 @@ class TrexClient:
             continue
         if "trouble" in answer:
             self._alive()  # the log of a server that has died is more than the error of the call
-            what, cure = ERRORS.get(answer["trouble"], ("the server or its client refused", ""))
-            raise GeneratorError(f"{what}: {answer['text']}", where=WHERE, cure=cure)
+            trouble, cure = ERRORS.get(answer["trouble"], ("the server or its client refused", ""))
+            raise GeneratorError(f"{trouble}: {answer['text']}", where=WHERE, cure=cure)
         result: dict[str, Any] = answer["result"]
         return result
 
@@ -268,8 +270,8 @@ class TrexClient:
         def late() -> TrialTimeoutError:
             return TrialTimeoutError("TRex does not answer", where=WHERE)
 
-        what = "a reply of TRex's client"
-        return wait_for(received, within_s, what, poll_s=0.0, check=check, error=late)
+        description = "a reply of TRex's client"
+        return wait_for(received, within_s, description, poll_s=0.0, check=check, error=late)
 
     @contextlib.contextmanager
     def _connection_errors(self) -> Iterator[None]:
@@ -279,9 +281,9 @@ class TrexClient:
             self._alive()
             raise self._failure(str(error)) from None
 
-    def _failure(self, how: str) -> GeneratorError:
+    def _failure(self, symptom: str) -> GeneratorError:
         return GeneratorError(
-            f"the process of TRex's client failed ({how}); log ends with:\n"
+            f"the process of TRex's client failed ({symptom}); log ends with:\n"
             + self.process.log_tail(),
             where=WHERE,
         )

@@ -44,9 +44,9 @@ from vnetperf.traffic.trex.trials import (
     FCS_OCTETS,
     WHOLE,
     TrialPlan,
-    check_one_piece,
     plan_burst,
     plan_trial,
+    refuse_segmented,
     to_trial_result,
 )
 
@@ -129,13 +129,13 @@ class Trex(ExternalGenerator):
         self._frames: tuple[CompiledFrame, ...] = ()
         self._short: dict[int, CompiledFrame] = {}
         self._sending = False
-        self._known: dict[str, Any] = {}
-        self._theirs = trex_server.RemoteServer(self.config.server) if self.config.server else None
+        self._server_info: dict[str, Any] = {}
+        self._remote = trex_server.RemoteServer(self.config.server) if self.config.server else None
 
     @classmethod
     def external_program(cls, testbed: Testbed, path: str) -> str:
         """The installed TRex, whose client serves a server elsewhere too."""
-        server = cls.section_of(testbed).server
+        server = cls.read_section(testbed).server
         return path or (f"{LOCATED_AT}{server}" if server else "")
 
     @classmethod
@@ -164,8 +164,10 @@ class Trex(ExternalGenerator):
     ) -> str:
         """A memif's other end drops what it sends on queues that nobody polls."""
         threads = server_threads(placement)
-        if not cls.section_of(testbed).server and (why := beyond_server(threads, placement.node)):
-            return why
+        if not cls.read_section(testbed).server and (
+            reason := beyond_server(threads, placement.node)
+        ):
+            return reason
         if wire != "memif":
             return ""
         if scenario.traffic.flows > 1 and scenario.largest_on_wire > LONGEST:
@@ -188,22 +190,22 @@ class Trex(ExternalGenerator):
 
     def connect(self, ends: tuple[WireEnd, ...]) -> None:
         """Start a server, or connect to one, and take its ports."""
-        self._ends, self._known = ends, {}
+        self._ends, self._server_info = ends, {}
         if len(ends) % 2:
             raise GeneratorError(f"{len(ends)} ports", where=self.name, accepted="an even number")
         program = self.machine.facts.programs.get(PROGRAM, "")
         place = find_client(self.config.client, "" if program.startswith(LOCATED_AT) else program)
         if isinstance(place, str):
             raise GeneratorError(place, where=self.name)
-        ours = self._theirs is None
+        ours = self._remote is None
         if ours:
             self._start_server(program, ends)
         self.client = TrexClient.start(
             self.machine, self.directory, place, isolated=ours, alive=self._check_alive
         )
-        address = self._theirs.address if self._theirs else trex_server.OWN_ADDRESS
+        address = self._remote.address if self._remote else trex_server.OWN_ADDRESS
         host, sync, publisher = address
-        self._known = self.client.call(
+        self._server_info = self.client.call(
             "open",
             within_s=START_S + GRACE_S,
             server=host,
@@ -214,9 +216,9 @@ class Trex(ExternalGenerator):
             async_timeout=ceil(patient(ASYNC_TIMEOUT_S)),
             patience=patient(START_S if ours else 5.0),
         )
-        if len(self._known["ports"]) < len(ends):
+        if len(self._server_info["ports"]) < len(ends):
             raise GeneratorError(
-                f"the server has {len(self._known['ports'])} ports",
+                f"the server has {len(self._server_info['ports'])} ports",
                 where=self.name,
                 accepted=f"{len(ends)} or more",
             )
@@ -252,8 +254,8 @@ class Trex(ExternalGenerator):
         if self._server is not None:
             with host_failures():
                 self._server.process.expect_alive()
-        elif self._theirs is not None and self.client is not None:
-            self._theirs.check_alive()
+        elif self._remote is not None and self.client is not None:
+            self._remote.check_alive()
 
     def unplug(self) -> None:
         """End the server where it is a memif client: DPDK's connects but once."""
@@ -282,7 +284,7 @@ class Trex(ExternalGenerator):
         self.check_frames(frames, self.plan.testbed)
         self._short = {}
         if any(end.kind == "memif" for end in self._ends):
-            check_one_piece(frames)
+            refuse_segmented(frames)
             outer = max(frame.size for frame in frames) - frame_size
             if frame_size + outer > LONGEST and profile.mix is None:
                 short = compile_traffic(streams, profile, LONGEST - outer)
@@ -294,9 +296,11 @@ class Trex(ExternalGenerator):
         sizes = {frame.stream.id: frame.size for frame in reversed(self._frames)}
         frames: list[CompiledFrame] = []
         for stream, size in sizes.items():
-            mine = [f for f in self._frames if (f.stream.id, f.size) == (stream, size)]
-            whole = sum(frame.weight for frame in mine)
-            frames += [replace(frame, weight=frame.weight / whole) for frame in mine]
+            stream_frames = [f for f in self._frames if (f.stream.id, f.size) == (stream, size)]
+            total_weight = sum(frame.weight for frame in stream_frames)
+            frames += [
+                replace(frame, weight=frame.weight / total_weight) for frame in stream_frames
+            ]
         rate = learning_rate(frames_per_stream)
         plan = plan_burst(frames, frames_per_stream, rate)
         self._send(plan, frames_per_stream / rate, LEARN_SLACK_S, LEARN_DRAIN_S)
@@ -314,7 +318,7 @@ class Trex(ExternalGenerator):
             trial.duration_s,
             refusal_is_loss=self.refusal_is_loss(trial),
             histogram_up_to_loss=trial.histogram_up_to_loss,
-            no_probe=why_no_probe({end.kind for end in self._ends}, self._workers),
+            no_probe=why_no_probe({end.kind for end in self._explain_lost_probes(),
         )
         drained = trial.drain_s if trial.full_drain else round(counted["drained"], 4)
         return result.model_copy(
@@ -322,7 +326,7 @@ class Trex(ExternalGenerator):
         )
 
     @property
-    def _workers(self) -> int | None:
+    def _explain_lost_probes(self) -> int | None:
         """Workers of the server; None of a server that somebody else has started."""
         return None if self._server is None else len(self._server.threads.workers)
 
@@ -368,18 +372,18 @@ class Trex(ExternalGenerator):
 
     def facts(self) -> dict[str, Any]:
         """Versions, launch line, configuration, ports, and how latency is measured."""
-        server, known = self._server, self._known
+        server, server_info = self._server, self._server_info
         low_end = bool(server and server.threads.low_end)
         return {
-            "version": f"TRex {known.get('version', 'unknown')}",
-            "client": f"{known.get('client', '')}, Python {known.get('python', '')}",
+            "version": f"TRex {server_info.get('version', 'unknown')}",
+            "client": f"{server_info.get('client', '')}, Python {server_info.get('python', '')}",
             "server": "ours" if server else self.config.server,
             "runs on": "the machine that carries the DUT" if server else self.config.server,
             "launch line": " ".join(server.process.argv) if server else "",
             "configuration": server.configuration if server else "",
             "ports": [
                 f"{p['port']}: {p['driver']}, {p['src_mac']}, {p['speed']} Gbit/s reported"
-                for p in known.get("ports", [])[: len(self._ends)]
+                for p in server_info.get("ports", [])[: len(self._ends)]
             ],
             "low_end": low_end,
             "time stamps": "taken in software in probes, at most 1000/s of each direction and "
@@ -397,7 +401,9 @@ class Trex(ExternalGenerator):
         server, self._server = self._server, None
         try:
             if client is not None:
-                if server is None and self._known:  # of one that is gone nothing is to be let go
+                if (
+                    server is None and self._server_info
+                ):  # of one that is gone nothing is to be let go
                     with contextlib.suppress(GeneratorError):
                         client.call("release")
                 client.close()

@@ -161,11 +161,11 @@ def beyond_server(threads: ServerThreads, node: int) -> str:
         return ""
     used = sorted({*threads.workers, threads.receiver, threads.main})
     if over := [cpu for cpu in used if cpu >= PROCESSORS]:
-        what = f"processors up to {PROCESSORS - 1}, and would be on {', '.join(map(str, over))}"
-        return f"TRex takes {what}; name others in `allowed` under [cores]"
+        limit = f"processors up to {PROCESSORS - 1}, and would be on {', '.join(map(str, over))}"
+        return f"TRex takes {limit}; name others in `allowed` under [cores]"
     if node >= NODES:
-        what = f"NUMA nodes up to {NODES - 1}, and would be on {node}"
-        return f"TRex takes {what}; name processors of others in `allowed` under [cores]"
+        limit = f"NUMA nodes up to {NODES - 1}, and would be on {node}"
+        return f"TRex takes {limit}; name processors of others in `allowed` under [cores]"
     return ""
 
 

@@ -98,7 +98,7 @@ class TrialPlan:
 
     def describe(self) -> list[dict[str, Any]]:
         """The streams for the client's process."""
-        return [describe_stream(one) for one in self.sent]
+        return [describe_stream(stream) for stream in self.sent]
 
 
 def plan_trial(
@@ -113,19 +113,21 @@ def plan_trial(
         by_direction.setdefault(frame.stream.direction, []).append(frame)
     sent: list[SentStream] = []
     unprobed = ""
-    for mine in by_direction.values():
-        load = _deal(mine, load_fps, duration_s)
-        load, why = _with_probe(load, duration_s, len(sent), short or {})
-        unprobed = unprobed or why
+    for direction_frames in by_direction.values():
+        load = _deal(direction_frames, load_fps, duration_s)
+        load, reason = _with_probe(load, duration_s, len(sent), short or {})
+        unprobed = unprobed or reason
         sent += load
     return TrialPlan(sent=tuple(sent), unprobed=unprobed)
 
 
 def _deal(frames: Sequence[CompiledFrame], load_fps: float, duration_s: float) -> list[SentStream]:
     """What the streams of one direction send; they begin one after the other, evenly."""
-    whole = sum(frame.share for frame in frames)
-    counts = split_by_share(round(load_fps * whole * duration_s), [f.share / whole for f in frames])
-    gap_us = 1e6 / (load_fps * whole * len(frames))
+    total_share = sum(frame.share for frame in frames)
+    counts = split_by_share(
+        round(load_fps * total_share * duration_s), [f.share / total_share for f in frames]
+    )
+    gap_us = 1e6 / (load_fps * total_share * len(frames))
     return [
         SentStream(frame, count, load_fps * frame.share, after_us=number * gap_us)
         for number, (frame, count) in enumerate(zip(frames, counts, strict=True))
@@ -137,9 +139,13 @@ def plan_burst(frames: Sequence[CompiledFrame], count: int, fps: float) -> Trial
     """A number of frames of each stream, without probes."""
     sent: list[SentStream] = []
     for number in dict.fromkeys(f.stream.id for f in frames):
-        mine = [f for f in frames if f.stream.id == number]
-        counts = split_by_share(count, [f.weight for f in mine])
-        sent += [SentStream(f, n, fps * f.weight) for f, n in zip(mine, counts, strict=True) if n]
+        stream_frames = [f for f in frames if f.stream.id == number]
+        counts = split_by_share(count, [f.weight for f in stream_frames])
+        sent += [
+            SentStream(f, n, fps * f.weight)
+            for f, n in zip(stream_frames, counts, strict=True)
+            if n
+        ]
     return TrialPlan(sent=tuple(sent), unprobed="no latency is measured in bursts")
 
 
@@ -153,8 +159,8 @@ def _with_probe(
     frame = carrier.frame
     if len(frame.template) > WHOLE:
         frame = short.get(frame.stream.id, frame)
-    if why := why_no_probe(frame):
-        return load, why
+    if reason := probe_problem(frame):
+        return load, reason
     probes = int(min(PROBE_FPS * duration_s, PROBE_SHARE * carrier.frames))
     if probes < FEWEST_PROBES:
         return load, f"too few frames for probes of latency ({carrier.frames})"
@@ -164,7 +170,7 @@ def _with_probe(
     return [*(rest if s is carrier else s for s in load), probe], ""
 
 
-def why_no_probe(frame: CompiledFrame) -> str:
+def probe_problem(frame: CompiledFrame) -> str:
     """Whether TRex can measure latency with a frame."""
     if frame.stream.tunnel:
         return "TRex's mark of a probe is in the outer header, which a tunnel's end takes away"
@@ -181,11 +187,15 @@ def describe_stream(sent: SentStream) -> dict[str, Any]:
     """One stream for the client's process."""
     frame = sent.frame
     # Probes are of the first flow: they are to see one path, and no flow is to be theirs alone.
-    made = [] if sent.probe is not None else field_variables(frame.fields)
-    touched = [(v.offset, v.offset + (WORD if v.mask is not None else v.size)) for v in made]
-    fixes = [one for one in frame.checksums if _covers_any(one, touched, len(frame.template))]
-    if COPIED < len(frame.template) <= WHOLE and (made or sent.probe is not None):
-        made.append(_in_one_piece(frame.template))
+    variables = [] if sent.probe is not None else field_variables(frame.fields)
+    touched = [(v.offset, v.offset + (WORD if v.mask is not None else v.size)) for v in variables]
+    fixes = [
+        checksum
+        for checksum in frame.checksums
+        if _covers_any(checksum, touched, len(frame.template))
+    ]
+    if COPIED < len(frame.template) <= WHOLE and (variables or sent.probe is not None):
+        variables.append(_force_copy(frame.template))
     return {
         "port": frame.stream.tx_port,
         "template": base64.b64encode(frame.template).decode(),
@@ -193,44 +203,48 @@ def describe_stream(sent: SentStream) -> dict[str, Any]:
         "pps": sent.fps,
         "after_us": round(sent.after_us, 3),
         "probe": sent.probe,
-        "variables": [{"name": f"v{number}"} | asdict(v) for number, v in enumerate(made)],
-        "ipv4": [one.offset for one in fixes if one.kind == "ipv4"],
-        "layer4": [[one.kind, one.ip_offset, one.offset] for one in fixes if one.kind != "ipv4"],
+        "variables": [{"name": f"v{number}"} | asdict(v) for number, v in enumerate(variables)],
+        "ipv4": [checksum.offset for checksum in fixes if checksum.kind == "ipv4"],
+        "layer4": [
+            [checksum.kind, checksum.ip_offset, checksum.offset]
+            for checksum in fixes
+            if checksum.kind != "ipv4"
+        ],
     }
 
 
 def field_variables(fields: Iterable[VariedField]) -> list[Variable]:
     """Varied fields as variables of the field engine."""
-    return [_variable(one) for one in fields if one.count > 1]
+    return [_variable(field) for field in fields if field.count > 1]
 
 
-def _variable(one: VariedField) -> Variable:
-    width, offset = one.width, one.offset
-    first, last = one.base, one.base + one.step * (one.count - 1)
+def _variable(field: VariedField) -> Variable:
+    width, offset = field.width, field.offset
+    first, last = field.base, field.base + field.step * (field.count - 1)
     if width > WORD and first >> (8 * WORD) == last >> (8 * WORD):
         # Only octets that change are written: addresses are longer than any variable.
         offset, width = offset + width - WORD, WORD
         first, last = first & FULL, last & FULL
-    step, shift = one.step, 0
-    if one.random and step > 1:  # picked from all values between first and last, steps or not
+    step, shift = field.step, 0
+    if field.random and step > 1:  # picked from all values between first and last, steps or not
         shift, step = step.bit_length() - 1, 1
         first, last = first >> shift, last >> shift
     last += step - 1  # a whole cycle: the next step is the first again
-    if width > WORD or (width < WORD and offset < WORD - width) or one.step % (1 << shift):
+    if width > WORD or (width < WORD and offset < WORD - width) or field.step % (1 << shift):
         raise GeneratorError(
-            f"a field of {one.width} octets that takes {one.count} values",
+            f"a field of {field.width} octets that takes {field.count} values",
             where="trex",
             accepted="values that differ in their last four octets",
             cure="use fewer flows, or vary another field",
         )
     if width in SIZES and not shift and not last >> (8 * width):
-        return Variable(width, first, last, step, one.random, offset, None)
+        return Variable(width, first, last, step, field.random, offset, None)
     mask = (1 << (8 * width)) - (1 << shift)
     size = WORD if last <= FULL else 2 * WORD
-    return Variable(size, first, last, step, one.random, offset - (WORD - width), mask, shift)
+    return Variable(size, first, last, step, field.random, offset - (WORD - width), mask, shift)
 
 
-def _in_one_piece(template: bytes) -> Variable:
+def _force_copy(template: bytes) -> Variable:
     """Writes an octet near the end as it is, so that the server changes a copy of the whole frame.
 
     It would send a changed beginning with a shared rest behind it otherwise, and DPDK's memif does
@@ -242,7 +256,7 @@ def _in_one_piece(template: bytes) -> Variable:
     return Variable(1, octet, octet, 1, random=False, offset=place, mask=None)
 
 
-def check_one_piece(frames: Sequence[CompiledFrame]) -> None:
+def refuse_segmented(frames: Sequence[CompiledFrame]) -> None:
     """Refuse frames that can only be sent in pieces, for a port that must not send any."""
     for frame in frames:
         if len(frame.template) > WHOLE and field_variables(frame.fields):
@@ -254,12 +268,12 @@ def check_one_piece(frames: Sequence[CompiledFrame]) -> None:
             )
 
 
-def _covers_any(one: Checksum, touched: Sequence[tuple[int, int]], octets: int) -> bool:
+def _covers_any(checksum: Checksum, touched: Sequence[tuple[int, int]], octets: int) -> bool:
     """Whether a checksum covers anything that varies."""
-    if one.kind == "ipv4":
-        begins, ends = one.offset, one.offset + IPV4_LEN
+    if checksum.kind == "ipv4":
+        begins, ends = checksum.offset, checksum.offset + IPV4_LEN
     else:
-        begins, ends = one.ip_offset, octets
+        begins, ends = checksum.ip_offset, octets
     return any(first < ends and last > begins for first, last in touched)
 
 
@@ -308,7 +322,9 @@ def to_trial_result(
     if plan.probes() and all(d.latency is None for d in counts):
         unprobed = f"no probe was seen to come back{': ' * bool(no_probe)}{no_probe}"
     untold = {"latency": f"not measured: {unprobed}"} if unprobed else {}
-    if any(d.latency for d in counts) and not all(p.get("hdrh") for p in _seen(plan, counted)):
+    if any(d.latency for d in counts) and not all(
+        p.get("hdrh") for p in _list_returned(plan, counted)
+    ):
         untold["latency within a bucket"] = COARSE
     result = TrialResult(
         directions=counts, refusal_is_loss=refusal_is_loss, uncollected=UNCOLLECTED | untold
@@ -319,7 +335,7 @@ def to_trial_result(
     return result
 
 
-def _seen(
+def _list_returned(
     plan: TrialPlan, counted: Mapping[str, Any], direction: int | None = None
 ) -> list[Mapping[str, Any]]:
     """What the server has of the probes of a direction, or of all, that came back."""
@@ -361,7 +377,7 @@ def _direction(
     port, far = (counted["ports"][str(number)] for number in (direction, 1 - direction))
     intended, sent = plan.intended(direction), port["sent"]
     refused = min(refused, intended - sent)
-    probes = _seen(plan, counted, direction)
+    probes = _list_returned(plan, counted, direction)
     # On the clock of the trial's start.
     started, stopped = counted["started"], counted["stopped"]
     samples = [CounterSample(when - started, *rest) for when, *rest in port["samples"]]
@@ -374,7 +390,7 @@ def _direction(
         received=far["received"],
         **dict.fromkeys(NUMBERED),
         tx_seconds=sending_seconds(samples, intended, stopped - started, SPAN * duration_s),
-        latency=latency_of(probes),
+        latency=compute_latency(probes),
     )
 
 
@@ -388,12 +404,12 @@ class CounterSample(NamedTuple):
     Attributes:
         when: Seconds after the trial's start.
         sent: Frames since the start.
-        within: How long the reply took, seconds: `when` is its middle.
+        reply_s: How long the reply took, seconds: `when` is its middle.
     """
 
     when: float
     sent: int
-    within: float
+    reply_s: float
 
 
 def sending_seconds(
@@ -404,9 +420,9 @@ def sending_seconds(
     It lies between the last sample at which some were missing and the first at which none were;
     the pace is that between two samples that are at least `span` apart.
     """
-    sent = min(planned, max((one.sent for one in samples), default=0))
-    most = min((one.when for one in samples if one.sent >= sent), default=stopped)
-    least = max((one.when for one in samples if one.sent < sent), default=0.0)
+    sent = min(planned, max((sample.sent for sample in samples), default=0))
+    most = min((sample.when for sample in samples if sample.sent >= sent), default=stopped)
+    least = max((sample.when for sample in samples if sample.sent < sent), default=0.0)
     pace = _pace([s for s in samples if 0 < s.sent < planned and s.when <= stopped], span)
     return round(min(max(sent / pace, least), most) if pace else most, 9)
 
@@ -419,33 +435,33 @@ def _pace(samples: Sequence[CounterSample], span: float) -> float:
             apart = last.when - first.when
             if first.when - samples[0].when > span or apart < span or last.sent <= first.sent:
                 continue
-            worth = apart / (first.within + last.within + 1e-9)
+            worth = apart / (first.reply_s + last.reply_s + 1e-9)
             if worth > best:
                 best, pace = worth, (last.sent - first.sent) / apart
     return pace
 
 
-def latency_of(probes: Sequence[Mapping[str, Any]]) -> Latency | None:
+def compute_latency(probes: Sequence[Mapping[str, Any]]) -> Latency | None:
     """Latency of a direction's probes.
 
     A server that was started without --hdrh keeps nine buckets a decade only. No probe took longer
     than its bucket's upper edge: these are what percentiles are of.
     """
     buckets = sorted(bucket for probe in probes for bucket in _buckets(probe))
-    count = sum(one.frames for one in buckets)
+    count = sum(bucket.frames for bucket in buckets)
     if not count:
         return None
-    most = _known_ns(probes, "total_max", within=buckets[-1])
-    pairs = [(min(one.upper, most or one.upper), one.frames) for one in buckets]
-    within = [pair for pair in pairs if pair[0] <= histogram.HIGHEST_NS]
+    most = _read_server_ns(probes, "total_max", bucket=buckets[-1])
+    pairs = [(min(bucket.upper, most or bucket.upper), bucket.frames) for bucket in buckets]
+    in_range = [pair for pair in pairs if pair[0] <= histogram.HIGHEST_NS]
     return Latency(
         count=count,
-        min_ns=float(_known_ns(probes, "total_min", within=buckets[0]) or buckets[0].lower),
+        min_ns=float(_read_server_ns(probes, "total_min", bucket=buckets[0]) or buckets[0].lower),
         mean_ns=_mean_ns(probes, buckets),
         max_ns=float(pairs[-1][0]),
-        percentiles=latency_percentiles(within),
-        hdr=encode_hdr(within),
-        above_range=sum(frames for _, frames in pairs[len(within) :]),
+        percentiles=latency_percentiles(in_range),
+        hdr=encode_hdr(in_range),
+        above_range=sum(frames for _, frames in pairs[len(in_range) :]),
     )
 
 
@@ -485,9 +501,9 @@ def _buckets(probe: Mapping[str, Any]) -> Iterable[Bucket]:
 MOST_US = 10**10
 
 
-def _no_histogram(why: object) -> GeneratorError:
+def _no_histogram(reason: object) -> GeneratorError:
     return GeneratorError(
-        f"a latency histogram that cannot be read: {why}",
+        f"a latency histogram that cannot be read: {reason}",
         where=WHERE,
         cure="another client may have cleared the server's counters meanwhile",
     )
@@ -498,13 +514,13 @@ def _upper_us(lower: int) -> int:
     return lower + 10 ** (len(str(lower)) - 1) if lower else FIRST_BUCKET_US
 
 
-def _known_ns(probes: Sequence[Mapping[str, Any]], key: str, within: Bucket) -> int | None:
+def _read_server_ns(probes: Sequence[Mapping[str, Any]], key: str, bucket: Bucket) -> int | None:
     """The least or largest time that the server kept by itself, where its bucket agrees."""
-    told = [probe[key] for probe in probes if isinstance(probe.get(key), int | float)]
-    if len(told) != len(probes) or within.lower == within.upper:
+    times_us = [probe[key] for probe in probes if isinstance(probe.get(key), int | float)]
+    if len(times_us) != len(probes) or bucket.lower == bucket.upper:
         return None
-    found = (max if key == "total_max" else min)(told) * NS_PER_US
-    return round(found) if within.lower <= found <= within.upper else None
+    time_ns = (max if key == "total_max" else min)(times_us) * NS_PER_US
+    return round(time_ns) if bucket.lower <= time_ns <= bucket.upper else None
 
 
 def _mean_ns(probes: Sequence[Mapping[str, Any]], buckets: Sequence[Bucket]) -> float:
@@ -512,10 +528,10 @@ def _mean_ns(probes: Sequence[Mapping[str, Any]], buckets: Sequence[Bucket]) -> 
 
     That is smoothed, so that it may be one that no times of these buckets have.
     """
-    count = sum(one.frames for one in buckets)
+    count = sum(bucket.frames for bucket in buckets)
     least, most = (
-        sum(edge * one.frames for one, edge in zip(buckets, edges, strict=True)) / count
-        for edges in ([one.lower for one in buckets], [one.upper for one in buckets])
+        sum(edge * bucket.frames for bucket, edge in zip(buckets, edges, strict=True)) / count
+        for edges in ([bucket.lower for bucket in buckets], [bucket.upper for bucket in buckets])
     )
     average = probes[0].get("average") if len(probes) == 1 else None
     if isinstance(average, int | float) and least <= average * NS_PER_US <= most:
@@ -526,10 +542,10 @@ def _mean_ns(probes: Sequence[Mapping[str, Any]], buckets: Sequence[Bucket]) -> 
 def recorded(text: str) -> list[tuple[int, int]]:
     """A histogram that a server kept with --hdrh: nanoseconds, and frames."""
     try:
-        held = decode_hdr(text)
+        hdr = decode_hdr(text)
         return [
-            (held.get_highest_equivalent_value(least) * NS_PER_US, frames)
-            for least, frames in histogram.recorded(held)
+            (hdr.get_highest_equivalent_value(least) * NS_PER_US, frames)
+            for least, frames in histogram.recorded(hdr)
         ]
     except (ValueError, IndexError) as error:
         raise _no_histogram(error) from None

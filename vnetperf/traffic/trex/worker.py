@@ -74,8 +74,8 @@ def import_client(place: str) -> Any:
     """Import the client's stateless API."""
     if place:
         sys.path.insert(0, place)
-        here = Path(place)
-        if (here / "trex_stl_lib").is_dir() and not (here / "trex").is_dir():
+        directory = Path(place)
+        if (directory / "trex_stl_lib").is_dir() and not (directory / "trex").is_dir():
             raise WorkerError(TOO_OLD, "trex-stl-lib uses a protocol that no server of today knows")
     with translated(_cannot_import):
         return importlib.import_module("trex.stl.api")
@@ -186,9 +186,9 @@ class ServerSession:
         """Versions, and the server's ports."""
         ports = []
         for number in self.client.get_all_ports():
-            known = self.client.get_port_attr(number)
+            attributes = self.client.get_port_attr(number)
             keys = ("driver", "speed", "src_mac")
-            ports.append({"port": number, **{key: known.get(key) for key in keys}})
+            ports.append({"port": number, **{key: attributes.get(key) for key in keys}})
         return {
             "python": ".".join(map(str, sys.version_info[:3])),
             "client": str(Path(self.api.__file__).parents[2]),
@@ -217,14 +217,14 @@ class ServerSession:
 
     def links_down(self) -> list[int]:
         """Ports without a link."""
-        known = {port: self.client.get_port_attr(port) for port in self.ports}
-        return [port for port, it in known.items() if str(it.get("link")).upper() != "UP"]
+        attributes = {port: self.client.get_port_attr(port) for port in self.ports}
+        return [port for port, it in attributes.items() if str(it.get("link")).upper() != "UP"]
 
     def counters(self) -> dict[int, tuple[int, int]]:
         """Frames of our ports since the server began."""
-        return {port: self.counters_of(port) for port in self.ports}
+        return {port: self.read_counters(port) for port in self.ports}
 
-    def counters_of(self, port: int) -> tuple[int, int]:
+    def read_counters(self, port: int) -> tuple[int, int]:
         """Frames of one port since the server began."""
         stats = self.request("get_port_stats", {"port_id": port})
         return int(stats["opackets"]), int(stats["ipackets"])
@@ -275,10 +275,10 @@ def build_stream(api: Any, stream: dict[str, Any]) -> Any:
 
 def build_instructions(api: Any, stream: dict[str, Any]) -> list[Any]:
     """What changes a frame before it is sent."""
-    made: list[Any] = []
+    instructions: list[Any] = []
     for variable in stream["variables"]:
         name = variable["name"]
-        made.append(
+        instructions.append(
             api.STLVmFlowVar(
                 name=name,
                 size=variable["size"],
@@ -290,9 +290,9 @@ def build_instructions(api: Any, stream: dict[str, Any]) -> list[Any]:
             )
         )
         if variable["mask"] is None:
-            made.append(api.STLVmWrFlowVar(fv_name=name, pkt_offset=variable["offset"]))
+            instructions.append(api.STLVmWrFlowVar(fv_name=name, pkt_offset=variable["offset"]))
         else:
-            made.append(
+            instructions.append(
                 api.STLVmWrMaskFlowVar(
                     fv_name=name,
                     pkt_offset=variable["offset"],
@@ -301,9 +301,9 @@ def build_instructions(api: Any, stream: dict[str, Any]) -> list[Any]:
                     shift=variable["shift"],
                 )
             )
-    made += [api.STLVmFixIpv4(offset=offset) for offset in stream["ipv4"]]
-    made += [_layer4(api, *one) for one in stream["layer4"]]
-    return made
+    instructions += [api.STLVmFixIpv4(offset=offset) for offset in stream["ipv4"]]
+    instructions += [_layer4(api, *checksum) for checksum in stream["layer4"]]
+    return instructions
 
 
 def _layer4(api: Any, kind: str, l3_offset: int, l4_offset: int) -> Any:
@@ -355,12 +355,12 @@ class WorkerTrial:
     def _run(self) -> dict[str, Any]:
         self.session.clear()
         for port in self.senders:
-            mine = [
+            streams = [
                 build_stream(self.session.api, s)
                 for s in self.order["streams"]
                 if s["port"] == port
             ]
-            self.session.client.add_streams(mine, ports=[port])
+            self.session.client.add_streams(streams, ports=[port])
         self._remember()
         try:
             # By force: a virtual port's speed is invented, and so is "too little bandwidth".
@@ -380,7 +380,7 @@ class WorkerTrial:
             raise
         self._stop()
         ended = time.monotonic()
-        self._look_at_links()
+        self._check_links()
         return {
             "ports": {
                 str(port): {
@@ -400,8 +400,8 @@ class WorkerTrial:
 
     def _stop_after(self, error: BaseException) -> None:
         """Stop, unless the server is gone; the first error is the one to report."""
-        known = error if isinstance(error, WorkerError) else classify_error(error)
-        if known.kind != "gone":
+        failure = error if isinstance(error, WorkerError) else classify_error(error)
+        if failure.kind != "gone":
             with contextlib.suppress(WorkerError):
                 self._stop()
 
@@ -423,7 +423,7 @@ class WorkerTrial:
         """Read all counters: each is of a time between request and reply."""
         for port in self.session.ports:
             begin = time.monotonic()
-            now = self.session.counters_of(port)
+            now = self.session.read_counters(port)
             end = time.monotonic()
             self.sent[port], self.received[port] = self._since(port, now)
             if port in self.samples:
@@ -479,14 +479,14 @@ class WorkerTrial:
 
     def _sleep(self, until: float) -> None:
         """Sleep, but look up often: the trial may be given up."""
-        while (left := until - time.monotonic()) > 0:
+        while (remaining_s := until - time.monotonic()) > 0:
             self.look()
             if time.monotonic() >= self._links_next:
-                self._look_at_links()
-            time.sleep(min(left, SELDOM_S))
+                self._check_links()
+            time.sleep(min(remaining_s, SELDOM_S))
         self.look()
 
-    def _look_at_links(self) -> None:
+    def _check_links(self) -> None:
         self.down.update(dict.fromkeys(self.session.links_down()))
         self._links_next = time.monotonic() + LINKS_EVERY_S
 
@@ -496,7 +496,7 @@ class WorkerTrial:
             return {}
         stats = self.session.client.get_pgid_stats(probes)
         flows, times = stats.get("flow_stats", {}), stats.get("latency", {})
-        found = {probe: times[probe]["latency"] for probe in probes if probe in times}
+        latencies = {probe: times[probe]["latency"] for probe in probes if probe in times}
         return {
             str(probe): {
                 "histogram": {str(k): v for k, v in latency.get("histogram", {}).items()},
@@ -504,7 +504,7 @@ class WorkerTrial:
                 "received": flows.get(probe, {}).get("rx_pkts", {}).get("total"),
                 **{key: latency[key] for key in SUMMARY if key in latency},
             }
-            for probe, latency in found.items()
+            for probe, latency in latencies.items()
         }
 
 

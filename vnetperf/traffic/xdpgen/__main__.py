@@ -37,8 +37,8 @@ def main() -> None:
         request, number, seconds, frame = line.split()
         ended, until = False, time.monotonic() + float(seconds)
         try:
-            while not ended and (left := until - time.monotonic()) > 0:
-                signal.setitimer(signal.ITIMER_REAL, left)
+            while not ended and (remaining_s := until - time.monotonic()) > 0:
+                signal.setitimer(signal.ITIMER_REAL, remaining_s)
                 run_live(int(number), bytes.fromhex(frame))
             answer(f"{ENDED} {request}")
         except HostError as error:

@@ -92,7 +92,7 @@ def _key(number: int) -> bytes:
 class StreamPace:
     """What `send` has done for a stream."""
 
-    made: int
+    built: int
     skipped: int
     first_ns: int
     last_ns: int
@@ -100,8 +100,8 @@ class StreamPace:
     @property
     def seconds(self) -> float:
         """From the first frame to the last and one more gap."""
-        gaps = max(1, self.made - 1)
-        return (self.last_ns - self.first_ns) / 1e9 * self.made / gaps
+        gaps = max(1, self.built - 1)
+        return (self.last_ns - self.first_ns) / 1e9 * self.built / gaps
 
 
 class Xdpgen(TrafficGenerator):
@@ -200,8 +200,8 @@ class Xdpgen(TrafficGenerator):
         if frames == self._frames and self._code is not None:
             return
         first, flows = frames[0], lcm(*(frame.flows for frame in frames))
-        if why := _too_many(flows):
-            raise GeneratorError(why, where=self.name)
+        if reason := _too_many(flows):
+            raise GeneratorError(reason, where=self.name)
         if len({frame.header_octets for frame in frames}) > 1 or len(frames) > STREAMS:
             raise GeneratorError("it sends one kind of frame from each port", where=self.name)
         takes = {f.stream.direction: self._indexes[f.stream.rx_port] for f in frames}
@@ -238,20 +238,20 @@ class Xdpgen(TrafficGenerator):
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
         """Send, drain, count."""
-        if why := self.lacks(trial):
-            raise GeneratorError(f"it cannot {why}", where=self.name)
+        if missing := self.lacks(trial):
+            raise GeneratorError(f"it cannot {missing}", where=self.name)
         loads = {frame: trial.load_fps * frame.share for frame in self._frames}
-        wanted = {f: (fps, round(fps * trial.duration_s)) for f, fps in loads.items()}
+        planned = {f: (fps, round(fps * trial.duration_s)) for f, fps in loads.items()}
         refused = self._refused()
-        self._send(wanted, watch, trial.duration_s)
+        self._send(planned, watch, trial.duration_s)
         self.on_sent()
         sleep_watching(time.monotonic() + trial.drain_s, watch)
         self.check_alive()
         counted, now = self._counted(), self._refused()
         directions = []
-        for frame, (_, intended) in wanted.items():
+        for frame, (_, intended) in planned.items():
             number, pace = frame.stream.direction, self._pace(frame.stream.direction)
-            lost = min(pace.made, now[frame.stream.tx_port] - refused[frame.stream.tx_port])
+            lost = min(pace.built, now[frame.stream.tx_port] - refused[frame.stream.tx_port])
             received, misrouted, altered = (
                 counted[STREAMS * place + number] for place in range(len(COUNTS))
             )
@@ -259,9 +259,9 @@ class Xdpgen(TrafficGenerator):
                 DirectionCounts(
                     direction=number,
                     intended=intended,
-                    sent=pace.made - lost,
+                    sent=pace.built - lost,
                     refused=lost,
-                    unsent=intended - pace.made,
+                    unsent=intended - pace.built,
                     received=received,
                     misrouted=misrouted,
                     altered=altered,
@@ -282,7 +282,7 @@ class Xdpgen(TrafficGenerator):
 
     def _send(
         self,
-        wanted: dict[CompiledFrame, tuple[float, int]],
+        planned: dict[CompiledFrame, tuple[float, int]],
         watch: Callable[[], None],
         seconds: float = 0.0,
     ) -> None:
@@ -290,13 +290,13 @@ class Xdpgen(TrafficGenerator):
         process, code = self.started(self._process), self.started(self._code)
         self.check_alive()
         self._trial += 1
-        seconds = seconds or max(count / fps for fps, count in wanted.values())
+        seconds = seconds or max(count / fps for fps, count in planned.values())
         start = time.monotonic_ns() + int(LEAD_S * 1e9)
         stop = start + int((seconds + OVERTIME_S) * 1e9)
         paces = code.map("paces")
         for number in range(STREAMS):
             paces.update(_key(number), bytes(PACE.size))
-        for frame, (fps, count) in wanted.items():
+        for frame, (fps, count) in planned.items():
             target = self._indexes[frame.stream.tx_port]
             interval = round(1e9 / fps * (1 << FRACTION_BITS))
             pace = PACE.pack(start, stop, interval, count, target, self._trial, 0, 0, 0, 0)
@@ -304,7 +304,7 @@ class Xdpgen(TrafficGenerator):
         self._began, self._counted_before = start, self._counts()
         with host_failures():
             runs_s = (stop - time.monotonic_ns()) / 1e9
-            octets = next(iter(wanted)).template.hex()
+            octets = next(iter(planned)).template.hex()
             process.write_line(f"{self._trial} {code.number('send')} {runs_s:.6f} {octets}")
 
         def watch_all() -> None:
@@ -328,8 +328,8 @@ class Xdpgen(TrafficGenerator):
     def _latency(self, number: int) -> Latency | None:
         """Time from making a frame until it was taken: shortest, mean, longest."""
         octets = self.started(self._code).map("delays").of_processors(_key(number), DELAYS.size)
-        seen = [found[1:] for found in DELAYS.iter_unpack(octets) if found[0] == self._trial]
-        counts, sums, least, most = zip(*seen, strict=True) if seen else ((), (), (), ())
+        rows = [row[1:] for row in DELAYS.iter_unpack(octets) if row[0] == self._trial]
+        counts, sums, least, most = zip(*rows, strict=True) if rows else ((), (), (), ())
         if not sum(counts):
             return None
         return Latency(
@@ -360,7 +360,7 @@ class Xdpgen(TrafficGenerator):
         counted = self._counted()
         return LiveCounts(
             elapsed_s=max(0.0, (time.monotonic_ns() - self._began) / 1e9),
-            sent=sum(self._pace(number).made for number in range(STREAMS)),
+            sent=sum(self._pace(number).built for number in range(STREAMS)),
             refused=0,
             received=sum(counted[:STREAMS]),
         )

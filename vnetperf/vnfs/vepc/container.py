@@ -137,18 +137,18 @@ class Vepc(MobileCoreVnf[ContainerPrograms], ContainerVloop):
         try:
             output = self.machine.run(argv, netns=self.container.netns, timeout=ATTACH_S)
             rows = [parse_json(line) for line in output.splitlines() if line.startswith("{")]
-            found = [(int(row["teid"]), int(IPv4Address(row["ue"]))) for row in rows]
-            bearer_runs(found)  # refuses what is no TEID
+            bearers = [(int(row["teid"]), int(IPv4Address(row["ue"]))) for row in rows]
+            bearer_runs(bearers)  # refuses what is no TEID
         except (HostError, ValueError, KeyError, TypeError) as error:
             self.check_alive()
             raise DutError(
                 f"the attach command failed: {error}", where=self.attach_place
             ) from error
-        if len(found) != sessions:
+        if len(bearers) != sessions:
             raise DutError(
-                f"the attach command made {len(found)} of {sessions} sessions", where=where
+                f"the attach command made {len(bearers)} of {sessions} sessions", where=where
             )
-        return found
+        return bearers
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Both interfaces, the one to the first program, and its GTP-U socket."""

@@ -64,7 +64,9 @@ class Message:
 
     def first(self, kind: int) -> bytes | None:
         """Content of the first element of a type."""
-        return next((content for found, content in self.elements if found == kind), None)
+        return next(
+            (content for element_kind, content in self.elements if element_kind == kind), None
+        )
 
 
 def _element(kind: int, content: bytes) -> bytes:
@@ -95,22 +97,22 @@ def decode(octets: bytes) -> Message:
 
 
 def _elements(body: bytes) -> list[tuple[int, bytes]]:
-    found, at = [], 0
-    while at < len(body):
-        kind, at = body[at], at + 1
+    elements, offset = [], 0
+    while offset < len(body):
+        kind, offset = body[offset], offset + 1
         if kind >= TLV:
-            if at + 2 > len(body):
+            if offset + 2 > len(body):
                 raise GtpError(f"element {kind} is cut short")
-            length, at = int.from_bytes(body[at : at + 2], "big"), at + 2
+            length, offset = int.from_bytes(body[offset : offset + 2], "big"), offset + 2
         elif kind in FIXED:
             length = FIXED[kind]
         else:
             break
-        if at + length > len(body):
+        if offset + length > len(body):
             raise GtpError(f"element {kind} is cut short")
-        found.append((kind, body[at : at + length]))
-        at += length
-    return found
+        elements.append((kind, body[offset : offset + length]))
+        offset += length
+    return elements
 
 
 def encode_bcd(digits: str, octets: int = 0) -> bytes:
@@ -139,25 +141,25 @@ class Subscriber:
     teid: int
 
 
-def create_request(sequence: int, who: Subscriber, control: str, user: str) -> Message:
+def create_request(sequence: int, subscriber: Subscriber, control: str, user: str) -> Message:
     """A request for a PDP context."""
-    teid = struct.pack("!I", who.teid)
+    teid = struct.pack("!I", subscriber.teid)
     return Message(
         CREATE_REQUEST,
         0,
         sequence,
         (
-            (IMSI, encode_bcd(who.imsi, 8)),
+            (IMSI, encode_bcd(subscriber.imsi, 8)),
             (RECOVERY, b"\0"),
             (SELECTION, b"\xfc"),  # subscribed; the other bits are spare ones
             (TEID_DATA, teid),
             (TEID_CONTROL, teid),
             (NSAPI, b"\x05"),
             (END_USER_ADDRESS, IPV4),
-            (APN, encode_apn(who.apn)),
+            (APN, encode_apn(subscriber.apn)),
             (GSN_ADDRESS, IPv4Address(control).packed),
             (GSN_ADDRESS, IPv4Address(user).packed),
-            (MSISDN, b"\x91" + encode_bcd(who.msisdn)),
+            (MSISDN, b"\x91" + encode_bcd(subscriber.msisdn)),
             (QOS, BEST_EFFORT),
         ),
     )

@@ -150,11 +150,11 @@ class MobileCorePrograms(ABC):
             # The end of its program is a better reason, and is seen a moment later.
             wait_at_most(self.check, REAPED_S, "the end of a program", poll_s=POLL_S)
             raise DutError(f"gone: the interface {self.stack.tun}", where=self.role)
-        found = HopCounters(port=f"{self.role}.tun (inside)", **asdict(tun))
+        tun_counters = HopCounters(port=f"{self.role}.tun (inside)", **asdict(tun))
         if self.options.gtpu_mode == "kernel":
-            return (found,)
+            return (tun_counters,)
         udp = stack.parse_udp(self.snmp(), f"{self.role}.gtp-u (inside)")
-        return (found,) if udp is None else (found, udp)
+        return (tun_counters,) if udp is None else (tun_counters, udp)
 
     def facts(self) -> dict[str, Any]:
         """What runs."""
@@ -173,8 +173,8 @@ _NUMBERS = count()
 class UeAndServer:
     """What plugs in at both of the tester's places while the tester is away."""
 
-    def __init__(self, vnf: Vnf, what: MobileCore) -> None:
-        self.vnf, self.machine, self.stack = vnf, vnf.machine, what
+    def __init__(self, vnf: Vnf, mobile_core: MobileCore) -> None:
+        self.vnf, self.machine, self.stack = vnf, vnf.machine, mobile_core
         unique = next(_NUMBERS)
         cpus = vnf.plan.placement.cores.get("tester", ())
         self.radio = Container(self.machine, f"ue{vnf.number}-{unique}", cpus)
@@ -223,9 +223,9 @@ class UeAndServer:
 
     def _attach(self, program: StackProgram, netdevs: tuple[str, str]) -> tuple[str, float]:
         """Start the UE; its address, and how long it took."""
-        known = stack.ue_values(self.stack, netdevs[0], self.radio.directory)
+        values = stack.ue_values(self.stack, netdevs[0], self.radio.directory)
         began = time.monotonic()
-        argv = stack.program_argv(program, known, self.stack)
+        argv = stack.program_argv(program, values, self.stack)
         process = self.radio.spawn("ue", argv)
         self._running.append(process)
         try:
@@ -279,16 +279,16 @@ def _veth_netdevs(ends: tuple[WireEnd, ...]) -> tuple[str, str]:
 
 def ue_problem(facts: MachineFacts, scenario: Scenario, wire: str) -> str:
     """What keeps users' traffic from being measured."""
-    what = scenario.stack
-    if what is None or what.ue is None:
-        name = what.name if what else "no mobile core"
+    mobile_core = scenario.stack
+    if mobile_core is None or mobile_core.ue is None:
+        name = mobile_core.name if mobile_core else "no mobile core"
         return f"{name} names no program for a UE; describe one under [ue] of its stack file"
     if wire != "veth":
         return (
             f"a UE and a server plug into veth wires; these are {wire}: choose --wire veth, on a "
             "vSwitch that takes them"
         )
-    return stack.missing_stack_program(facts, what.ue)
+    return stack.missing_stack_program(facts, mobile_core.ue)
 
 
 Programs = TypeVar("Programs", bound=MobileCorePrograms)
@@ -316,10 +316,10 @@ class MobileCoreVnf(UserPlane, Generic[Programs]):
     @property
     def stack(self) -> MobileCore:
         """The mobile core."""
-        found = self.plan.scenario.stack
-        if found is None:
+        mobile_core = self.plan.scenario.stack
+        if mobile_core is None:
             raise DutError("no mobile core has been chosen", where=self.role)
-        return found
+        return mobile_core
 
     @property
     def attach_place(self) -> str:
@@ -329,13 +329,15 @@ class MobileCoreVnf(UserPlane, Generic[Programs]):
     def take_sessions(self, phase: AttachPhase, programs: MobileCorePrograms) -> None:
         """The sessions of an attach phase, which must be complete."""
         self.phase = phase
-        made, wanted = len(phase.contexts), phase.requested
-        log.info("%s: %d of %d sessions after %.2f s", self.role, made, wanted, phase.seconds)
+        attached, requested = len(phase.contexts), phase.requested
+        log.info(
+            "%s: %d of %d sessions after %.2f s", self.role, attached, requested, phase.seconds
+        )
         if phase.refusals:
             programs.check()
         phase.require_complete(self.attach_place, programs.tail)
         self.sessions = bearer_runs(
-            [(one.teid_data, int(IPv4Address(one.ue))) for one in phase.contexts]
+            [(context.teid_data, int(IPv4Address(context.ue))) for context in phase.contexts]
         )
 
     def session_facts(self) -> list[str]:
@@ -362,5 +364,5 @@ class MobileCoreVnf(UserPlane, Generic[Programs]):
         """Put a UE and a server in the tester's places."""
         if self.ends_with_users:
             self.sessions = ()
-        with UeAndServer(self, self.stack).attached(ends) as found:
-            yield found
+        with UeAndServer(self, self.stack).attached(ends) as pair:
+            yield pair

@@ -65,11 +65,11 @@ class AttachPhase:
     def facts(self) -> dict[str, Any]:
         """The phase as a result has it."""
         times = sorted(self.answer_s)
-        made = len(self.contexts)
-        found: dict[str, Any] = {
+        attached = len(self.contexts)
+        facts: dict[str, Any] = {
             "sessions asked for": self.requested,
-            "attached": made,
-            "success rate": round(made / self.requested, 6),
+            "attached": attached,
+            "success rate": round(attached / self.requested, 6),
             "ramp, sessions/s": self.ramp or "one after the other",
             "whole, s": round(self.seconds, 4),
             "reached, sessions/s": round(self.rate, 1),
@@ -78,18 +78,18 @@ class AttachPhase:
         if times:
             cuts = quantiles(times, n=100, method="inclusive") if len(times) > 1 else times * 99
             shown = {"least": times[0], "median": cuts[49], "99 %": cuts[98], "most": times[-1]}
-            found["time of an attach, ms"] = {k: round(v * 1e3, 3) for k, v in shown.items()}
+            facts["time of an attach, ms"] = {k: round(v * 1e3, 3) for k, v in shown.items()}
         if self.refusals:
-            found["not attached"] = dict(self.refusals)
-        return found
+            facts["not attached"] = dict(self.refusals)
+        return facts
 
     def require_complete(self, where: str, log_tail: Callable[[], str]) -> None:
         """Refuse a phase in which a session is missing: its packets would look like loss."""
         if not self.refusals:
             return
-        why = ", ".join(f"{count} by {text!r}" for text, count in self.refusals.items())
+        reasons = ", ".join(f"{count} by {text!r}" for text, count in self.refusals.items())
         raise DutError(
-            f"{sum(self.refusals.values())} of {self.requested} sessions were refused: {why}; "
+            f"{sum(self.refusals.values())} of {self.requested} sessions were refused: {reasons}; "
             f"log ends with:\n{log_tail()}",
             where=where,
             cure="request fewer with --core sessions=N, or a lower rate with --core ramp=N",
@@ -129,8 +129,8 @@ class Sgsn:
         """Let go of the socket."""
         self.socket.close()
 
-    def _error(self, what: str, error: OSError) -> HostError:
-        return HostError(f"the SGSN {what}: {error.strerror}", where=f"GTP-C, {self.local}")
+    def _error(self, failure: str, error: OSError) -> HostError:
+        return HostError(f"the SGSN {failure}: {error.strerror}", where=f"GTP-C, {self.local}")
 
     def _next(self) -> int:
         self._sequence = (self._sequence + 1) % SEQUENCES
@@ -179,8 +179,8 @@ class Sgsn:
 
     def attach(self, sessions: int, ramp: float) -> AttachPhase:
         """Request sessions."""
-        found = AttachPhase(requested=sessions, ramp=ramp)
-        made: dict[int, gtpc.Context] = {}
+        phase = AttachPhase(requested=sessions, ramp=ramp)
+        contexts: dict[int, gtpc.Context] = {}
         waiting: dict[int, _Request] = {}
         began, sent = time.monotonic(), 0
         while sent < sessions or waiting:
@@ -188,8 +188,8 @@ class Sgsn:
             while sent < sessions and _may_request(sent, len(waiting), ramp, now - began):
                 sequence = self._next()
                 waiting[sequence] = self._request(sequence, sent, now)
-                sent, found.requesting_s = sent + 1, now - began
-            self._again(waiting, found, now)
+                sent, phase.requesting_s = sent + 1, now - began
+            self._again(waiting, phase, now)
             due = [next(iter(waiting.values())).due] if waiting else []
             if ramp and sent < sessions and len(waiting) < WINDOW:
                 due.append(began + sent / ramp)
@@ -197,23 +197,23 @@ class Sgsn:
             if answer is not None and answer.kind == gtpc.CREATE_RESPONSE:
                 request = waiting.pop(answer.sequence, None)
                 if request is not None:  # otherwise the answer to a request sent again
-                    self._take(answer, request, made, found)
-        found.seconds = time.monotonic() - began
-        found.contexts = [made[number] for number in sorted(made)]
-        return found
+                    self._take(answer, request, contexts, phase)
+        phase.seconds = time.monotonic() - began
+        phase.contexts = [contexts[number] for number in sorted(contexts)]
+        return phase
 
     def _request(self, sequence: int, number: int, now: float) -> _Request:
-        who = gtpc.Subscriber(
+        subscriber = gtpc.Subscriber(
             imsi=f"00101{number + 1:010d}",
             msisdn=f"88{number + 1:010d}",
             apn=self.apn,
             teid=number + 1,
         )
-        octets = gtpc.create_request(sequence, who, self.local, self.user).encode()
+        octets = gtpc.create_request(sequence, subscriber, self.local, self.user).encode()
         self._send(octets)
         return _Request(number, octets, now, now + patient(ANSWER_S))
 
-    def _again(self, waiting: dict[int, _Request], found: AttachPhase, now: float) -> None:
+    def _again(self, waiting: dict[int, _Request], phase: AttachPhase, now: float) -> None:
         """Repeat requests that are due, and give up those repeated often enough."""
         for sequence, request in list(waiting.items()):
             if request.due > now:
@@ -221,26 +221,29 @@ class Sgsn:
             self.check()
             del waiting[sequence]
             if request.tries == TRIES:
-                found.refusals[f"no answer to {TRIES} requests"] += 1
+                phase.refusals[f"no answer to {TRIES} requests"] += 1
                 continue
             self._send(request.octets)
-            found.repeated += 1
+            phase.repeated += 1
             request.tries, request.due = request.tries + 1, now + patient(ANSWER_S)
             waiting[sequence] = request
 
     @staticmethod
     def _take(
-        answer: gtpc.Message, request: _Request, made: dict[int, gtpc.Context], found: AttachPhase
+        answer: gtpc.Message,
+        request: _Request,
+        contexts: dict[int, gtpc.Context],
+        phase: AttachPhase,
     ) -> None:
         if cause := gtpc.refusal_cause(answer):
-            found.refusals[cause] += 1
+            phase.refusals[cause] += 1
             return
         try:
-            made[request.number] = gtpc.parse_context(answer)
+            contexts[request.number] = gtpc.parse_context(answer)
         except gtpc.GtpError as error:
-            found.refusals[str(error)] += 1
+            phase.refusals[str(error)] += 1
             return
-        found.answer_s.append(time.monotonic() - request.first)
+        phase.answer_s.append(time.monotonic() - request.first)
 
 
 def _may_request(sent: int, waiting: int, ramp: float, since_s: float) -> bool:
@@ -249,15 +252,15 @@ def _may_request(sent: int, waiting: int, ramp: float, since_s: float) -> bool:
 
 def bearer_runs(sessions: list[tuple[int, int]]) -> tuple[Bearers, ...]:
     """Sessions as runs in which endpoints and addresses rise by one."""
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for teid, ue in sessions:
-        if found and (teid - found[-1][0], ue - found[-1][1]) == (found[-1][2],) * 2:
-            found[-1][2] += 1
+        if runs and (teid - runs[-1][0], ue - runs[-1][1]) == (runs[-1][2],) * 2:
+            runs[-1][2] += 1
         else:
-            found.append([teid, ue, 1])
+            runs.append([teid, ue, 1])
     return tuple(
         Bearers(teid=teid, ue=socket.inet_ntoa(ue.to_bytes(4, "big")), count=count)
-        for teid, ue, count in found
+        for teid, ue, count in runs
     )
 
 
@@ -286,8 +289,8 @@ def sgsn_on_wire(
         tool(f"ip neigh replace {GN_VEPC} lladdr {gn_mac} dev {netdev} nud permanent")
         with closing(
             machine.in_netns(lambda: Sgsn(GN_TESTER, GN_VEPC, GN_TESTER, apn, check))
-        ) as made:
-            yield made
+        ) as sgsn:
+            yield sgsn
     finally:
         tool(f"ip neigh flush dev {netdev} nud permanent")
         tool(f"ip address flush dev {netdev}")

@@ -74,7 +74,7 @@ def stack_values(
     stack: MobileCore, options: MobileCoreOptions, interfaces: MobileCoreInterfaces, directory: Path
 ) -> dict[str, str]:
     """What `${NAME}` stands for in files and command lines of a mobile core."""
-    own = {
+    values = {
         "dns": SERVER,
         "gtpu_mode": stack.gtpu_modes.get(options.gtpu_mode, ""),
         "ramp": f"{options.ramp:g}",
@@ -82,7 +82,9 @@ def stack_values(
         "sgi": interfaces.sgi,
         "sgsn_address": SGSN,
     }
-    return dict(sorted((_common_values(stack, interfaces.gn, stack.tun, directory) | own).items()))
+    return dict(
+        sorted((_common_values(stack, interfaces.gn, stack.tun, directory) | values).items())
+    )
 
 
 def ue_values(stack: MobileCore, radio: str, directory: Path) -> dict[str, str]:
@@ -90,32 +92,34 @@ def ue_values(stack: MobileCore, radio: str, directory: Path) -> dict[str, str]:
     return _common_values(stack, radio, UE_TUN, directory)
 
 
-def substitute(text: str, known: Mapping[str, str], where: str) -> str:
+def substitute(text: str, values: Mapping[str, str], where: str) -> str:
     """Put values into a text."""
 
     def value(match: re.Match[str]) -> str:
-        if match[1] not in known:
+        if match[1] not in values:
             raise ConfigError(
-                f"${{{match[1]}}} stands for nothing", where=where, accepted=", ".join(known)
+                f"${{{match[1]}}} stands for nothing", where=where, accepted=", ".join(values)
             )
-        return known[match[1]]
+        return values[match[1]]
 
     return VARIABLE.sub(value, text)
 
 
-def stack_files(stack: MobileCore, known: Mapping[str, str]) -> dict[str, str]:
+def stack_files(stack: MobileCore, values: Mapping[str, str]) -> dict[str, str]:
     """The stack's files with values in them."""
     where = f"conf/stacks/{stack.name}.toml"
-    return {name: substitute(text, known, f"{where}: {name}") for name, text in stack.files.items()}
+    return {
+        name: substitute(text, values, f"{where}: {name}") for name, text in stack.files.items()
+    }
 
 
 def program_argv(
-    program: StackProgram | tuple[str, ...], known: Mapping[str, str], stack: MobileCore
+    program: StackProgram | tuple[str, ...], values: Mapping[str, str], stack: MobileCore
 ) -> tuple[str, ...]:
     """A command line with values, and paths of files, in it."""
     argv = program.argv if isinstance(program, StackProgram) else program
     return tuple(
-        substitute(word, known, f"conf/stacks/{stack.name}.toml: {argv[0]}") for word in argv
+        substitute(word, values, f"conf/stacks/{stack.name}.toml: {argv[0]}") for word in argv
     )
 
 
@@ -131,15 +135,15 @@ def stack_problem(stack: MobileCore, options: MobileCoreOptions) -> str:
             f"{stack.name} supports at most {stack.max_sessions} sessions; "
             f"accepted: --core sessions=N with N up to {stack.max_sessions}"
         )
-    known = stack_values(stack, options, MobileCoreInterfaces("gn", "sgi"), Path("/"))
-    for name in known.keys() & stack.files.keys():
+    values = stack_values(stack, options, MobileCoreInterfaces("gn", "sgi"), Path("/"))
+    for name in values.keys() & stack.files.keys():
         return (
             f"the file {name!r} in conf/stacks/{stack.name}.toml is called like a value: "
             f"${{{name}}} would be either; call it otherwise"
         )
-    paths = known | {name: f"/{name}" for name in stack.files}
+    paths = values | {name: f"/{name}" for name in stack.files}
     try:
-        stack_files(stack, known)
+        stack_files(stack, values)
         for program in stack.programs:
             program_argv(program, paths, stack)
         if stack.attach.argv:
@@ -209,7 +213,7 @@ def scenario_problem(scenario: Scenario, name: str) -> str:
             f"send; it is deployed as vepc_{scenario.vswitch}: -k vepc_{scenario.vswitch}"
         )
     varied = [field for field in scenario.traffic.vary if field in ADDRESS_FIELDS]
-    found = {
+    problems = {
         f"{name} has no mode {scenario.vnf_mode!r}: a mobile core routes; leave --vnf-mode out": (
             scenario.vnf_mode != "route"
         ),
@@ -223,16 +227,16 @@ def scenario_problem(scenario: Scenario, name: str) -> str:
         "no mobile core has been chosen; name one of conf/stacks/ with --core": scenario.stack
         is None,
     }
-    first = next((problem for problem, holds in found.items() if holds), "")
+    first = next((problem for problem, holds in problems.items() if holds), "")
     return first or (stack_problem(scenario.stack, scenario.core) if scenario.stack else "")
 
 
 def _machine_problem(facts: MachineFacts, scenario: Scenario) -> str:
     for program in scenario.stack.programs if scenario.stack else ():
-        if found := missing_stack_program(facts, program):
-            return found
-    if found := _build_problem(facts, scenario):
-        return found
+        if problem := missing_stack_program(facts, program):
+            return problem
+    if problem := _build_problem(facts, scenario):
+        return problem
     purpose = f"gtpu_mode {scenario.core.gtpu_mode}"
     found_all = (facts.missing_module(module, purpose) for module in kernel_modules(scenario))
     return next((text for text in found_all if text), "")
@@ -240,7 +244,7 @@ def _machine_problem(facts: MachineFacts, scenario: Scenario) -> str:
 
 def missing_stack_program(facts: MachineFacts, program: StackProgram) -> str:
     """What keeps a program of a stack from being started."""
-    declared = {one.name: one for one in PROGRAMS}
+    declared = {tool.name: tool for tool in PROGRAMS}
     # Programs of a stack of the user's own are not looked for: its log has what is missing.
     if (name := program.argv[0]) not in facts.programs:
         return ""

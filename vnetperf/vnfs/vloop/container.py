@@ -34,21 +34,21 @@ from vnetperf.vnfs.vloop.process import PORTS, Vloop, main_and_worker
 VF_KIND = "vf"
 
 
-def vf_driver_problem(facts: MachineFacts, scenario: Scenario, what: str) -> str:
+def vf_driver_problem(facts: MachineFacts, scenario: Scenario, consumer: str) -> str:
     """Whether a VNF would be given PCI devices where it needs interfaces."""
     offered = registry.load("vswitches", scenario.vswitch).capabilities.attachments
     driver = scenario.options.vf_driver
     if VF_KIND not in offered or driver == "kernel":
         return ""
     if driver is not None:
-        why = f"vf_driver is {driver}"
+        reason = f"vf_driver is {driver}"
     elif any(nic.max_vfs and nic.iommu_group is not None for nic in facts.nics):
-        why = "where there is an IOMMU they go to vfio-pci"
+        reason = "where there is an IOMMU they go to vfio-pci"
     else:
         return ""
     return (
-        f"{what} needs interfaces of the kernel, and virtual functions would be PCI devices "
-        f"({why}); --set vf_driver=kernel"
+        f"{consumer} needs interfaces of the kernel, and virtual functions would be PCI devices "
+        f"({reason}); --set vf_driver=kernel"
     )
 
 
@@ -73,10 +73,10 @@ class ContainerVloop(Vloop, EndpointHost):
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
         placement = plan.placement
-        mine = placement.unpinned.get(self.role) or placement.cores.get(self.role, ())
-        cpus = (*mine, *placement.housekeeping[:1])
+        vnf_cpus = placement.unpinned.get(self.role) or placement.cores.get(self.role, ())
+        cpus = (*vnf_cpus, *placement.housekeeping[:1])
         self.form: Form | None = FORMS.get(plan.scenario.vnf_mode)
-        if self.form is None and mine:
+        if self.form is None and vnf_cpus:
             main, _ = main_and_worker(plan, machine.facts, self.role)
             cpus = (*cpus, main)  # EAL does not start without it
         self.container = Container(machine, f"ct{number}", cpus)
@@ -89,8 +89,10 @@ class ContainerVloop(Vloop, EndpointHost):
         form = FORMS.get(scenario.vnf_mode)
         if form is None:
             return super().missing(facts, scenario)
-        found = (facts.missing_module(one, f"the form {form.name}") for one in form.modules)
-        missing = next((trouble for trouble in found if trouble), "")
+        troubles = (
+            facts.missing_module(module, f"the form {form.name}") for module in form.modules
+        )
+        missing = next((trouble for trouble in troubles if trouble), "")
         missing = missing or xdp_problem(facts, form.name)
         return missing or vf_driver_problem(facts, scenario, f"mode {form.name}")
 

@@ -78,18 +78,18 @@ class GuestTestpmd:
         return self._by_driver(names)
 
     def _by_driver(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        agent, found = self.guest.agent, []
+        agent, addresses = self.guest.agent, []
         for name in names:
             path = agent.run(["readlink", "-f", f"/sys/class/net/{name}/device"])
-            found.append(PCI_ADDRESS.findall(path)[-1])
-        for pci in found:
+            addresses.append(PCI_ADDRESS.findall(path)[-1])
+        for pci in addresses:
             device = f"/sys/bus/pci/devices/{pci}"
             agent.write(f"{device}/driver_override", self.driver)
             agent.write(f"{device}/driver/unbind", pci)
             agent.write("/sys/bus/pci/drivers_probe", pci)
-        order = sorted(found)  # DPDK numbers ports by PCI address, whatever the order of -a
-        self._numbers = tuple(order.index(pci) for pci in found)
-        return tuple(f"-a{pci}" for pci in found)
+        order = sorted(addresses)  # DPDK numbers ports by PCI address, whatever the order of -a
+        self._numbers = tuple(order.index(pci) for pci in addresses)
+        return tuple(f"-a{pci}" for pci in addresses)
 
     def _by_sockets(self, names: Mapping[str, int], mtu: int) -> tuple[str, ...]:
         """Interfaces with their queue pairs, each of which is a socket."""
@@ -163,15 +163,15 @@ class GuestTestpmd:
             cure="give it more memory: --guest memory_mib=...",
         )
 
-    def _wait(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
+    def _wait(self, done: Callable[[], bool], limit_s: float, action: str) -> None:
         wait_for(
             done,
             limit_s,
-            f"testpmd in the guest to {what}",
+            f"testpmd in the guest to {action}",
             poll_s=POLL_S,
             check=self.check,
             error=lambda: self.guest.error(
-                f"runs testpmd, which did not {what} within {limit_s:g} s; {self._last_output()}"
+                f"runs testpmd, which did not {action} within {limit_s:g} s; {self._last_output()}"
             ),
         )
 
@@ -204,15 +204,15 @@ class GuestTestpmd:
         output = self.guest.domain.output
         self._read = output.stat().st_size if output is not None else 0
         self.guest.agent.put(self._input, command + "\n")
-        found: list[re.Match[str]] = []
+        matches: list[re.Match[str]] = []
 
         def answered() -> bool:
-            nonlocal found
-            found = list(pattern.finditer(self._new_output()))
-            return len(found) >= blocks
+            nonlocal matches
+            matches = list(pattern.finditer(self._new_output()))
+            return len(matches) >= blocks
 
         self._wait(answered, ANSWER_S, f"answer {command!r}")
-        return found[:blocks]
+        return matches[:blocks]
 
     def wait_links(self, timeout_s: float) -> None:
         """Wait until both links are up."""
@@ -235,12 +235,12 @@ class GuestTestpmd:
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of both ports."""
         try:
-            found = self.send("show port stats all", len(self._numbers), STATS_BLOCK)
+            blocks = self.send("show port stats all", len(self._numbers), STATS_BLOCK)
         except HostError as error:
             with contextlib.suppress(HostError):
                 self.check()  # the end of testpmd is a better reason than a broken pipe
             raise self.guest.error(f"lost its agent: {error.what}") from error
-        stats = {int(block[1]): dict(STATS_FIELD.findall(block[2])) for block in found}
+        stats = {int(block[1]): dict(STATS_FIELD.findall(block[2])) for block in blocks}
         return tuple(
             _counters(f"{self.role}.{n} (inside)", stats[d]) for n, d in enumerate(self._numbers)
         )

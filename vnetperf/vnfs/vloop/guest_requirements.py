@@ -11,7 +11,7 @@ from vnetperf.host.linux import boot_id
 from vnetperf.model.options import DISKS, GuestOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts
-from vnetperf.virt.guest_plan import TAP_TX_RING, vcpu_count, why_not_whole
+from vnetperf.virt.guest_plan import TAP_TX_RING, disk_image_problem, vcpu_count
 from vnetperf.vnfs.vloop.kernel_forwarders import FORMS
 
 #: The mode of a disk image that forwards by itself.
@@ -23,32 +23,32 @@ MODEL_KINDS = ("tap", "macvtap")
 ONE_QUEUE = ("e1000", "rtl8139")
 
 
-def fitting_kinds(options: GuestOptions, every: tuple[str, ...]) -> tuple[str, ...]:
+def fitting_kinds(options: GuestOptions, kinds: tuple[str, ...]) -> tuple[str, ...]:
     """Kinds of attachment that the requested NICs can plug into."""
     if options.nic != "virtio":
-        return tuple(kind for kind in every if kind in MODEL_KINDS)
+        return tuple(kind for kind in kinds if kind in MODEL_KINDS)
     if options.virtio_only:
-        every = tuple(kind for kind in every if kind != "vf")
+        kinds = tuple(kind for kind in kinds if kind != "vf")
     if (options.tx_ring or 0) > TAP_TX_RING:
-        every = tuple(kind for kind in every if kind == "vhost-user")
-    return every
+        kinds = tuple(kind for kind in kinds if kind == "vhost-user")
+    return kinds
 
 
 def guest_problem(scenario: Scenario, facts: MachineFacts, inside_mib: int) -> str:
     """What is requested of guests and cannot be met."""
     options = scenario.guest
-    found = (
+    problems = (
         *_pin_problems(options, facts),
         *_nic_problems(scenario),
         *_vhost_problems(options, facts),
         *_disk_problems(scenario, facts),
         *_memory_problems(options, inside_mib),
     )
-    return f"--guest: {found[0]}" if found else ""
+    return f"--guest: {problems[0]}" if problems else ""
 
 
 def _pin_problems(options: GuestOptions, facts: MachineFacts) -> Iterator[str]:
-    count, known = vcpu_count(options), {cpu.cpu for cpu in facts.cpus}
+    count, processors = vcpu_count(options), {cpu.cpu for cpu in facts.cpus}
     if options.vcpu_pins and len(options.vcpu_pins) != count:
         yield (
             f"vcpu_pins has {len(options.vcpu_pins)} entries for {count} vCPUs; "
@@ -60,11 +60,11 @@ def _pin_problems(options: GuestOptions, facts: MachineFacts) -> Iterator[str]:
         ("vhost_pin", (options.vhost_pin or "",)),
         ("iothread_pins", options.iothread_pins),
     ):
-        strange = sorted({cpu for text in texts for cpu in parse_cpus(text)} - known)
+        strange = sorted({cpu for text in texts for cpu in parse_cpus(text)} - processors)
         if strange:
             yield (
                 f"{key} names processor {strange[0]}, which is not there or not allowed; "
-                f"choose among {', '.join(map(str, sorted(known)))}"
+                f"choose among {', '.join(map(str, sorted(processors)))}"
             )
     nodes = {pool.node for pool in facts.hugepages} | set(facts.nodes)
     if options.node is not None and options.node not in nodes:
@@ -116,7 +116,7 @@ def _vhost_problems(options: GuestOptions, facts: MachineFacts) -> Iterator[str]
         yield problem
 
 
-def _why_not_there(file: Path, facts: MachineFacts) -> str:
+def _file_problem(file: Path, facts: MachineFacts) -> str:
     """Why the agent cannot read a file, where that is known here: its machine may be another."""
     if facts.boot and facts.boot != boot_id():
         return ""
@@ -146,11 +146,11 @@ def _disk_problems(scenario: Scenario, facts: MachineFacts) -> Iterator[str]:
         ("kernel", options.kernel),
         ("initrd", options.initrd),
     ):
-        if file is not None and (why := _why_not_there(file, facts)):
-            yield f"{key} {file} {why}; name a file that is there"
+        if file is not None and (problem := _file_problem(file, facts)):
+            yield f"{key} {file} {problem}; name a file that is there"
     disk = options.disk if not facts.boot or facts.boot == boot_id() else None
-    if disk is not None and (why := why_not_whole(disk, DISKS[disk.suffix])):
-        yield f"image {disk} {why}"
+    if disk is not None and (problem := disk_image_problem(disk, DISKS[disk.suffix])):
+        yield f"image {disk} {problem}"
     for key in ("kernel", "initrd", "cmdline"):
         if getattr(options, key) and (options.disk is None or options.kernel is None):
             yield (
@@ -162,10 +162,10 @@ def _disk_problems(scenario: Scenario, facts: MachineFacts) -> Iterator[str]:
 def _memory_problems(options: GuestOptions, inside_mib: int) -> Iterator[str]:
     page_mib = options.hugepage_kb / 1024
     if page_mib and options.memory_mib % page_mib:
-        whole = ceil(options.memory_mib / page_mib) * page_mib
+        rounded_mib = ceil(options.memory_mib / page_mib) * page_mib
         yield (
             f"memory_mib={options.memory_mib} is no whole number of pages of {page_mib:g} MiB; "
-            f"choose a multiple: --guest memory_mib={whole:g}"
+            f"choose a multiple: --guest memory_mib={rounded_mib:g}"
         )
     if options.memory_mib < inside_mib:
         yield (

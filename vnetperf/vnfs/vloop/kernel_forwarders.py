@@ -88,7 +88,7 @@ class Form:
         modules: Kernel modules it needs.
         keeps_own_mac: True where an interface must not have the address that frames carry: they
             are to go through, and the kernel would keep them.
-        made: Names of the interfaces that it makes.
+        interfaces: Names of the interfaces that it makes.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Form:
     steps: Callable[[FormPorts], list[Step]]
     modules: tuple[KernelModule, ...] = ()
     keeps_own_mac: bool = False
-    made: tuple[str, ...] = ()
+    interfaces: tuple[str, ...] = ()
 
 
 XDP_MODE = "xdp"
@@ -204,7 +204,7 @@ FORMS = {
             _bridge_steps,
             modules=(BRIDGE_MODULE,),
             keeps_own_mac=True,
-            made=(BRIDGE,),
+            interfaces=(BRIDGE,),
         ),
         Form(ROUTE_MODE, ("veth", "macvlan", "vf", "virtio"), _route_steps),
         Form(XDP_MODE, ("veth", "macvlan", "virtio"), _xdp_steps),
@@ -263,14 +263,14 @@ class KernelForwarder:
     def check_alive(self) -> None:
         """Raise when what forwards is gone."""
         try:
-            there = set(self.place.statistics())
+            netdevs = set(self.place.statistics())
         except HostError as error:
             raise DutError(f"its place is gone: {error}", where=self.role) from error
-        self._check(there)
+        self._check(netdevs)
 
-    def _check(self, there: set[str]) -> None:
-        wanted = (*(port.netdev for port in self.ports), *self.form.made)
-        gone = [name for name in wanted if name not in there]
+    def _check(self, netdevs: set[str]) -> None:
+        required = (*(port.netdev for port in self.ports), *self.form.interfaces)
+        gone = [name for name in required if name not in netdevs]
         if gone:
             raise DutError(
                 f"gone: the interface {', '.join(gone)} of form {self.form.name}", where=self.role
@@ -293,14 +293,18 @@ def endpoint_problem(scenario: Scenario, name: str) -> str:
 
 def missing_in_image(image: str, programs: Sequence[str]) -> str:
     """Which programs a guest image has not."""
-    known = RECIPES.get(image)
-    if known is None:
+    recipe = RECIPES.get(image)
+    if recipe is None:
         return ""
-    held = (*known.programs, *known.extras)
+    patterns = (*recipe.programs, *recipe.extras)
     missing = [
         name
         for name in programs
-        if not any(fnmatch(f"usr/{place}/{name}", one) for place in ("bin", "sbin") for one in held)
+        if not any(
+            fnmatch(f"usr/{place}/{name}", pattern)
+            for place in ("bin", "sbin")
+            for pattern in patterns
+        )
     ]
     if not missing:
         return ""
@@ -310,11 +314,11 @@ def missing_in_image(image: str, programs: Sequence[str]) -> str:
     )
 
 
-def give_address(what: str, place: Place, netdev: str, address: str) -> Endpoint:
+def give_address(description: str, place: Place, netdev: str, address: str) -> Endpoint:
     """Give an interface of a VNF an address, which it keeps until the VNF ends.
 
     The kernel drops all routes by an interface when its last address goes, and a VNF that routes
     has no other.
     """
     place.run(["ip", "address", "replace", f"{address}/32", "dev", netdev])
-    return Endpoint(what, place, address, netdev)
+    return Endpoint(description, place, address, netdev)

@@ -47,7 +47,7 @@ class VnfDevice:
     """
 
     argument: str
-    how: str
+    description: str
     hugepages: bool = False
     takes_mtu: bool = False
     netdev: str = ""
@@ -74,15 +74,15 @@ def device_for(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool
         return _tap(number, attachment, mtu, vhost_net=vhost_net)
     if kind == "vf" and attachment.driver in DPDK_DRIVERS:
         pci = attachment.require("pci")
-        how = f"{pci} through {attachment.driver}"
-        return VnfDevice(f"-a{pci}", how, hugepages=True, takes_mtu=True)
+        description = f"{pci} through {attachment.driver}"
+        return VnfDevice(f"-a{pci}", description, hugepages=True, takes_mtu=True)
     if kind in ("veth", "macvtap", "macvlan", "vf"):
         netdev = attachment.require("netdev")
         note = "; a process cannot use the macvtap's character device, VMs do"
-        how = f"af_packet on {netdev}{note if kind == 'macvtap' else ''}"
+        description = f"af_packet on {netdev}{note if kind == 'macvtap' else ''}"
         # As many sockets as queue pairs; the kernel spreads flows over them.
         argument = f"{dpdk.af_packet_devargs(number, netdev, mtu)},qpairs={attachment.queues}"
-        return VnfDevice(f"--vdev={argument}", how, netdev=netdev)
+        return VnfDevice(f"--vdev={argument}", description, netdev=netdev)
     raise DutError(
         f"vloop cannot plug into a {kind} attachment",
         where=str(attachment.port),
@@ -97,15 +97,20 @@ def _tap(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool) -> V
         argument = dpdk.virtio_user_devargs(
             number, dpdk.VHOST_NET, server=False, queues=queues, ring=RING, mac=mac, tap=netdev
         )
-        how = "virtio-user on vhost-net, which has the tap"
+        description = "virtio-user on vhost-net, which has the tap"
         return VnfDevice(
-            f"--vdev={argument}", how, hugepages=True, takes_mtu=True, netdev=netdev, resets=True
+            f"--vdev={argument}",
+            description,
+            hugepages=True,
+            takes_mtu=True,
+            netdev=netdev,
+            resets=True,
         )
-    how = (
+    description = (
         "net_tap, which opens the tap as a file (there is no /dev/vhost-net): a system call a frame"
     )
     argument = dpdk.tap_devargs(number, netdev, mtu, mac)
-    return VnfDevice(f"--vdev={argument}", how, netdev=netdev, resets=True)
+    return VnfDevice(f"--vdev={argument}", description, netdev=netdev, resets=True)
 
 
 #: Kinds of attachment that may require hugepages.
@@ -120,8 +125,10 @@ def main_and_worker(plan: Plan, facts: MachineFacts, role: str) -> tuple[int, tu
     """
     home = plan.placement.home_of_vnfs
     allowed = {*(plan.testbed.cores.allowed or (cpu.cpu for cpu in facts.cpus))}
-    here = sorted((c.cpu for c in facts.cpus if c.node == home), key=lambda cpu: cpu not in allowed)
-    worker = plan.placement.cores.get(role, tuple(here))[:1]
+    local_cpus = sorted(
+        (c.cpu for c in facts.cpus if c.node == home), key=lambda cpu: cpu not in allowed
+    )
+    worker = plan.placement.cores.get(role, tuple(local_cpus))[:1]
     return dpdk.main_cpu_of_plan(plan, facts, home, worker), worker
 
 
@@ -158,7 +165,7 @@ class Turns(NamedTuple):
         return [f"--{name.replace('_', '-')}={value}" for name, value in self._asdict().items()]
 
 
-def turns_of(plan: Plan, role: str) -> Turns | None:
+def choose_turns(plan: Plan, role: str) -> Turns | None:
     """How a VNF's thread takes turns; None where testpmd may poll all the time.
 
     In the virtual lab every processor is emulated in turn, and testpmd stays.
@@ -233,7 +240,7 @@ class Vloop(Vnf):
         self.why_testpmd = ""
         self.devices: tuple[VnfDevice, ...] = ()
         self._attachments: tuple[Attachment, ...] = ()
-        self._found: dict[str, Link] = {}
+        self._links: dict[str, Link] = {}
         self.telemetry = DpdkPorts(self.directory, self.role)
         self.telemetry.check = self.check_alive
 
@@ -267,7 +274,7 @@ class Vloop(Vnf):
         """What forwards, and how; its devices are known when it is launched."""
         role, command = f"vnf{number}", TestpmdCommand.application
         options = [f"--forward-mode={plan.scenario.vnf_mode}"]
-        turns = turns_of(plan, role) if cls.takes_turns and not cls._unbuilt(facts) else None
+        turns = choose_turns(plan, role) if cls.takes_turns and not cls._unbuilt(facts) else None
         if turns is not None:
             command = VloopCommand.application
             options = [f"--mode={plan.scenario.vnf_mode}", *turns.options()]
@@ -289,7 +296,7 @@ class Vloop(Vnf):
             if port.netdev and attachment.mac and not port.resets:
                 self._address(port.netdev, attachment.mac)  # the port's from here on
         # What the drivers make of a tap's own settings is put right when the program is up.
-        self._found = {
+        self._links = {
             port.netdev: self.machine.link(port.netdev) for port in self.devices if port.resets
         }
         # It ends at the end of its input.
@@ -331,7 +338,7 @@ class Vloop(Vnf):
             "peers": {n: a.peer_mac for n, a in enumerate(attachments) if a.peer_mac},
             "hugepages": any(port.hugepages for port in self.devices),
         }
-        turns = turns_of(self.plan, self.role) if self.takes_turns else None
+        turns = choose_turns(self.plan, self.role) if self.takes_turns else None
         if turns is not None and (program := self._forwarder()):
             return VloopCommand(program=program, turns=turns, **launch)
         testpmd = self.machine.facts.programs[dpdk.TESTPMD]
@@ -359,7 +366,7 @@ class Vloop(Vnf):
         self._let_loose()
         if isinstance(self.command, VloopCommand):
             self.telemetry.ask("/forwarder/forward")
-        for netdev, link in self._found.items():
+        for netdev, link in self._links.items():
             # The tap is a port of the switch: a bridge would keep frames for the port's address.
             self.machine.set_link(netdev, mac=link.mac, mtu=self.plan.scenario.mtu)
 
@@ -394,12 +401,12 @@ class Vloop(Vnf):
         """What our forwarder has counted; testpmd shows it in shares only."""
         if not isinstance(self.command, VloopCommand):
             return ()
-        told = self.telemetry.ask("/forwarder/turns")
+        counts = self.telemetry.ask("/forwarder/turns")
         return (
             DatapathWork(
                 thread=self.role,
-                packets=told["frames"],
-                busy_cycles=told["busy_cycles"],
+                packets=counts["frames"],
+                busy_cycles=counts["busy_cycles"],
                 idle_cycles=None,
             ),
         )
@@ -424,7 +431,8 @@ class Vloop(Vnf):
             "memory": "hugepages" if command.hugepages else "ordinary pages",
             **self._turn_facts(),
             "ports": [
-                f"{attachment.port}: {attachment.kind}, {port.how}; {self.telemetry.describe(n)}"
+                f"{attachment.port}: {attachment.kind}, {port.description}; "
+                f"{self.telemetry.describe(n)}"
                 for n, (attachment, port) in enumerate(
                     zip(self._attachments, self.devices, strict=True)
                 )

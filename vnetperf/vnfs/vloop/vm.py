@@ -24,7 +24,7 @@ from vnetperf.model.trial import HopCounters
 from vnetperf.virt import guest_facts, guest_plan, images
 from vnetperf.virt.domain import BootFiles, NetdevBacking
 from vnetperf.virt.endpoint import Endpoint, GuestPlace
-from vnetperf.virt.guest import Guest, pin_vhost, session_of, vhost_placement
+from vnetperf.virt.guest import Guest, open_session, pin_vhost, vhost_placement
 from vnetperf.virt.kvm import KvmProof, guest_kvm_proof
 from vnetperf.vnfs.base import EndpointHost, VnfMemory
 from vnetperf.vnfs.vloop import guest_requirements
@@ -109,11 +109,11 @@ class VmVloop(EndpointHost):
     @classmethod
     def accepts(cls, scenario: Scenario) -> tuple[str, ...]:
         """Kinds that NICs of the requested model and options can plug into."""
-        found = guest_requirements.fitting_kinds(scenario.guest, cls.attachments)
+        kinds = guest_requirements.fitting_kinds(scenario.guest, cls.attachments)
         form = FORMS.get(scenario.vnf_mode)
         if form is not None and "vf" not in form.attachments:
-            return tuple(kind for kind in found if kind != "vf")
-        return found
+            return tuple(kind for kind in kinds if kind != "vf")
+        return kinds
 
     @classmethod
     def narrowed_by(cls, scenario: Scenario) -> str:
@@ -194,10 +194,10 @@ class VmVloop(EndpointHost):
         worker.shutdown(wait=False)
 
     def _find_image(self) -> images.Image:
-        found = images.find(self.options.image)
-        if found is None:
+        image = images.find(self.options.image)
+        if image is None:
             raise DutError(f"there is no guest image {self.options.image}", where=self.role)
-        return found
+        return image
 
     def _make_guest(self, boot: BootFiles, directory: Path) -> Guest:
         qemu = self.machine.facts.programs[QEMU]
@@ -233,7 +233,7 @@ class VmVloop(EndpointHost):
         if domain.nics[0].backing.kind in ("tap", "macvtap") and domain.nics[0].backing.vhost:
             self.machine.load_module("vhost_net")
         taps = any(attachment.netdev for attachment in self._attachments)
-        return Guest(session_of(self.machine, self.options.uri, in_netns=taps), domain)
+        return Guest(open_session(self.machine, self.options.uri, in_netns=taps), domain)
 
     def _proof(self, qemu: str, boot: BootFiles) -> KvmProof:
         """Whether acceleration works: proved with a kernel that is known to boot."""
@@ -280,7 +280,7 @@ class VmVloop(EndpointHost):
     @property
     def _mtu(self) -> int:
         """MTU of its NICs, where the attachments do not have the scenario's."""
-        return min(one.mtu or self.plan.scenario.mtu for one in self._attachments)
+        return min(attachment.mtu or self.plan.scenario.mtu for attachment in self._attachments)
 
     def _command(self, running: GuestTestpmd, devices: tuple[str, ...]) -> dpdk.TestpmdCommand:
         scenario = self.plan.scenario
@@ -360,13 +360,13 @@ class VmVloop(EndpointHost):
             return ()
         domain, by_testpmd = self.guest.domain, self.plan.scenario.vnf_mode in Vloop.modes
         workers = self._workers(self.plan.scenario) if by_testpmd else range(domain.vcpus)
-        found = {f"CPU {vcpu}/": not by_testpmd for vcpu in workers}
+        prefixes = {f"CPU {vcpu}/": not by_testpmd for vcpu in workers}
         backings = [nic.backing for nic in domain.nics]
-        if any(isinstance(one, NetdevBacking) and not one.vhost for one in backings):
-            found[domain.emulator.name[: threads.COMM]] = True
+        if any(isinstance(backing, NetdevBacking) and not backing.vhost for backing in backings):
+            prefixes[domain.emulator.name[: threads.COMM]] = True
         return tuple(
             Pollers(role=self.role, pid=self.guest.pid, thread_prefix=name, sleeps=sleeps)
-            for name, sleeps in found.items()
+            for name, sleeps in prefixes.items()
         )
 
     def facts(self) -> dict[str, Any]:
@@ -429,8 +429,8 @@ class VmEnd(VmVloop):
         guest_facts.configure_nics(guest, self.options)
         netdev = guest.interface(guest.domain.nics[0].mac)
         mtu = self._attachments[0].mtu  # of models that are not told theirs, too
-        given = ["mtu", str(mtu)] if mtu else []
-        guest.agent.run(["ip", "link", "set", "dev", netdev, *given, "up"])
+        mtu_words = ["mtu", str(mtu)] if mtu else []
+        guest.agent.run(["ip", "link", "set", "dev", netdev, *mtu_words, "up"])
         self.offloads = guest_facts.nic_features(guest)
 
     def _application(self) -> dict[str, Any]:

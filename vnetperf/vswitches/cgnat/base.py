@@ -95,7 +95,7 @@ class NatSwitch(VSwitch):
         return min(options.tcp_timeout, options.tcp_transitory_timeout)
 
     @classmethod
-    def behaviour(cls, scenario: Scenario, **known: Any) -> NatBehaviour:
+    def behaviour(cls, scenario: Scenario, **extra_fields: Any) -> NatBehaviour:
         """What it does of what the RFCs on NATs ask: its timers, and what a mode knows besides."""
         options = scenario.options.own(NatOptions)
         return NatBehaviour(
@@ -103,7 +103,7 @@ class NatSwitch(VSwitch):
             tcp_s=options.tcp_timeout,
             tcp_transitory_s=options.tcp_transitory_timeout,
             icmp_s=options.icmp_timeout,
-            **known,
+            **extra_fields,
         )
 
     def behaviour_facts(self) -> dict[str, Any]:
@@ -118,5 +118,5 @@ class NatSwitch(VSwitch):
     @property
     def max_sessions(self) -> int:
         """Sessions that its table has room for."""
-        own: int | None = self.options.max_sessions
-        return own or self.nat.sessions
+        limit: int | None = self.options.max_sessions
+        return limit or self.nat.sessions

@@ -145,7 +145,7 @@ class DpdkNat(NatSwitch):
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
         """A role for each group of stages; "pmd" for the one thread that does all."""
-        groups = groups_of(scenario)
+        groups = list_stage_groups(scenario)
         if len(groups) == 1:
             return (RoleDemand(role="pmd", group="switch"),)
         return tuple(RoleDemand(role=group, group="switch") for group in groups)
@@ -155,7 +155,7 @@ class DpdkNat(NatSwitch):
         """Memory of its buffers and tables."""
         nat = scenario.nat or Nat()
         room = _room(scenario, nat)
-        threads = len(groups_of(scenario))
+        threads = len(list_stage_groups(scenario))
         buffers = (3 + threads) * dpdk.RING_SIZE + threads * BUFFERS_OF_THREAD
         buffers += BUFFERS_OF_FRAGMENTS
         tables = (
@@ -274,8 +274,8 @@ class DpdkNat(NatSwitch):
 
     def sessions(self) -> int | None:
         """Sessions in its table."""
-        found: int = self._ask("tables")["sessions"]
-        return found
+        count: int = self._ask("tables")["sessions"]
+        return count
 
     def end_sessions(self) -> None:
         """Have the threads that own them end all sessions and mappings."""
@@ -289,14 +289,14 @@ class DpdkNat(NatSwitch):
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Packets of both ports, and those that the stages dropped: by the port they came in at."""
-        found = []
+        hops = []
         for number, port in enumerate((INSIDE, OUTSIDE)):
             if port in self.removed:
                 continue
             driver = self.telemetry.counters(number, str(port))
             drops = self._drops(number)
             refused = drops.pop(TX_FULL, 0)
-            found.append(
+            hops.append(
                 driver.model_copy(
                     update={
                         **self._ask(f"port,port={number}"),
@@ -306,40 +306,40 @@ class DpdkNat(NatSwitch):
                     }
                 )
             )
-        return tuple(found)
+        return tuple(hops)
 
     def _drops(self, number: int) -> dict[str, int]:
         """Packets of a port that were dropped so far, by cause."""
-        told = self._ask(f"drops,port={number}")
-        return {cause.replace("_", " "): n for cause, n in told.items() if n}
+        reply = self._ask(f"drops,port={number}")
+        return {cause.replace("_", " "): n for cause, n in reply.items() if n}
 
     def datapath_work(self) -> tuple[DatapathWork, ...]:
         """What each thread did, stage by stage."""
-        found = []
-        for number, group in enumerate(groups_of(self.plan.scenario)):
-            told = self._ask(f"worker,worker={number}")
+        work = []
+        for number, group in enumerate(list_stage_groups(self.plan.scenario)):
+            counts = self._ask(f"worker,worker={number}")
             stages = group.split("+")
-            busy = told["turns"] - told["empty"]
-            found.append(
+            busy = counts["turns"] - counts["empty"]
+            work.append(
                 DatapathWork(
                     thread=group,
-                    packets=told[f"{stages[0]}_packets"],
-                    busy_cycles=told["busy"],
-                    idle_cycles=told["idle"],
-                    polls=told["turns"],
-                    empty_polls=told["empty"],
+                    packets=counts[f"{stages[0]}_packets"],
+                    busy_cycles=counts["busy"],
+                    idle_cycles=counts["idle"],
+                    polls=counts["turns"],
+                    empty_polls=counts["empty"],
                     nodes={
                         stage: NodeWork(
                             calls=busy,
-                            packets=told[f"{stage}_packets"],
-                            clocks=told[f"{stage}_cycles"],
+                            packets=counts[f"{stage}_packets"],
+                            clocks=counts[f"{stage}_cycles"],
                             input=stage == "rx",
                         )
                         for stage in stages
                     },
                 )
             )
-        return tuple(found)
+        return tuple(work)
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Its threads, by the role of each."""
@@ -356,7 +356,7 @@ class DpdkNat(NatSwitch):
         check_process(self.process, self.name)
 
     @classmethod
-    def behaviour(cls, scenario: Scenario, **known: Any) -> NatBehaviour:
+    def behaviour(cls, scenario: Scenario, **extra_fields: Any) -> NatBehaviour:
         """Of its stages, by its options."""
         options = scenario.options.own(DpdkNatOptions)
         computed = options.blocks == "computed"
@@ -371,7 +371,7 @@ class DpdkNat(NatSwitch):
             block_hold_s=None if computed else options.block_hold,
             random_ports=False,
             **{**COMPUTED_BLOCKS, "computed_blocks": computed},
-            **known,
+            **extra_fields,
         )
 
     def facts(self) -> dict[str, Any]:
@@ -385,7 +385,7 @@ class DpdkNat(NatSwitch):
             "version": info["dpdk"],
             "launch line": " ".join(self.argv),
             "mode": self.mode,
-            "stages of threads": list(groups_of(self.plan.scenario)),
+            "stages of threads": list(list_stage_groups(self.plan.scenario)),
             "nat": str(self.nat),
             "behaviour": self.behaviour_facts(),
             "room for sessions": info["sessions"],
@@ -400,8 +400,8 @@ class DpdkNat(NatSwitch):
         roles = [demand.role for demand in self.roles(self.plan.scenario)]
         if not any(map(placement.turn_of, roles)):
             return {}
-        told = [self._ask(f"worker,worker={number}")["refused"] for number in range(len(roles))]
-        refused = next(filter(None, told), "")
+        refusals = [self._ask(f"worker,worker={number}")["refused"] for number in range(len(roles))]
+        refused = next(filter(None, refusals), "")
         priority = max(map(placement.priority_of, roles))
         return {
             "turn, us": max(map(placement.turn_of, roles)),
@@ -420,7 +420,7 @@ class DpdkNat(NatSwitch):
             self.process = None
 
 
-def groups_of(scenario: Scenario) -> tuple[str, ...]:
+def list_stage_groups(scenario: Scenario) -> tuple[str, ...]:
     """Stages of each thread, as "rx+val"."""
     if scenario.options.mode != "pipeline":
         return (RUN_TO_COMPLETION,)
@@ -457,8 +457,8 @@ def nat_arguments(plan: Plan, facts: MachineFacts | None = None) -> list[str]:
         "tcp-transitory-timeout": options.tcp_transitory_timeout,
         "own": ",".join(dut_mac(port) for port in (INSIDE, OUTSIDE)),
         "next-hop": ",".join(port_mac(graph, port, 0) for port in (INSIDE, OUTSIDE)),
-        "stages": "/".join(groups_of(scenario)),
-        "lcores-of-stages": ",".join(_lcores_of_groups(plan, facts)),
+        "stages": "/".join(list_stage_groups(scenario)),
+        "lcores-of-stages": ",".join(_list_group_lcores(plan, facts)),
         "rx-desc": dpdk.RING_SIZE,
         "tx-desc": dpdk.RING_SIZE,
         "room": dpdk.mbuf_room(scenario.mtu),
@@ -471,8 +471,8 @@ def nat_arguments(plan: Plan, facts: MachineFacts | None = None) -> list[str]:
 
 
 def _room(scenario: Scenario, nat: Nat) -> int:
-    own = scenario.options.own(DpdkNatOptions).max_sessions
-    return own or nat.sessions + SPARE_SESSIONS
+    limit = scenario.options.own(DpdkNatOptions).max_sessions
+    return limit or nat.sessions + SPARE_SESSIONS
 
 
 def _places(records: int) -> int:
@@ -489,7 +489,7 @@ def _main_and_workers(plan: Plan, facts: MachineFacts | None) -> tuple[int, tupl
     return dpdk.main_cpu_of_plan(plan, facts, plan.placement.node, workers), workers
 
 
-def _lcores_of_groups(plan: Plan, facts: MachineFacts | None) -> tuple[str, ...]:
+def _list_group_lcores(plan: Plan, facts: MachineFacts | None) -> tuple[str, ...]:
     """Number of the lcore of each group, as EAL is told them."""
     lcores, _ = dpdk.lcore_arguments(*_main_and_workers(plan, facts))
     _, *polling = lcores.removeprefix("--lcores=").split(",")

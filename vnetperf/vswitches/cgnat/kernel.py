@@ -180,11 +180,11 @@ class KernelNat(KernelSwitch, NatSwitch):
         namespace has that room.
         """
         now = kernel.need_number(SETTINGS / MAX) or inf  # 0 is no limit
-        wanted = {MAX: sessions} if now < sessions else {}
+        settings = {MAX: sessions} if now < sessions else {}
         if self.options.max_sessions is not None and sessions < now:
-            held = held_by_namespaces()
-            if held != 0:
-                others = "an unknown number of" if held is None else held
+            tracked = count_all_sessions()
+            if tracked != 0:
+                others = "an unknown number of" if tracked is None else tracked
                 raise DutError(
                     f"max_sessions={sessions} would lower {MAX} from {_room(now)} for all network "
                     f"namespaces of the machine, which hold {others} sessions",
@@ -192,11 +192,11 @@ class KernelNat(KernelSwitch, NatSwitch):
                     cure="leave max_sessions out, choose a machine without other sessions, or "
                     "--set mode=rtc, whose table is its own",
                 )
-            wanted = {MAX: sessions}
+            settings = {MAX: sessions}
         if kernel.need_number(SETTINGS / BUCKETS) * 4 < sessions:
-            wanted[BUCKETS] = 1 << (sessions // 2 - 1).bit_length()
+            settings[BUCKETS] = 1 << (sessions // 2 - 1).bit_length()
         fewer = "--lb flows=N" if self.plan.scenario.services else "--nat subscribers=N,ports=M"
-        for name, value in wanted.items():
+        for name, value in settings.items():
             try:
                 kernel.write_value(self.machine.journal, SETTINGS / name, str(value))
             except HostError as error:
@@ -295,8 +295,8 @@ class KernelNat(KernelSwitch, NatSwitch):
     def end_sessions(self) -> None:
         """Empty the table of connections of the run's namespace."""
         self.flush_tracking()
-        what = "the table of connections to be empty"
-        if not wait_at_most(lambda: not self.sessions(), EMPTY_S, what, poll_s=0.001):
+        description = "the table of connections to be empty"
+        if not wait_at_most(lambda: not self.sessions(), EMPTY_S, description, poll_s=0.001):
             raise DutError(f"{self.sessions()} sessions are left", where=self.name)
 
     def flush_tracking(self) -> None:
@@ -315,7 +315,7 @@ class KernelNat(KernelSwitch, NatSwitch):
         self.machine.in_netns(flush)
 
     @classmethod
-    def behaviour(cls, scenario: Scenario, **known: Any) -> NatBehaviour:
+    def behaviour(cls, scenario: Scenario, **extra_fields: Any) -> NatBehaviour:
         """Of conntrack: who was sent to may answer, fragments are reassembled first."""
         options = scenario.options.own(KernelNatOptions)
         return super().behaviour(
@@ -326,13 +326,13 @@ class KernelNat(KernelSwitch, NatSwitch):
             session_limit=0,
             random_ports=options.random_ports,
             **COMPUTED_BLOCKS,
-            **known,
+            **extra_fields,
         )
 
     def facts(self) -> dict[str, Any]:
         """Rules, room of the table, timers."""
         program = self.rules_by[self.mode]
-        found = self.machine.in_netns(
+        settings = self.machine.in_netns(
             lambda: {
                 name: kernel.read_text(SETTINGS / name)
                 for name in (MAX, BUCKETS, *timeouts(self.options))
@@ -342,14 +342,14 @@ class KernelNat(KernelSwitch, NatSwitch):
         return {
             **super().facts(),
             "mode": self.mode,
-            "MTU": {str(at): self.machine.link(name).mtu for at, name in self.netdevs.items()},
+            "MTU": {str(port): self.machine.link(name).mtu for port, name in self.netdevs.items()},
             "rules by": self.machine.facts.versions.get(program.name, "").partition("\n")[0],
             "nat": str(self.nat),
             "behaviour": self.behaviour_facts(),
-            "room for sessions": found[MAX],
-            "buckets of its hash": found[BUCKETS],
+            "room for sessions": settings[MAX],
+            "buckets of its hash": settings[BUCKETS],
             "changed for the run": self._raised,
-            "timeouts": {k: v for k, v in found.items() if k not in (MAX, BUCKETS)},
+            "timeouts": {k: v for k, v in settings.items() if k not in (MAX, BUCKETS)},
         }
 
     def stop(self) -> None:
@@ -368,23 +368,25 @@ class KernelNat(KernelSwitch, NatSwitch):
         self.netdevs = {}
 
 
-def held_by_namespaces() -> int | None:
+def count_all_sessions() -> int | None:
     """Sessions that all network namespaces hold; None where the kernel does not tell."""
-    found = dict[str, int]()
+    counts = dict[str, int]()
     for process in PROC.glob("[0-9]*"):
         try:
             namespace = str((process / "ns/net").readlink())
-            if namespace not in found:
+            if namespace not in counts:
                 lines = read_file(process / "net/stat/nf_conntrack").splitlines()
-                found[namespace] = int(lines[1].split()[0], 16)
+                counts[namespace] = int(lines[1].split()[0], 16)
         except (OSError, IndexError, ValueError):
             continue  # it has ended, or is nobody's
-    if str((PROC / "self/ns/net").readlink()) not in found:
+    if str((PROC / "self/ns/net").readlink()) not in counts:
         return None
     named = NAMED.glob("*") if NAMED.is_dir() else ()
     try:
-        more = (run_in(path, lambda: kernel.need_number(SETTINGS / COUNT)) for path in named)
-        return sum(found.values()) + sum(more)
+        named_counts = (
+            run_in(path, lambda: kernel.need_number(SETTINGS / COUNT)) for path in named
+        )
+        return sum(counts.values()) + sum(named_counts)
     except HostError:
         return None
 

@@ -110,9 +110,9 @@ class VppNat(NatSwitch, Vpp):
     def _routes(self) -> Iterator[ApiMessage]:
         networks: dict[Port, IPv4Network] = {INSIDE: self.nat.inside, OUTSIDE: SERVERS}
         for port, interface in self.interfaces.items():
-            own, neighbour = LINKS[port]
+            local, neighbour = LINKS[port]
             mac = port_mac(self.plan.scenario.deployment, port, 0)
-            yield from address_messages(interface.index, f"{own}/30", str(neighbour), mac)
+            yield from address_messages(interface.index, f"{local}/30", str(neighbour), mac)
             yield route_message(str(networks[port]), interface.index, str(neighbour))
 
     def remove_port(self, port: Port) -> None:
@@ -124,20 +124,20 @@ class VppNat(NatSwitch, Vpp):
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of both ports, and what the plugin's nodes dropped of each."""
-        found = {str(port): self.causes(port) for port in self.interfaces}
+        causes = {str(port): self.causes(port) for port in self.interfaces}
         return tuple(
-            hop.model_copy(update={"causes": found[hop.port]}) for hop in super().counters()
+            hop.model_copy(update={"causes": causes[hop.port]}) for hop in super().counters()
         )
 
     def causes(self, port: Port) -> dict[str, int]:
         """Packets that came in at a port and were dropped so far."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for node in self.nodes[port]:
             for name, packets in self.vpp.stats.errors(node).items():
                 if packets and not name.startswith(NO_DROPS):
                     cause = name.replace("_", " ")
-                    found[cause] = found.get(cause, 0) + packets
-        return found
+                    counts[cause] = counts.get(cause, 0) + packets
+        return counts
 
     def facts(self) -> dict[str, Any]:
         """Version, configuration, the plugin, its timers and tables, drops by their causes."""
@@ -158,9 +158,9 @@ class VppNat(NatSwitch, Vpp):
         return {name: getattr(self.options, option) for name, option in TIMERS.items()}
 
 
-def read_timeouts(told: Any) -> dict[str, int]:
+def read_timeouts(reply: Any) -> dict[str, int]:
     """Timers in an answer of the API."""
-    return {name: int(getattr(told, name)) for name in TIMERS}
+    return {name: int(getattr(reply, name)) for name in TIMERS}
 
 
 class Det44Map(Frozen):
@@ -175,7 +175,7 @@ class Det44Map(Frozen):
     outside: IPv4Network
 
     @classmethod
-    def of(cls, nat: Nat) -> Det44Map:
+    def fit(cls, nat: Nat) -> Det44Map:
         """The smallest that gives each subscriber a block as large as is requested."""
         inside = 32 - nat.subscribers.bit_length()  # subscriber 0 has the network's second address
         sharing = min(1 << (32 - inside), 1 << (nat.per_address.bit_length() - 1))
@@ -213,14 +213,14 @@ class VppDet44(VppNat):
     MOST_SESSIONS, SESSION_OCTETS = 1000, 24
 
     @classmethod
-    def behaviour(cls, scenario: Scenario, **known: Any) -> NatBehaviour:
+    def behaviour(cls, scenario: Scenario, **extra_fields: Any) -> NatBehaviour:
         """Of its map: a subscriber has the same ports of the same address for ever."""
-        return super().behaviour(scenario, **COMPUTED_BLOCKS, **known)
+        return super().behaviour(scenario, **COMPUTED_BLOCKS, **extra_fields)
 
     @classmethod
     def heap_mib(cls, scenario: Scenario) -> int:
         """The table: room for all sessions of all addresses of the inside network."""
-        addresses = Det44Map.of(scenario.nat or Nat()).inside.num_addresses
+        addresses = Det44Map.fit(scenario.nat or Nat()).inside.num_addresses
         return -(-addresses * cls.MOST_SESSIONS * cls.SESSION_OCTETS >> 20)
 
     @classmethod
@@ -236,7 +236,7 @@ class VppDet44(VppNat):
                 f"det44 has room for {cls.MOST_SESSIONS} sessions of a subscriber, and "
                 f"{nat.ports} are requested; give more subscribers with fewer ports (--nat)"
             )
-        needed = Det44Map.of(nat).outside.num_addresses
+        needed = Det44Map.fit(nat).outside.num_addresses
         if needed > nat.pool.num_addresses:
             return (
                 f"det44 shares public addresses by powers of two, and needs {needed} for blocks of "
@@ -261,11 +261,11 @@ class VppDet44(VppNat):
         yield "det44_set_timeouts", self._seconds()
 
     def _map(self, *, on: bool) -> ApiMessage:
-        return "det44_add_del_map", {"is_add": on, **Det44Map.of(self.nat).fields()}
+        return "det44_add_del_map", {"is_add": on, **Det44Map.fit(self.nat).fields()}
 
     def sessions(self) -> int | None:
         """Sessions that its map counts."""
-        return sum(int(one.ses_num) for one in self.vpp.api.call("det44_map_dump"))
+        return sum(int(mapping.ses_num) for mapping in self.vpp.api.call("det44_map_dump"))
 
     def end_sessions(self) -> None:
         """Delete the map and add it again: nothing else empties the table at once."""
@@ -279,12 +279,14 @@ class VppDet44(VppNat):
 
     def tables(self) -> dict[str, Any]:
         """The map as VPP has it."""
-        (told,) = self.vpp.api.call("det44_map_dump")
+        (mapping,) = self.vpp.api.call("det44_map_dump")
         return {
-            "map": f"{told.in_addr}/{told.in_plen} to {told.out_addr}/{told.out_plen}",
-            "subscribers that share a public address": int(told.sharing_ratio),
-            "ports of a subscriber": int(told.ports_per_host),
-            "room for sessions of a subscriber": min(self.MOST_SESSIONS, int(told.ports_per_host)),
+            "map": f"{mapping.in_addr}/{mapping.in_plen} to {mapping.out_addr}/{mapping.out_plen}",
+            "subscribers that share a public address": int(mapping.sharing_ratio),
+            "ports of a subscriber": int(mapping.ports_per_host),
+            "room for sessions of a subscriber": min(
+                self.MOST_SESSIONS, int(mapping.ports_per_host)
+            ),
         }
 
 
@@ -308,8 +310,8 @@ class VppNat44(VppNat):
     @classmethod
     def heap_mib(cls, scenario: Scenario) -> int:
         """Tables of each worker, with room for all sessions."""
-        own, workers = scenario.options.own(NatOptions), scenario.options.workers or 1
-        sessions = own.max_sessions or (scenario.nat or Nat()).sessions
+        options, workers = scenario.options.own(NatOptions), scenario.options.workers or 1
+        sessions = options.max_sessions or (scenario.nat or Nat()).sessions
         return -(-sessions * workers * cls.SESSION_OCTETS >> 20)
 
     @classmethod
@@ -319,8 +321,8 @@ class VppNat44(VppNat):
         VPP takes the remainder of the subscriber's address, whose lowest octet is the first one on
         little-endian machines: by a power of two all subscribers would have the same.
         """
-        wanted = count(nat.addresses * cls.SLACK)
-        return next(n for n in wanted if all(n % factor for factor in range(2, isqrt(n) + 1)))
+        sizes = count(nat.addresses * cls.SLACK)
+        return next(n for n in sizes if all(n % factor for factor in range(2, isqrt(n) + 1)))
 
     @classmethod
     def nat_problem(cls, nat: Nat, options: NatOptions) -> str:
@@ -373,8 +375,8 @@ class VppNat44(VppNat):
 
     def end_sessions(self) -> None:
         """Empty the tables, as VPP does when it is told their room; by no message of the API."""
-        if told := self.vpp.api.cli(f"set nat44 session limit {self.max_sessions}").strip():
-            raise DutError(f"VPP does not end sessions: {told[:300]}", where=self.name)
+        if reply := self.vpp.api.cli(f"set nat44 session limit {self.max_sessions}").strip():
+            raise DutError(f"VPP does not end sessions: {reply[:300]}", where=self.name)
 
     def timeouts(self) -> dict[str, int]:
         """Timers as VPP reads them back, seconds."""
@@ -382,9 +384,9 @@ class VppNat44(VppNat):
 
     def tables(self) -> dict[str, Any]:
         """Room and public addresses as VPP has them."""
-        told = self.vpp.api.call("nat44_show_running_config")
-        there = self.vpp.api.call("nat44_address_dump")
+        config = self.vpp.api.call("nat44_show_running_config")
+        addresses = self.vpp.api.call("nat44_address_dump")
         return {
-            "room for sessions of each worker": int(told.sessions),
-            "public addresses": len(there),
+            "room for sessions of each worker": int(config.sessions),
+            "public addresses": len(addresses),
         }

@@ -157,28 +157,28 @@ class XdpNat(NatSwitch, Xdp):
 
     def counters(self) -> tuple[HopCounters, ...]:
         """What both ports took, sent and dropped, by cause."""
-        found = {str(port): self.causes(port) for port in self.ports}
+        causes = {str(port): self.causes(port) for port in self.ports}
         return tuple(
-            hop.model_copy(update={"causes": found[hop.port]}) for hop in super().counters()
+            hop.model_copy(update={"causes": causes[hop.port]}) for hop in super().counters()
         )
 
     def sessions(self) -> int | None:
         """Mappings that there are."""
         return self._tally(MADE) - self._tally(ENDED)
 
-    def _tally(self, what: int) -> int:
-        return int(self.tables.map("tallies").sums(INDEX.pack(what))[0])
+    def _tally(self, index: int) -> int:
+        return int(self.tables.map("tallies").sums(INDEX.pack(index))[0])
 
     def end_sessions(self) -> None:
         """End all mappings."""
         places = KINDS * self.nat.subscribers * self.nat.block_size
         for first in range(0, places, AT_ONCE):
             self.tables.run("look", _SPAN.pack(first, min(AT_ONCE, places - first), 0, 1))
-        if left := self.sessions():
-            raise DutError(f"{left} sessions are left", where=self.name)
+        if remaining := self.sessions():
+            raise DutError(f"{remaining} sessions are left", where=self.name)
 
     @classmethod
-    def behaviour(cls, scenario: Scenario, **known: Any) -> NatBehaviour:
+    def behaviour(cls, scenario: Scenario, **extra_fields: Any) -> NatBehaviour:
         """Of its programs: fragments are dropped, a session is a mapping."""
         return super().behaviour(
             scenario,
@@ -190,7 +190,7 @@ class XdpNat(NatSwitch, Xdp):
             session_limit=0,
             random_ports=False,
             **COMPUTED_BLOCKS,
-            **known,
+            **extra_fields,
         )
 
     def facts(self) -> dict[str, Any]:

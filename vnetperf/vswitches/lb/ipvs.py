@@ -96,13 +96,13 @@ class IpvsBalancer(RuleBalancer):
 
     def sessions(self) -> int | None:
         """Connections that IPVS holds."""
-        return held(self.machine.in_netns(lambda: kernel.read_value(COUNTS)))
+        return count_connections(self.machine.in_netns(lambda: kernel.read_value(COUNTS)))
 
     def end_sessions(self) -> None:
         """Take backends and services away, which ends their connections, and bring them back."""
         self._load(self.no_rules())
-        what = "the end of all connections"
-        if not wait_at_most(lambda: not self._has_any(), EMPTY_S, what, poll_s=0.01):
+        description = "the end of all connections"
+        if not wait_at_most(lambda: not self._has_any(), EMPTY_S, description, poll_s=0.01):
             raise DutError(
                 "connections of IPVS are left whose backends are gone",
                 where=self.name,
@@ -153,8 +153,8 @@ class IpvsBalancer(RuleBalancer):
             self.machine.run(flush, isolated=True, timeout=60)
 
 
-def held(told: str) -> int:
+def count_connections(listing: str) -> int:
     """Connections of all backends, active and inactive, in the text that the kernel has of them."""
-    lines = [line.split() for line in told.splitlines() if line.startswith("  -> ")]
+    lines = [line.split() for line in listing.splitlines() if line.startswith("  -> ")]
     below = (number for fields in lines[1:] for number in fields[-2:])  # the heading
     return sum(parse_number(number) or 0 for number in below)

@@ -66,10 +66,10 @@ class ProgramBalancer(BalancingSwitch, Xdp):
 
     def prepare(self) -> None:
         """Compile a program for each port, and make the maps that they have in common."""
-        of = self.services
+        service_set = self.services
         numbers = {
-            "SERVICES": of.services,
-            "BACKENDS": of.services * of.backends,
+            "SERVICES": service_set.services,
+            "BACKENDS": service_set.services * service_set.backends,
             "ENTRIES": self.entries,
             **({"TC": 1} if self.hook == "tc" else {}),
         }
@@ -80,12 +80,14 @@ class ProgramBalancer(BalancingSwitch, Xdp):
         self.objects["tables"] = BpfObject("services", towards)
         services, backends = (self.loaded("tables").map(n) for n in ("services", "backends"))
         protocol = PROTOCOLS[self.protocol]
-        for number in range(of.services):
-            first = number * of.backends
-            key = _END.pack(int(of.virtual(number)), SERVICE_PORT)[:6] + _PROTOCOL.pack(protocol)
-            services.update(key, _CHOICE.pack(first, of.backends))
-            for at, backend in enumerate(of.backends_of(number), first):
-                backends.update(_PLACE.pack(at), _END.pack(int(backend), BACKEND_PORT))
+        for number in range(service_set.services):
+            first = number * service_set.backends
+            key = _END.pack(int(service_set.virtual(number)), SERVICE_PORT)[:6] + _PROTOCOL.pack(
+                protocol
+            )
+            services.update(key, _CHOICE.pack(first, service_set.backends))
+            for index, backend in enumerate(service_set.backends_of(number), first):
+                backends.update(_PLACE.pack(index), _END.pack(int(backend), BACKEND_PORT))
 
     def load(self, port: Port) -> BpfObject:
         """The program of a port's direction, with the maps of both."""
@@ -104,7 +106,9 @@ class ProgramBalancer(BalancingSwitch, Xdp):
         """Where the kernel has the programs of the ports."""
         if self.hook != "tc":
             return super().hooks()
-        return {str(port): "tc" for port, one in self.ports.items() if one.code.is_attached()}
+        return {
+            str(port): "tc" for port, program in self.ports.items() if program.code.is_attached()
+        }
 
     def sessions(self) -> int | None:
         """Flows that the table has."""
@@ -115,8 +119,8 @@ class ProgramBalancer(BalancingSwitch, Xdp):
         """Empty the table of flows."""
         for _ in self.loaded("tables").map("flows").entries(FLOW_OCTETS, END_OCTETS, delete=True):
             pass
-        if left := self.sessions():
-            raise DutError(f"{left} flows are left", where=self.name)
+        if remaining := self.sessions():
+            raise DutError(f"{remaining} flows are left", where=self.name)
 
     def facts(self) -> dict[str, Any]:
         """Programs, where they are, and what they dropped by cause."""

@@ -27,17 +27,18 @@ NODE = "192.0.2.1"
 
 def nft_rules(services: Services, protocol: str) -> str:
     """Rules of kube-proxy's mode nftables: one look-up of the service, whichever it is."""
-    found: list[str] = []
+    elements: list[str] = []
     chains: list[str] = []
     for number in range(services.services):
         virtual, name = services.virtual(number), f"ns/svc{number}/{protocol}/p"
         ends = dict(enumerate(services.backends_of(number)))
         service = f"service-{number:08X}-{name}"
         target = {
-            at: f"endpoint-{number:08X}-{name}__{one}/{BACKEND_PORT}" for at, one in ends.items()
+            index: f"endpoint-{number:08X}-{name}__{address}/{BACKEND_PORT}"
+            for index, address in ends.items()
         }
-        found.append(f"{virtual} . {protocol} . {SERVICE_PORT} : goto {service}")
-        chosen = ", ".join(f"{at} : goto {chain}" for at, chain in target.items())
+        elements.append(f"{virtual} . {protocol} . {SERVICE_PORT} : goto {service}")
+        chosen = ", ".join(f"{index} : goto {chain}" for index, chain in target.items())
         chains += (
             f"  chain {service} {{\n"
             f"    ip daddr {virtual} {protocol} dport {SERVICE_PORT} ip saddr != {CLUSTER} "
@@ -46,10 +47,10 @@ def nft_rules(services: Services, protocol: str) -> str:
             "  }\n",
             *(
                 f"  chain {chain} {{\n"
-                f"    ip saddr {ends[at]} jump mark-for-masquerade\n"
-                f"    meta l4proto {protocol} dnat to {ends[at]}:{BACKEND_PORT}\n"
+                f"    ip saddr {ends[index]} jump mark-for-masquerade\n"
+                f"    meta l4proto {protocol} dnat to {ends[index]}:{BACKEND_PORT}\n"
                 "  }\n"
-                for at, chain in target.items()
+                for index, chain in target.items()
             ),
         )
     all_virtual = ", ".join(str(services.virtual(number)) for number in range(services.services))
@@ -76,7 +77,7 @@ def nft_rules(services: Services, protocol: str) -> str:
   }}
   map service-ips {{
     type ipv4_addr . inet_proto . inet_service : verdict
-    elements = {{ {", ".join(found)} }}
+    elements = {{ {", ".join(elements)} }}
   }}
   chain mark-for-masquerade {{
     meta mark set meta mark or {MASQUERADE}
@@ -165,7 +166,9 @@ def iptables_rules(services: Services, protocol: str) -> Iterator[str]:
     numbers = range(services.services)
     for number in numbers:
         yield f":KUBE-SVC-{number:016X} - [0:0]"
-        yield from (f":KUBE-SEP-{number:08X}{at:08X} - [0:0]" for at in range(services.backends))
+        yield from (
+            f":KUBE-SEP-{number:08X}{index:08X} - [0:0]" for index in range(services.backends)
+        )
     yield f"-A PREROUTING {portals} -j KUBE-SERVICES"
     yield f"-A OUTPUT {portals} -j KUBE-SERVICES"
     yield f"-A POSTROUTING {named('kubernetes postrouting rules')} -j KUBE-POSTROUTING"
@@ -186,11 +189,13 @@ def iptables_rules(services: Services, protocol: str) -> Iterator[str]:
         service, name = f"KUBE-SVC-{number:016X}", f"ns/svc{number}:p"
         to = f"-d {services.virtual(number)}/32 -p {protocol} -m {protocol} --dport {SERVICE_PORT}"
         yield f"-A {service} {named(f'{name} cluster IP')} {to} ! -s {CLUSTER} -j KUBE-MARK-MASQ"
-        for at, backend in enumerate(services.backends_of(number)):
-            end, left = f"KUBE-SEP-{number:08X}{at:08X}", services.backends - at
+        for index, backend in enumerate(services.backends_of(number)):
+            end, remaining = f"KUBE-SEP-{number:08X}{index:08X}", services.backends - index
             which = named(f"{name} -> {backend}:{BACKEND_PORT}")
             chance = (
-                f" -m statistic --mode random --probability {1 / left:.10f}" if left > 1 else ""
+                f" -m statistic --mode random --probability {1 / remaining:.10f}"
+                if remaining > 1
+                else ""
             )
             yield f"-A {service} {which}{chance} -j {end}"
             yield f"-A {end} {named(name)} -s {backend}/32 -j KUBE-MARK-MASQ"
@@ -233,6 +238,6 @@ class RuleBalancer(BalancingSwitch, KernelNat):
 
     def facts(self) -> dict[str, Any]:
         """Rules, room of the table, timers."""
-        found = super().facts()
-        del found["nat"]
-        return {**found, "services": str(self.services)}
+        facts = super().facts()
+        del facts["nat"]
+        return {**facts, "services": str(self.services)}

@@ -45,7 +45,7 @@ def bridges(scenario: Scenario) -> tuple[OvsBridge, ...]:
     below = graph.tunnelled
     learns = scenario.rules == "learning"
     groups = graph.segments() if learns else (graph.ports,)
-    made = [
+    upper = [
         OvsBridge(
             name=f"br{number}",
             ports=tuple(port for port in group if port not in below),
@@ -58,7 +58,7 @@ def bridges(scenario: Scenario) -> tuple[OvsBridge, ...]:
         OvsBridge(name=f"{UNDERLAY}{number}", ports=(port,), underlay=True)
         for number, port in enumerate(below)
     ]
-    return (*made, *under)
+    return (*upper, *under)
 
 
 def ofport(port: Port) -> int:
@@ -105,10 +105,12 @@ def learning_problem(scenario: Scenario) -> str:
     """Why a bridge cannot learn a scenario's addresses."""
     if scenario.rules != "learning" or learned_address_count(scenario) <= LARGEST_MAC_TABLE:
         return ""
-    each = (LARGEST_MAC_TABLE - len(scenario.deployment.ports)) // max(1, len(scenario.streams))
+    flows_per_stream = (LARGEST_MAC_TABLE - len(scenario.deployment.ports)) // max(
+        1, len(scenario.streams)
+    )
     return (
         f"a bridge of OVS learns at most {LARGEST_MAC_TABLE} addresses and this traffic has "
-        f"{learned_address_count(scenario)}; set flows to {each} or fewer"
+        f"{learned_address_count(scenario)}; set flows to {flows_per_stream} or fewer"
     )
 
 
@@ -185,8 +187,8 @@ def bridge_rules(scenario: Scenario, bridge: OvsBridge) -> Iterator[str]:
 
 def rule_count(scenario: Scenario) -> int:
     """About how many rules a scenario takes, for the time it takes to install them."""
-    each = scenario.traffic.flow_count * len(scenario.streams)
-    return len(scenario.deployment.hops) * (each if scenario.rules == "stream" else 1) + 2
+    flow_count = scenario.traffic.flow_count * len(scenario.streams)
+    return len(scenario.deployment.hops) * (flow_count if scenario.rules == "stream" else 1) + 2
 
 
 def _port_number(scenario: Scenario, port: Port) -> int:
@@ -225,7 +227,7 @@ def _rules_by_stream(scenario: Scenario, hop: Hop) -> Iterator[str]:
     in_port = f"in_port={_port_number(scenario, hop.src)},udp"
     # A VNF may have rewritten the addresses of frames that come out of it.
     macs = scenario.vnf_mode == "io" or hop.src in graph.ends
-    seen: set[str] = set()
+    matches: set[str] = set()
     for stream in scenario.streams:
         if not _passes_hop(graph, stream, hop):
             continue
@@ -233,9 +235,9 @@ def _rules_by_stream(scenario: Scenario, hop: Hop) -> Iterator[str]:
         for flow in flows(stream, scenario.traffic):
             match = in_port + (_match_macs(flow, routed) if macs else routed) + _match_packet(flow)
             if not macs:  # flows that differ by address only have become one
-                if match in seen:
+                if match in matches:
                     continue
-                seen.add(match)
+                matches.add(match)
             yield f"{match},{actions}"
 
 
@@ -259,11 +261,11 @@ def _actions(scenario: Scenario, hop: Hop) -> str:
     output = f"output:{_port_number(scenario, hop.dst)}"
     if not scenario.routed:
         return f"actions={output}"
-    next_mac = port_mac(scenario.deployment, hop.dst, _chain_of(scenario.deployment, hop))
+    next_mac = port_mac(scenario.deployment, hop.dst, _find_chain(scenario.deployment, hop))
     return f"actions=mod_dl_src:{dut_mac(hop.dst)},mod_dl_dst:{next_mac},dec_ttl,{output}"
 
 
-def _chain_of(graph: Deployment, hop: Hop) -> int:
+def _find_chain(graph: Deployment, hop: Hop) -> int:
     """Chain of a hop: VNF v of parallel chains is that of chain v."""
     if hop.chain is not None:
         return hop.chain

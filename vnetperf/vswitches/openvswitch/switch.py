@@ -124,9 +124,9 @@ class OpenVSwitch(VSwitch):
         """Install the deployment's rules."""
         scenario = self.plan.scenario
         for bridge in self.bridges:
-            found = openflow.bridge_rules(scenario, bridge)
+            rules = openflow.bridge_rules(scenario, bridge)
             count = openflow.rule_count(scenario)
-            self.installed[bridge.name] = self.ovs.install(bridge.name, found, count)
+            self.installed[bridge.name] = self.ovs.install(bridge.name, rules, count)
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""
@@ -165,6 +165,6 @@ def ovs_scenario_problem(scenario: Scenario) -> str:
 
 
 def _abridged_rules(scenario: Scenario, bridge: openflow.OvsBridge) -> str:
-    found = openflow.bridge_rules(scenario, bridge)
-    text = "; ".join(islice(found, RULES_SHOWN))
-    return text + ("; ..." if next(found, None) is not None else "")
+    rules = openflow.bridge_rules(scenario, bridge)
+    text = "; ".join(islice(rules, RULES_SHOWN))
+    return text + ("; ..." if next(rules, None) is not None else "")

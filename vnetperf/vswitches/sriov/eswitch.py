@@ -40,15 +40,15 @@ class EswitchMode(ABC):
         """Namespace of the physical functions' interfaces; None is the machine's own."""
         return None
 
-    def taken_nics(self, on: tuple[int, ...]) -> tuple[int, ...]:
+    def select_nics(self, on: tuple[int, ...]) -> tuple[int, ...]:
         """Physical ports whose NICs are taken: by default those with virtual functions."""
         return on
 
     def make(self, index: int, use: NicUse, netdev: str, ports: Ports) -> tuple[str, ...]:
         """Make a NIC's virtual functions; their addresses."""
-        made = self.make_functions(index, use, ports)
+        addresses = self.make_functions(index, use, ports)
         self.parents.setdefault(index, netdev)
-        return made
+        return addresses
 
     @abstractmethod
     def make_functions(self, index: int, use: NicUse, ports: Ports) -> tuple[str, ...]:
@@ -157,16 +157,16 @@ class SwitchdevMode(EswitchMode):
     def __post_init__(self) -> None:
         self._switch = Switchdev(self._machine, self._scenario.mtu)
 
-    def taken_nics(self, on: tuple[int, ...]) -> tuple[int, ...]:
+    def select_nics(self, on: tuple[int, ...]) -> tuple[int, ...]:
         """Physical ports whose NICs are taken: with virtual functions, and with a wire."""
         wires = (port.index for port in self._scenario.deployment.phy_ports)
         return tuple(sorted({*on, *wires}))
 
     def make_functions(self, index: int, use: NicUse, ports: Ports) -> tuple[str, ...]:
         """Put a NIC's switch into switchdev mode; addresses of its virtual functions."""
-        made = self._switch.make(index, use.pci, ports)
+        addresses = self._switch.make(index, use.pci, ports)
         self.parents[index] = self._switch.name(f"phy{index}")
-        return made
+        return addresses
 
     def interfaces(self) -> dict[int, str]:
         """Interfaces of the physical functions by physical port, by their present names."""

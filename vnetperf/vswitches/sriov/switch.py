@@ -95,8 +95,8 @@ class Sriov(VSwitch):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the scenario from a NIC's switch."""
-        if why := vfs.why_none(facts):
-            return why
+        if reason := vfs.why_none(facts):
+            return reason
         if nic_mode(scenario) == SWITCHDEV:
             trouble = why_not_switchdev(facts, scenario)
         else:
@@ -108,10 +108,12 @@ class Sriov(VSwitch):
         """Whether the DUT's NICs can have the virtual functions, and VNFs can be given them."""
         places = virtual_functions.vf_specs(scenario)
         for use in (nic for nic in nics if nic.side == "dut"):
-            wanted = sum(place.physical == use.wire for place in places)
-            of, cure = scenario.deployment.name, "choose fewer --vnfs"
-            if why := vfs.why_not_so_many(facts, use.pci, wanted, of=of, cure=cure):
-                return why
+            function_count = sum(place.physical == use.wire for place in places)
+            deployment_name, cure = scenario.deployment.name, "choose fewer --vnfs"
+            if problem := vfs.why_not_so_many(
+                facts, use.pci, function_count, of=deployment_name, cure=cure
+            ):
+                return problem
             if scenario.options.vf_driver == VFIO and (reason := vfio_problem(use, facts)):
                 return f"vf_driver is vfio-pci, and {reason}"
             if scenario.has_guests and (reason := vfio_problem(use, facts)):
@@ -150,23 +152,23 @@ class Sriov(VSwitch):
         scenario = self.plan.scenario
         options, mtu = scenario.options, scenario.mtu
         places = virtual_functions.vf_specs(scenario)
-        made = {}
+        addresses = {}
         on = tuple(dict.fromkeys(place.physical for place in places))
         try:
-            for index in self.eswitch.taken_nics(on):
+            for index in self.eswitch.select_nics(on):
                 use = self._nic(index)
                 # Before the virtual functions are there, or their drivers find it resetting.
                 netdev = self.machine.borrow_nic(
                     use.pci, mtu=mtu, isolated=self.plan.testbed.isolated
                 )
-                here = tuple(place.port for place in places if place.physical == index)
-                made[index] = self.eswitch.make(index, use, netdev, here)
+                ports = tuple(place.port for place in places if place.physical == index)
+                addresses[index] = self.eswitch.make(index, use, netdev, ports)
         except HostError as error:
             raise DutError(
                 error.what, where=error.where, accepted=error.accepted, cure=error.cure
             ) from error
         for place in places:
-            pci_address = made[place.physical][place.number]
+            pci_address = addresses[place.physical][place.number]
             function = VfPort(place, pci_address, self.eswitch.parents[place.physical])
             legacy = self.mode != SWITCHDEV
             function.configure(self.eswitch.netns, self.options, legacy=legacy)
@@ -215,9 +217,9 @@ class Sriov(VSwitch):
     def remove_port(self, port: Port) -> None:
         """Cut a virtual function off, or bring a physical function down with all of its."""
         name = str(port)
-        there = [*(f"phy{index}" for index in self.eswitch.parents), *self.functions]
-        if name not in there or name in self._removed:
-            raise self.no_port(port, (n for n in there if n not in self._removed))
+        names = [*(f"phy{index}" for index in self.eswitch.parents), *self.functions]
+        if name not in names or name in self._removed:
+            raise self.no_port(port, (n for n in names if n not in self._removed))
         self.eswitch.cut_off(port)
         self._removed.add(name)
 
@@ -240,11 +242,11 @@ class Sriov(VSwitch):
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of physical ports and of virtual functions, as far as drivers have them."""
         netns = self.eswitch.netns
-        found = []
+        hops = []
         interfaces = self.eswitch.interfaces()
         for index, name in interfaces.items():
             statistics = ethtool.statistics(name, netns=netns)
-            found.append(phy_port_counters(f"phy{index}", self._nic(index).driver, statistics))
+            hops.append(phy_port_counters(f"phy{index}", self._nic(index).driver, statistics))
         table = self.machine.link_statistics()
         states = {index: vfs.read_vfs(name, netns) for index, name in interfaces.items()}
         for port, function in self.functions.items():
@@ -253,14 +255,14 @@ class Sriov(VSwitch):
             if link := table.get(function.netdev):
                 # Its own side: what it sends comes in here.
                 counted = HopCounters(port=port, rx=link.tx, tx=link.rx, tx_dropped=link.rx_dropped)
-                found.append(counted)
+                hops.append(counted)
                 continue
             state = states[function.place.physical][function.place.number]
             if state.rx is not None and state.tx is not None:
-                found.append(
+                hops.append(
                     HopCounters(port=port, rx=state.tx, tx=state.rx, tx_dropped=state.rx_dropped)
                 )
-        return tuple(c for c in found if c is not None and c.port not in self._removed)
+        return tuple(c for c in hops if c is not None and c.port not in self._removed)
 
     def facts(self) -> dict[str, Any]:
         """NICs and their virtual functions, as they are."""

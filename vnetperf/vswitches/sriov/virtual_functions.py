@@ -35,33 +35,33 @@ class VfSpec(Frozen):
 
 def vf_specs(scenario: Scenario) -> tuple[VfSpec, ...]:
     """Virtual functions of a scenario."""
-    found = vf_specs_of_graph(scenario.deployment)
+    specs = list_vf_specs(scenario.deployment)
     if nic_mode(scenario) == LEGACY:
-        return found
-    return tuple(place for place in found if isinstance(place.port, VnfPort))
+        return specs
+    return tuple(place for place in specs if isinstance(place.port, VnfPort))
 
 
-def vf_specs_of_graph(deployment: Deployment) -> tuple[VfSpec, ...]:
+def list_vf_specs(deployment: Deployment) -> tuple[VfSpec, ...]:
     """Virtual functions of a deployment.
 
     A VNF's port that exchanges frames with a physical port is on that port's NIC. Ports that meet
     only each other share the first NIC, which switches between its virtual functions by address.
     Physical ports that are joined without a VNF get one each.
     """
-    found: list[VfSpec] = []
+    specs: list[VfSpec] = []
     ends: list[Port] = [port for pair in tc_redirect.joined_phy_ports(deployment) for port in pair]
     for port in (*ends, *deployment.vnf_ports()):
-        if any(place.port == port for place in found):
+        if any(place.port == port for place in specs):
             continue
         meets = {hop.dst for hop in deployment.hops if hop.src == port}
         meets |= {hop.src for hop in deployment.hops if hop.dst == port}
         outer = sorted(p.index for p in meets if isinstance(p, PhyPort))
         nic = port.index if isinstance(port, PhyPort) else next(iter(outer), 0)
-        number = sum(place.physical == nic for place in found)
+        number = sum(place.physical == nic for place in specs)
         mac = vnf_mac(port) if isinstance(port, VnfPort) else dut_mac(port)
         inner = isinstance(port, VnfPort) and not outer
-        found.append(VfSpec(port=port, physical=nic, number=number, mac=mac, inner=inner))
-    return tuple(sorted(found, key=lambda place: (place.physical, place.number)))
+        specs.append(VfSpec(port=port, physical=nic, number=number, mac=mac, inner=inner))
+    return tuple(sorted(specs, key=lambda place: (place.physical, place.number)))
 
 
 def sriov_problem(scenario: Scenario) -> str:
@@ -84,22 +84,22 @@ def sriov_problem(scenario: Scenario) -> str:
             "frame, and in pvp2pvp VNFs write it"
         )
     vlan = scenario.options.own(VfOptions).vlan
-    if vlan is not None and not any(p.inner for p in vf_specs_of_graph(deployment)):
+    if vlan is not None and not any(p.inner for p in list_vf_specs(deployment)):
         return (
             "vlan keeps virtual functions that meet only each other apart from the wires, and "
             f"{deployment.name} has none; leave it out, or measure v2v or pvvp"
         )
-    own, options = scenario.options.own(VfOptions), scenario.options
+    vf_options, options = scenario.options.own(VfOptions), scenario.options
     of_functions = {
         "rx_queues": options.rx_queues,
         "vf_driver": options.vf_driver,
-        **{name: getattr(own, name) for name in VfOptions.model_fields},
+        **{name: getattr(vf_options, name) for name in VfOptions.model_fields},
     }
-    given = [name for name, value in of_functions.items() if value is not None]
-    if given and not vf_specs(scenario):
+    settings = [name for name, value in of_functions.items() if value is not None]
+    if settings and not vf_specs(scenario):
         return (
-            f"{', '.join(given)}: that is of virtual functions, and {deployment.name} has none in "
-            f"mode {nic_mode(scenario)}; leave it out, or measure pvp"
+            f"{', '.join(settings)}: that is of virtual functions, and {deployment.name} has none "
+            f"in mode {nic_mode(scenario)}; leave it out, or measure pvp"
         )
     return ""
 

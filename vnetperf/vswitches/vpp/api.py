@@ -150,8 +150,8 @@ class VppApi:
         """
         if self._installation.api_dir is None:
             return []
-        there = self._installation.api_dir.rglob("*.api.json")
-        return sorted(str(path) for path in there if path.name.partition(".")[0] in API_DEFINITIONS)
+        files = self._installation.api_dir.rglob("*.api.json")
+        return sorted(str(path) for path in files if path.name.partition(".")[0] in API_DEFINITIONS)
 
     def note_event(self, name: str, message: Any) -> None:
         """Note a message that VPP sends by itself."""
@@ -299,7 +299,7 @@ class StatsSegment:
         return self._consistently(lambda: self._errors(f"/err/{node}/"))
 
     def _consistently(self, read: Callable[[], T]) -> T:
-        found: list[T] = []
+        readings: list[T] = []
 
         def read_once() -> bool:
             _, _, epoch, in_progress, _ = self._header()
@@ -309,7 +309,7 @@ class StatsSegment:
                 if epoch != self._epoch:
                     self._read_directory()
                     self._epoch = epoch
-                found[:] = [read()]
+                readings[:] = [read()]
                 if self._header()[2:4] == (epoch, 0):
                     return True
             self._epoch = -1
@@ -326,7 +326,7 @@ class StatsSegment:
                 cure="VPP may have died while it changed them; see its log",
             ),
         )
-        return found[0]
+        return readings[0]
 
     def _header(self) -> tuple[int, int, int, int, int]:
         version, base, epoch, in_progress, directory = STATS_HEADER.unpack_from(self._memory, 0)
@@ -371,7 +371,7 @@ class StatsSegment:
         return sums
 
     def _errors(self, prefix: str) -> dict[str, int]:
-        found = {}
+        errors = {}
         columns: dict[int, list[int]] = {}
         for name, (kind, value) in self._directory.items():
             if not name.startswith(prefix) or kind != SYMLINK:
@@ -380,5 +380,5 @@ class StatsSegment:
             if entry not in columns:
                 columns[entry] = self._sums(self._names[entry]) if entry < len(self._names) else []
             numbers = columns[entry]
-            found[name.removeprefix(prefix)] = numbers[column] if column < len(numbers) else 0
-        return found
+            errors[name.removeprefix(prefix)] = numbers[column] if column < len(numbers) else 0
+        return errors

@@ -15,13 +15,13 @@ from vnetperf.vswitches.vpp.api import ADMIN_UP, VppApi
 
 def l2fib_entries(scenario: Scenario) -> dict[tuple[int, str], Port]:
     """Where a bridge must send each address, segment by segment."""
-    found: dict[tuple[int, str], Port] = {}
+    ports: dict[tuple[int, str], Port] = {}
     unclear = set()
     for segment, hop in _by_segment(scenario):
         key = segment, hop.eth_dst
-        if found.setdefault(key, hop.dst) != hop.dst:
+        if ports.setdefault(key, hop.dst) != hop.dst:
             unclear.add(key)
-    return {key: port for key, port in found.items() if key not in unclear}
+    return {key: port for key, port in ports.items() if key not in unclear}
 
 
 def bridge_problem(scenario: Scenario, *, learning: bool) -> str:
@@ -33,7 +33,7 @@ def bridge_problem(scenario: Scenario, *, learning: bool) -> str:
             "vary another field than eth_dst"
         )
     clear = l2fib_entries(scenario)
-    seen: dict[tuple[int, str], Port] = {}
+    learned: dict[tuple[int, str], Port] = {}
     for segment, hop in _by_segment(scenario):
         if sizes[segment] > 2 and (segment, hop.eth_dst) not in clear:
             return (
@@ -41,7 +41,7 @@ def bridge_problem(scenario: Scenario, *, learning: bool) -> str:
                 f"VNF's mode {scenario.vnf_mode} sends them back to where they come from; "
                 "use --vnf-mode io or mac"
             )
-        if learning and seen.setdefault((segment, hop.eth_src), hop.src) != hop.src:
+        if learning and learned.setdefault((segment, hop.eth_src), hop.src) != hop.src:
             return (
                 f"a learning bridge would see {hop.eth_src} at two ports and move it with "
                 f"every frame, since the VNF's mode is {scenario.vnf_mode}; use --vnf-mode io or "
@@ -49,7 +49,7 @@ def bridge_problem(scenario: Scenario, *, learning: bool) -> str:
             )
     if learning:
         for segment, hop in _by_segment(scenario):
-            if sizes[segment] > 2 and seen.get((segment, hop.eth_dst)) != hop.dst:
+            if sizes[segment] > 2 and learned.get((segment, hop.eth_dst)) != hop.dst:
                 return (
                     f"a learning bridge would never see {hop.eth_dst} and flood what is sent "
                     "to it into every chain; send both ways, with --vnf-mode mac"
@@ -330,6 +330,6 @@ def make_tunnel(api: VppApi, kind: str, end: TunnelEnd, index: int) -> tuple[int
     below = address_messages(index, f"{end.local}/{end.prefix}", end.remote, end.peer_mac)
     sent = [*below, tunnel_message(kind, end)]
     answers = [api.call(message, **fields) for message, fields in sent]
-    made = int(answers[-1].sw_if_index)
-    api.call("sw_interface_set_flags", sw_if_index=made, flags=ADMIN_UP)
-    return made, sent
+    tunnel_index = int(answers[-1].sw_if_index)
+    api.call("sw_interface_set_flags", sw_if_index=tunnel_index, flags=ADMIN_UP)
+    return tunnel_index, sent

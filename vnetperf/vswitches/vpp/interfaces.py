@@ -83,7 +83,7 @@ def xdp_nic_problem(scenario: Scenario) -> str:
 def create_xdp(api: VppApi, port: Port, netdev: str, options: SwitchOptions) -> Any:
     """Make the interface."""
     message = next((name for name in XDP_MESSAGES if api.knows(name)), XDP_MESSAGES[0])
-    made = api.call(
+    reply = api.call(
         message,
         host_if=netdev,
         name=f"xdp-{netdev}",
@@ -94,9 +94,9 @@ def create_xdp(api: VppApi, port: Port, netdev: str, options: SwitchOptions) -> 
         flags=NO_SYSCALL_LOCK,
     )
     api.call(
-        "sw_interface_set_mac_address", sw_if_index=made.sw_if_index, mac_address=dut_mac(port)
+        "sw_interface_set_mac_address", sw_if_index=reply.sw_if_index, mac_address=dut_mac(port)
     )
-    return made
+    return reply
 
 
 #: af_packet's flags: send past the queueing discipline; rings of version 2, since those of version
@@ -158,8 +158,8 @@ class VppPorts:
                 port, end.socket, end.wire, MASTER if end.role == "server" else SLAVE
             )
         if end.netdev and uses_xdp(self._options):
-            made = create_xdp(self._api, port, end.netdev, self._options)
-            return self._up(port, made, "xdp", end.netdev)
+            reply = create_xdp(self._api, port, end.netdev, self._options)
+            return self._up(port, reply, "xdp", end.netdev)
         if end.netdev:
             return self._af_packet(port, end.netdev)
         if end.pci:
@@ -194,7 +194,7 @@ class VppPorts:
             socket_filename=socket,
         )
         queues = self._options.rx_queues or 1
-        made = self._api.call(
+        reply = self._api.call(
             "memif_create_v2",
             role=role,
             mode=0,
@@ -206,7 +206,7 @@ class VppPorts:
             buffer_size=buffer_data_size(self._mtu),
             hw_addr=dut_mac(port),
         )
-        return self._up(port, made, "memif")
+        return self._up(port, reply, "memif")
 
     def _af_packet(self, port: Port, netdev: str) -> VppInterface:
         size = buffer_data_size(self._mtu)
@@ -229,22 +229,24 @@ class VppPorts:
         return self._up(port, answer, "netdev", netdev)
 
     def _nic(self, port: Port, pci: str) -> VppInterface:
-        there = self._api.interfaces()
-        found = next((d for d in there.values() if d.interface_name == nic_name(port)), None)
-        if found is None:
+        interfaces = self._api.interfaces()
+        details = next((d for d in interfaces.values() if d.interface_name == nic_name(port)), None)
+        if details is None:
             raise DutError(
                 f"VPP did not take the NIC {pci}",
                 where=str(port),
-                accepted=", ".join(d.interface_name for d in there.values()),
+                accepted=", ".join(d.interface_name for d in interfaces.values()),
                 cure="see what its dpdk plugin logs of the device in VPP's log",
             )
         self._api.call(
-            "sw_interface_set_mac_address", sw_if_index=found.sw_if_index, mac_address=dut_mac(port)
+            "sw_interface_set_mac_address",
+            sw_if_index=details.sw_if_index,
+            mac_address=dut_mac(port),
         )
-        return self._up(port, found, "pci")
+        return self._up(port, details, "pci")
 
-    def _up(self, port: Port, made: Any, kind: str, netdev: str = "") -> VppInterface:
-        index = int(made.sw_if_index)
+    def _up(self, port: Port, reply: Any, kind: str, netdev: str = "") -> VppInterface:
+        index = int(reply.sw_if_index)
         details = self._api.interfaces()[index]
         # A vhost-user interface has no MTU to set: its peer's buffers decide what it takes.
         if details.link_mtu < self._mtu and kind != "vhost-user":
@@ -300,10 +302,10 @@ class RxQueue(NamedTuple):
 
 def read_queues(api: VppApi, interface: VppInterface) -> list[RxQueue]:
     """Receive queues of an interface; none before its peer has connected."""
-    found = api.call("sw_interface_rx_placement_dump", sw_if_index=interface.index)
+    placements = api.call("sw_interface_rx_placement_dump", sw_if_index=interface.index)
     queues = [
         RxQueue(int(d.sw_if_index), int(d.queue_id), int(d.worker_id) - 1, int(d.mode))
-        for d in found
+        for d in placements
     ]
     return sorted(q for q in queues if q.interface == interface.index)
 
@@ -325,7 +327,7 @@ def place_queues(
     return places
 
 
-def rx_mode_of(interface: VppInterface, mode: RxMode) -> RxMode:
+def choose_rx_mode(interface: VppInterface, mode: RxMode) -> RxMode:
     """How the queues of an interface are to be served."""
     return "polling" if interface.kind in POLLING_ONLY else mode
 
@@ -355,7 +357,9 @@ def arrange_queues(
             )
     numbers = {name: number for number, name in RX_MODES.items()}
     modes = {
-        i: rx_mode_of(i, mode) for i, queue in queues if queue.mode != numbers[rx_mode_of(i, mode)]
+        i: choose_rx_mode(i, mode)
+        for i, queue in queues
+        if queue.mode != numbers[choose_rx_mode(i, mode)]
     }
     for interface, chosen in modes.items():
         api.call(

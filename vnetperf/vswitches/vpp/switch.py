@@ -43,31 +43,31 @@ def read_counters(
     """Counters of interfaces since they were made."""
     columns = {name: segment.by_index(name) for name in INTERFACE_COUNTERS}
 
-    def of(name: str, index: int) -> int:
+    def read_count(name: str, index: int) -> int:
         column = columns[name]
         return column[index] if index < len(column) else 0
 
-    found = []
+    hops = []
     for interface in interfaces:
         index = interface.index
         lost = tx_lost(segment.errors(f"{interface.name}-tx"))
-        drops, errors = of("/if/drops", index), of("/if/tx-error", index)
+        drops, errors = read_count("/if/drops", index), read_count("/if/tx-error", index)
         if interface.kind == "vhost-user":  # the only one whose transmit losses are in here too
             drops = max(0, drops - lost)
         if interface.kind == "pci":  # the only one whose transmit losses are among these too
             errors = max(0, errors - lost)
         if interface.kind == "xdp" and interface.netdev in links:
             drops += links[interface.netdev].rx_dropped  # the socket's ring was full
-        found.append(
+        hops.append(
             HopCounters(
                 port=str(interface.port),
-                rx=of("/if/rx", index),
-                tx=max(0, of("/if/tx", index) - lost),
-                rx_dropped=drops + of("/if/rx-miss", index),
+                rx=read_count("/if/rx", index),
+                tx=max(0, read_count("/if/tx", index) - lost),
+                rx_dropped=drops + read_count("/if/rx-miss", index),
                 tx_dropped=lost + errors,
             )
         )
-    return tuple(found)
+    return tuple(hops)
 
 
 #: Lines of "show runtime" (src/vlib/node_cli.c of VPP 19.01 to 26.06): a thread, of which there is
@@ -94,25 +94,25 @@ def parse_runtime(text: str) -> dict[str, dict[str, NodeWork]]:
     for line in text.splitlines():
         if thread := _THREAD.match(line.rstrip()):
             nodes = threads.setdefault(thread[1], {})
-        elif found := _NODE.match(line):
-            calls, packets = int(found["calls"]), int(found["vectors"])
-            nodes[found["name"]] = NodeWork(
+        elif match := _NODE.match(line):
+            calls, packets = int(match["calls"]), int(match["vectors"])
+            nodes[match["name"]] = NodeWork(
                 calls=calls,
                 packets=packets,
-                clocks=float(found["clocks"]) * (packets or calls),
-                input=found["state"] in _INPUT_STATES,
+                clocks=float(match["clocks"]) * (packets or calls),
+                input=match["state"] in _INPUT_STATES,
             )
     return threads
 
 
-def _added(first: NodeWork | None, more: NodeWork) -> NodeWork:
+def _added(first: NodeWork | None, second: NodeWork) -> NodeWork:
     if first is None:
-        return more
+        return second
     return NodeWork(
-        calls=first.calls + more.calls,
-        packets=first.packets + more.packets,
-        clocks=first.clocks + more.clocks,
-        input=more.input,
+        calls=first.calls + second.calls,
+        packets=first.packets + second.packets,
+        clocks=first.clocks + second.clocks,
+        input=second.input,
     )
 
 
@@ -207,12 +207,12 @@ class Vpp(VSwitch):
         lines = {"vpp": "vpp -c RUN_DIR/vpp/startup.conf"}
         if facts is not None and facts.programs.get("vpp"):
             daemon.check_wire_plugin(plan, facts)
-            startup = cls._startup_of(plan, facts, Path("RUN_DIR/vpp"), "vnetperf-RUN_ID")
+            startup = cls._make_startup(plan, facts, Path("RUN_DIR/vpp"), "vnetperf-RUN_ID")
             lines["startup.conf"] = " ".join(startup.text().split())
         return lines
 
     @classmethod
-    def _startup_of(
+    def _make_startup(
         cls,
         plan: Plan,
         facts: MachineFacts,
@@ -232,7 +232,7 @@ class Vpp(VSwitch):
 
     def start(self) -> None:
         """Start the private VPP and wait until it answers."""
-        startup = self._startup_of(
+        startup = self._make_startup(
             self.plan,
             self.machine.facts,
             self.vpp.directory,
@@ -337,7 +337,7 @@ class Vpp(VSwitch):
         """Delete an interface, after nothing leads to it any more."""
         if port not in self.interfaces:
             raise self.no_port(port, self.interfaces)
-        index = {there: interface.index for there, interface in self.interfaces.items()}
+        index = {other: interface.index for other, interface in self.interfaces.items()}
         for message, fields in forwarding.release_messages(
             self.plan.scenario, index | self.tunnels, port
         ):
@@ -348,19 +348,19 @@ class Vpp(VSwitch):
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""
         self.arrange_queues()
-        there = self.vpp.api.interfaces()
+        details = self.vpp.api.interfaces()
         return tuple(
             str(port)
             for port, interface in self.interfaces.items()
-            if not int(there[interface.index].flags) & LINK_UP
+            if not int(details[interface.index].flags) & LINK_UP
         )
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of every port."""
-        there = self.interfaces.values()
-        sockets = any(interface.kind == "xdp" for interface in there)
+        plugged = self.interfaces.values()
+        sockets = any(interface.kind == "xdp" for interface in plugged)
         links = self.machine.link_statistics() if sockets else {}
-        return read_counters(self.vpp.stats, there, links)
+        return read_counters(self.vpp.stats, plugged, links)
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Workers are called vpp_wk_N; without them the main thread forwards."""
@@ -380,8 +380,8 @@ class Vpp(VSwitch):
         summed up here, so that the rounding is that of one trial.
         """
         for thread, nodes in parse_runtime(self.vpp.api.cli("show runtime")).items():
-            held = self._nodes.setdefault(thread, {})
-            held.update({name: _added(held.get(name), node) for name, node in nodes.items()})
+            totals = self._nodes.setdefault(thread, {})
+            totals.update({name: _added(totals.get(name), node) for name, node in nodes.items()})
         self.vpp.api.cli("clear runtime")
         return tuple(
             DatapathWork(
@@ -400,7 +400,7 @@ class Vpp(VSwitch):
         """Version, configuration, ports with their queues, forwarding."""
         api = self.vpp.api
         version = api.call("show_version")
-        there = api.interfaces()
+        details = api.interfaces()
         return {
             "backend": self.name,
             "version": f"{version.version} built {version.build_date}",
@@ -415,9 +415,9 @@ class Vpp(VSwitch):
                 {
                     "port": str(port),
                     "interface": interface.name,
-                    "mac": str(there[interface.index].l2_address),
-                    "link mtu": there[interface.index].link_mtu,
-                    "mtu": there[interface.index].mtu[0],
+                    "mac": str(details[interface.index].l2_address),
+                    "link mtu": details[interface.index].link_mtu,
+                    "mtu": details[interface.index].mtu[0],
                 }
                 for port, interface in self.interfaces.items()
             ],

@@ -240,8 +240,8 @@ class Xdp(KernelSwitch):
         if peer := xdp.let_peer_receive(netdev):
             return peer
         # In another namespace it is as it was left: a VNF's by itself, a cable's with GRO on.
-        made = self.attachments.get(port)
-        return str(made.netdev) if made and made.kind == "veth" else ""
+        attachment = self.attachments.get(port)
+        return str(attachment.netdev) if attachment and attachment.kind == "veth" else ""
 
     def unplug(self, port: Port, netdev: str) -> None:
         """Detach a port's program; frames for the port are dropped and counted."""
@@ -286,12 +286,12 @@ class Xdp(KernelSwitch):
         In mode generic what goes out is in the kernel's statistics of the interface alone.
         """
         table = self.machine.link_statistics()
-        found = []
+        hops = []
         for port, program in self.ports.items():
             if program.netdev not in table:
                 continue
             kernel = table[program.netdev]
-            taken, *dropped = self.counts(program)
+            received, *dropped = self.counts(program)
             sent, refused, failed = self._outcomes().sums(self._interface(program.index), 3)
             native = self.hook == "native"
             # Before the program; the ring of a pair's end is its own, and the other counts drops:
@@ -299,16 +299,16 @@ class Xdp(KernelSwitch):
             early = kernel.rx_dropped
             if native and program.pair:
                 early = table[program.peer].tx_dropped if program.peer in table else 0
-            found.append(
+            hops.append(
                 HopCounters(
                     port=str(port),
-                    rx=taken,
+                    rx=received,
                     tx=sent if native else kernel.tx,
                     rx_dropped=early + sum(dropped) + failed,
                     tx_dropped=refused if native else kernel.tx_dropped,
                 )
             )
-        return tuple(found)
+        return tuple(hops)
 
     def counts(self, program: PortProgram) -> tuple[int, ...]:
         """What a port's program has counted, in the order of `counted`."""
@@ -332,7 +332,7 @@ class Xdp(KernelSwitch):
     def facts(self) -> dict[str, Any]:
         """Programs, the modes that were read back, and what they dropped by cause."""
         dropped = {str(port): self.causes(port) or "none" for port in self.ports}
-        peers = {str(port): one.peer for port, one in self.ports.items() if one.peer}
+        peers = {str(port): program.peer for port, program in self.ports.items() if program.peer}
         return {
             **super().facts(),
             "program": self.source(self.plan.scenario).stem,
@@ -345,9 +345,13 @@ class Xdp(KernelSwitch):
 
     def hooks(self) -> dict[str, str]:
         """Where the kernel has the programs of the ports."""
-        there = self.in_namespace(xdp.attached)
+        attached = self.in_namespace(xdp.attached)
         ports = self.ports.items()
-        return {str(port): there[one.netdev].mode for port, one in ports if one.netdev in there}
+        return {
+            str(port): attached[program.netdev].mode
+            for port, program in ports
+            if program.netdev in attached
+        }
 
     def stop(self) -> None:
         """Detach and unload all programs; VNF ports stay, since VNFs have them open."""
@@ -357,8 +361,8 @@ class Xdp(KernelSwitch):
         self.ports, self.netdevs = {}, {}
 
     def _close(self) -> None:
-        for one in self.objects.values():
-            one.close()
+        for bpf_object in self.objects.values():
+            bpf_object.close()
         self.objects = {}
 
     def loaded(self, name: str) -> BpfObject:
