@@ -31,11 +31,11 @@ from vnetperf.statistics.difference import (
     Difference,
     Measurand,
     Occurrences,
+    compare_counts,
     difference,
+    find_increases,
     holm,
     least_by_ranks,
-    more_often,
-    surely_more_often,
 )
 from vnetperf.statistics.samples import two_modes
 
@@ -222,7 +222,7 @@ class ComparisonRow:
         if self.differs:
             return judged
         least = f"{100 * self.least:g} %"
-        if found.is_seen(self.confidence):
+        if found.is_significant(self.confidence):
             if not self._is_large:
                 return f"{judged}, by less than {least}"
             return f"{judged}, not sure among all numbers (Holm, p {self.p:.2g})"
@@ -449,7 +449,7 @@ def _ungated(
 ) -> Iterator[UngatedNumber]:
     """Main numbers of the first side that no gate can judge, or that the second has lost."""
     wanted = [*numbers]
-    lost = surely_more_often((one.broken for one in wanted), confidence)
+    lost = find_increases((one.broken for one in wanted), confidence)
     among = sum(row.metric.main and row.p is not None for row in rows)
     for one in wanted:
         is_lost = one.stable[0] >= FEWEST_TO_GATE and one.broken in lost
@@ -479,11 +479,11 @@ def _undecided(one: _MainNumber, among: int, level: float) -> tuple[str, int | N
         enough = f"{needed or f'more than {_MOST_NEEDED}'} of each side"
         why = f"; ranks of so few decide none of {among} numbers, {enough} do"
     if b.share > a.share:
-        p, _ = more_often((len(a.where), a.n), (len(b.where), b.n))
+        p, _ = compare_counts((len(a.where), a.n), (len(b.where), b.n))
         why += f"; {len(b.where)} of {b.n} of B gave none"
         if p > level:
             alone = _fewest(
-                lambda n: more_often((round(a.share * n), n), (round(b.share * n), n))[0], level
+                lambda n: compare_counts((round(a.share * n), n), (round(b.share * n), n))[0], level
             )
             enough = f"{alone or f'more than {_MOST_NEEDED}'} of each side"
             why += f" (p {p:.2g}: {enough} would decide, were it the only number)"
