@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from pydantic import AliasGenerator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from vnetperf.config.files import SHIPPED, SYSTEM, is_file, read_text_of_user, validate
+from vnetperf.config.files import SHIPPED, SYSTEM, is_file, read_user_text, validate
 from vnetperf.config.settings import check_trusted
 from vnetperf.host import links
 from vnetperf.host.linux import (
@@ -316,7 +316,7 @@ def read_conflist(value: Any) -> Any:
         try:
             if path.exists() and not path.is_file():  # a pipe would be waited for
                 raise OSError(errno.EINVAL, "it is no regular file")
-            content = parse_json(read_text_of_user(path))
+            content = parse_json(read_user_text(path))
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise ConfigError(f"cannot be read: {why}", where=where, accepted="JSON") from error
