@@ -419,7 +419,7 @@ def test_a_socket_of_af_xdp_that_the_kernel_hides_may_be_anywhere(
 ) -> None:
     """A kernel without XDP_SOCKETS_DIAG, or with its module not loaded, before Linux 6.14."""
     monkeypatch.setattr(users, "xdp_sockets", list)
-    monkeypatch.setattr(users, "queues_taken", list)
+    monkeypatch.setattr(users, "list_program_queues", list)
     assert not {"eth0", "eth1"} & set(uses_in_private_namespace())
     kept: list[object] = []
     try:
@@ -461,8 +461,8 @@ def test_the_holder_of_a_device_is_named_though_processes_end(
 
     monkeypatch.setattr(usage, "PROC", tmp_path)
     monkeypatch.setattr(Path, "iterdir", iterdir)
-    assert usage.holder_of(["/dev/vfio/5"]) == "process 34 (qemu)"
-    assert usage.holder_of(["/dev/vfio/6"]) == ""
+    assert usage.find_holder(["/dev/vfio/5"]) == "process 34 (qemu)"
+    assert usage.find_holder(["/dev/vfio/6"]) == ""
 
 
 def test_a_nic_in_use_is_taken_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -497,7 +497,7 @@ def test_virtual_functions_in_use_are_noted_beside_what_uses_the_nic(
     found = nic.pci.PciNic("0000:01:00.0", "", "", "igb", 0, ("ens1",), 2, 7, "", 1)
     monkeypatch.setattr(nic.pci, "group_mates", lambda address: {})
     monkeypatch.setattr(nic.pci, "kernel_driver", lambda address: "igb")
-    monkeypatch.setattr(nic.vfs, "why_in_use", lambda *_: "one is given to vfio-pci")
+    monkeypatch.setattr(nic.vfs, "explain_vf_use", lambda *_: "one is given to vfio-pci")
     now = nic._nic_facts(found, {"ens1": InterfaceUse("it carries the address 192.0.2.1")})
     assert now.in_use == "it carries the address 192.0.2.1"
     assert now.vfs_in_use == "one is given to vfio-pci"

@@ -68,11 +68,11 @@ def test_a_machine_without_libbpf_or_types_is_told(
 ) -> None:
     monkeypatch.setattr(xdp, "KERNEL_TYPES", tmp_path / "vmlinux")
     monkeypatch.setattr(xdp, "_libbpf", lambda: None)
-    assert f"the kernel has no {tmp_path / 'vmlinux'}" in xdp.why_no_bpf()
+    assert f"the kernel has no {tmp_path / 'vmlinux'}" in xdp.explain_no_bpf()
     monkeypatch.undo()
     monkeypatch.setattr(xdp, "LIBRARY", "libnothing.so.1")
     xdp._libbpf.cache_clear()
-    assert "libnothing.so.1 is not installed; install the package libbpf1" in xdp.why_no_bpf()
+    assert "libnothing.so.1 is not installed; install the package libbpf1" in xdp.explain_no_bpf()
 
 
 @real

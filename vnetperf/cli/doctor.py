@@ -158,7 +158,7 @@ def _print_pods(facts: MachineFacts) -> None:
 
 def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
     from vnetperf.deployment.planner import make_plan
-    from vnetperf.host.facts import reason_of
+    from vnetperf.host.facts import describe_error
     from vnetperf.runner.scenarios import make_scenario, scenario_ids
 
     print("scenarios")
@@ -187,7 +187,7 @@ def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
                 obstacle = error.what.removeprefix(f"{name} ")  # so that alike ones are one line
                 way = f"no: {obstacle}" + (f"; cure: {error.cure}" if error.cure else "")
             except Exception as error:  # noqa: BLE001 - a plugin's, on whatever its machine has
-                way = f"unknown: {' '.join(reason_of(error).split())}"
+                way = f"unknown: {' '.join(describe_error(error).split())}"
             ways.setdefault(vswitch, {})[name] = way
     _print_groups(ways)
     command = _first_command(able, loaded)

@@ -27,7 +27,7 @@ from vnetperf.config.files import (
     read_toml,
     validate,
 )
-from vnetperf.host.trust import why_untrusted
+from vnetperf.host.trust import explain_distrust
 from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, accepted_names, all_in_one, did_you_mean
@@ -433,7 +433,7 @@ def check_trusted(path: Path, subject: str) -> None:
     """Refuse a file that names what is started as root, and that others could have written."""
     if path.resolve().is_relative_to(SHIPPED.resolve()):
         return  # as trustworthy as this code, which is beside it
-    if reason := why_untrusted(path):
+    if reason := explain_distrust(path):
         raise ConfigError(
             f"{subject} is started as root, and {reason}",
             where=str(path),
@@ -513,14 +513,14 @@ def lb_options(texts: tuple[str, ...], where: str = "lb") -> Services:
 
 def _name_and_pairs(texts: tuple[str, ...], where: str) -> tuple[str, tuple[str, ...]]:
     """The file's name, "" for none, and the KEY=VALUE among what is given."""
-    files = [text for text in texts if "=" not in text]
+    files = [option for option in texts if "=" not in option]
     if len(files) > 1:
         raise ConfigError(
             f"{files[1]!r} is a second file beside {files[0]!r}",
             where=where,
             accepted="one file and any number of KEY=VALUE",
         )
-    return (files or [""])[0], tuple(text for text in texts if "=" in text)
+    return (files or [""])[0], tuple(option for option in texts if "=" in option)
 
 
 def _options(

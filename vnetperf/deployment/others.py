@@ -45,9 +45,9 @@ def own_seconds(pollers: tuple[Pollers, ...]) -> float:
             left += children.get(pid, ())
     kernel = (one for one in kernel_threads(pollers) if not one.name.startswith(SOFTIRQ_THREAD))
     own |= {one.tid for one in kernel}
-    nothing = ProcessTimes(parent=0, own=0, ended=0)
-    ticks = sum(one.own + one.ended for pid, one in every.items() if pid in own)
-    return (ticks - every.get(me, nothing).own) / TICKS_PER_S
+    nothing = ProcessTimes(parent=0, used=0, ended=0)
+    ticks = sum(one.used + one.ended for pid, one in every.items() if pid in own)
+    return (ticks - every.get(me, nothing).used) / TICKS_PER_S
 
 
 class MachineWatch:

@@ -588,8 +588,8 @@ class PodNetwork(VSwitch):
             return None
         snmp = Path("/proc/thread-self/net/snmp")
         here = (host for host in self._hosts if not isinstance(host, FarHost))
-        return links.sum_known(
-            links.fragments_made(run_in(host.netns, partial(read_file, snmp))) for host in here
+        return links.sum_counts(
+            links.count_fragments(run_in(host.netns, partial(read_file, snmp))) for host in here
         )
 
     def check_alive(self) -> None:

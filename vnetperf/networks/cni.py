@@ -34,7 +34,7 @@ from vnetperf.host.linux import (
 )
 from vnetperf.host.machine import Machine
 from vnetperf.host.programs import EXTRA_PATH
-from vnetperf.host.trust import why_untrusted
+from vnetperf.host.trust import explain_distrust
 from vnetperf.host.wait import patient
 from vnetperf.model.base import Frozen, text_like
 from vnetperf.model.errors import ConfigError, DutError, did_you_mean
@@ -374,7 +374,7 @@ def look_into(folders: Iterable[str], names: Sequence[str] = ()) -> dict[str, di
     for folder in map(Path, folders):
         files = sorted(folder.iterdir()) if folder.is_dir() else ()
         found[str(folder)] = {
-            file.name: why_untrusted(file, only_root=True)
+            file.name: explain_distrust(file, only_root=True)
             or ("" if os.access(file, os.X_OK) else f"{file} is not executable")
             for file in files
             if file.is_file() and (not names or file.name in names)
@@ -493,7 +493,7 @@ class CniRuntime:
             "CNI_PATH": ":".join(
                 folder
                 for folder in self._folders
-                if Path(folder).is_dir() and not why_untrusted(Path(folder), only_root=True)
+                if Path(folder).is_dir() and not explain_distrust(Path(folder), only_root=True)
             ),
         }
 

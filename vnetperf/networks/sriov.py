@@ -105,14 +105,14 @@ class SriovNetwork(Network):
         profile, options = scenario.traffic, scenario.options.own(VfOptions)
         sources = {*profile.values, *(profile.vary if profile.flows > 1 else ())}
         if nic_mode(scenario) == SWITCHDEV:
-            if why := switchdev.why_not_switchdev(facts, scenario):
+            if why := switchdev.explain_switchdev_conflict(facts, scenario):
                 return why
         elif "eth_src" in sources and options.spoof_check is not False and not scenario.sockets:
             return (
                 "a NIC drops what a pod sends with another source address than its own; choose "
                 "--set spoof_check=false, or a profile with --traffic that leaves eth_src alone"
             )
-        return vfs.why_none(facts) or cls.missing_requirement(facts)
+        return vfs.explain_no_vfs(facts) or cls.missing_requirement(facts)
 
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
@@ -120,9 +120,9 @@ class SriovNetwork(Network):
         of, cure = scenario.deployment.name, "choose fewer --pods"
         for host, use in nics_of_hosts(nics, scenario).items():
             count = len(pods_on(scenario, host))
-            if why := vfs.why_not_so_many(facts, use.pci, count, of=of, cure=cure):
+            if why := vfs.explain_too_few_vfs(facts, use.pci, count, subject=of, cure=cure):
                 return why
-            if nic_mode(scenario) == SWITCHDEV and (why := switchdev.why_no_switchdev(use)):
+            if nic_mode(scenario) == SWITCHDEV and (why := switchdev.explain_no_switchdev(use)):
                 return why
         return ""
 

@@ -12,9 +12,9 @@ from vnetperf.host.nic import pci, vfs
 from vnetperf.host.nic.switchdev import (
     MODES,
     SWITCHDEV,
+    explain_no_switchdev,
+    explain_switchdev_conflict,
     nic_mode,
-    why_no_switchdev,
-    why_not_switchdev,
 )
 from vnetperf.host.nic.vfs import VfOptions
 from vnetperf.model.base import Frozen
@@ -95,10 +95,10 @@ class Sriov(VSwitch):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the scenario from a NIC's switch."""
-        if why := vfs.why_none(facts):
+        if why := vfs.explain_no_vfs(facts):
             return why
         if nic_mode(scenario) == SWITCHDEV:
-            trouble = why_not_switchdev(facts, scenario)
+            trouble = explain_switchdev_conflict(facts, scenario)
         else:
             trouble = tc_redirect.redirect_problem(facts, scenario.deployment)
         return trouble or virtual_functions.sriov_problem(scenario)
@@ -110,13 +110,13 @@ class Sriov(VSwitch):
         for use in (nic for nic in nics if nic.side == "dut"):
             wanted = sum(place.physical == use.wire for place in places)
             of, cure = scenario.deployment.name, "choose fewer --vnfs"
-            if why := vfs.why_not_so_many(facts, use.pci, wanted, of=of, cure=cure):
+            if why := vfs.explain_too_few_vfs(facts, use.pci, wanted, subject=of, cure=cure):
                 return why
             if scenario.options.vf_driver == VFIO and (reason := vfio_problem(use, facts)):
                 return f"vf_driver is vfio-pci, and {reason}"
             if scenario.has_guests and (reason := vfio_problem(use, facts)):
                 return f"guests are given virtual functions by vfio-pci, and {reason}"
-            if nic_mode(scenario) == SWITCHDEV and (reason := why_no_switchdev(use)):
+            if nic_mode(scenario) == SWITCHDEV and (reason := explain_no_switchdev(use)):
                 return reason
         return ""
 
