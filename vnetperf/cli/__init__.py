@@ -198,7 +198,7 @@ def find_runs_folder(names: Sequence[str], typed: str | None = None) -> Path:
             raise
         text = " ".join(str(error).split())
         print(f"vnetperf: warning, not needed here: {text}", file=sys.stderr)
-        return Path("results")  # in which none of them is looked for
+        return Path("results")  # no run is looked for in it
 
 
 def add_output_options(parser: argparse.ArgumentParser, everything: str, worse: str) -> None:

@@ -70,7 +70,7 @@ def _parts(loaded: config.Configuration) -> dict[str, tuple[BaseModel, str]]:
         part: (getattr(loaded, part), str(config.find_file(kind, getattr(settings, part))))
         for part, kind in kinds.items()
     }
-    guest = next((text for text in settings.guest if "=" not in text), "")
+    guest = next((option for option in settings.guest if "=" not in option), "")
     parts["guest"] = loaded.guest, str(config.find_file("guest", guest)) if guest else ""
     return parts | {
         "core": (loaded.mobile_core, ""),

@@ -238,8 +238,8 @@ def _check_parts(settings: Settings, sources: Mapping[str, str]) -> list[ConfigE
 
 def _laid_over(earlier: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]:
     """Single options over others; a file's name replaces the file that was named."""
-    names_file = any("=" not in text for text in later)
-    kept = tuple(text for text in earlier if "=" in text or not names_file)
+    names_file = any("=" not in option for option in later)
+    kept = tuple(option for option in earlier if "=" in option or not names_file)
     return (*kept, *later)
 
 
@@ -324,7 +324,7 @@ def _read(
             preset = preset.model_copy(update={"tests": settings.tests})
     else:
         preset, bed = base.preset, base.testbed
-    if any("=" not in text for text in settings.core):
+    if any("=" not in option for option in settings.core):
         # So that an error in it stops the run before it starts.
         mobile_core(settings.core, where("core"))
     profile = find_file("traffic", settings.traffic, where("traffic"))

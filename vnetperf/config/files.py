@@ -386,7 +386,7 @@ def _locate_value(model: type[BaseModel], error: Any) -> tuple[int | str, ...]:
     path: tuple[int | str, ...] = error["loc"]
     if error["type"] in _UNKNOWN or not path or not isinstance(path[-1], str):
         return path
-    # Of a value that may be of several kinds each has its name there.
+    # A value that may be of several kinds has the name of each kind there.
     is_key_itself = path[-1] == "[key]"
     return path[:-1] if is_key_itself or not _find_schemas(model, path) else path
 

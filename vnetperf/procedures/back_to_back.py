@@ -40,7 +40,7 @@ _MINIMUM_GAP = 0.99
 SLOWEST = 1.05
 #: Share of the bursts whose gaps are no longer than the usual one.
 _QUICK_SHARE = 0.25
-#: Times that such a burst is sent, at most: one of four is quick. Of an older log, 5.
+#: Most times that such a burst is sent: one of four is quick. Older logs have 5.
 ATTEMPTS, _OLDER_ATTEMPTS = 10, 5
 #: Rules by which bursts that are no faster than the DUT forwards end the test.
 _FASTER_SINCE = 3
@@ -166,7 +166,7 @@ class _Bursts:
         if not lengths:
             return None
         middle = median(lengths)
-        # Of those that were sent again, being slow, the quickest: they would be most of all.
+        # A slow burst is sent again, so only its quickest attempt counts: slow ones would be most.
         quickest: dict[tuple[int, int], float] = {}
         for burst in self.sent:
             if burst.gap_s and burst.refused <= _FEW_REFUSED:

@@ -112,8 +112,8 @@ def require_carried_load(
         What the test found.
 
     Raises:
-        NoResultError: None of the trials kept to the goal: what would be measured is not the DUT at
-            its throughput.
+        NoResultError: No trial kept to the goal, so the test would not measure the DUT at its
+            throughput.
     """
     losses = []
     for _ in range(THROUGHPUT_TRIES if throughput is not None and throughput.try_s else 0):

@@ -170,8 +170,8 @@ def vswitch_run_share(thread: str, result: TrialResult) -> float | None:
     """Share of a trial in which a thread of the vSwitch had a processor, 0..1; None: not known.
 
     Args:
-        thread: Its name as the vSwitch has it: the kernel's, or "core 1". Of a name that stands for
-            all of them the share is their mean.
+        thread: Its name as the vSwitch has it: the kernel's, or "core 1". A name that stands for
+            all threads gives the mean of their shares.
         result: The trial.
     """
     host, _, name = thread.rpartition(": ")

@@ -47,10 +47,10 @@ def relative_costs(trials: Sequence[TrialOutcome]) -> dict[str, RelativeCost]:
     Empty where the trials have no record of any thread.
     """
     results = [trial.result for trial in trials]
-    if not any(result.threads or result.tester_work for result in results):
+    if not any(trial.result.threads or trial.result.tester_work for trial in trials):
         return {}
     parts = [VSWITCH]
-    if any(result.vnf_work or _threads(result, VNF) for result in results):
+    if any(trial.result.vnf_work or _threads(trial.result, VNF) for trial in trials):
         parts.append(VNF)
     reason = _explain_no_trials(trials)
     return {
@@ -89,7 +89,9 @@ def _explain_no_trials(trials: Sequence[TrialOutcome]) -> str:
 
 def _cost(part: str, results: Sequence[TrialResult]) -> RelativeCost:
     for by, count in _COUNTS.items():
-        above, below = ([count(side, result) for result in results] for side in (part, TESTER))
+        above, below = (
+            [count(side, trial_result) for trial_result in results] for side in (part, TESTER)
+        )
         values = tuple(a / b for a, b in zip(above, below, strict=True) if a and b)
         if len(values) == len(results):
             return RelativeCost(
@@ -98,8 +100,8 @@ def _cost(part: str, results: Sequence[TrialResult]) -> RelativeCost:
     reasons = (
         reason
         for side in (TESTER, part)
-        for result in results
-        if (reason := _explain_no_count(side, result))
+        for trial_result in results
+        if (reason := _explain_no_count(side, trial_result))
     )
     return RelativeCost(why=f"not measured: {next(reasons, 'the tester counted no rounds')}")
 
@@ -140,7 +142,7 @@ def in_empty_rounds(work: Sequence[DatapathWork]) -> float | None:
         cycles, rounds = thread.still_cycles, thread.still_polls
         if cycles is None:
             cycles, rounds = thread.idle_cycles, thread.empty_polls
-            # Of a thread that sleeps an empty round comes after the sleep, or after frames.
+            # A thread that sleeps has an empty round after the sleep, or after frames.
             if not rounds or thread.polls is None or rounds < _MOSTLY_EMPTY * thread.polls:
                 return None
         if not cycles or not rounds:

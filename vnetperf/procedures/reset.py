@@ -1,8 +1,7 @@
 """Reset, RFC 2544 section 26.6 as RFC 6201 has it: how long nothing comes through a restarted DUT.
 
-Both of its methods are used: frames lost over the rate at which they were offered,
-and the time between the last frame before and the first after. Of the two directions
-the one that took longer counts.
+Both of its methods are used: frames lost over the rate at which they were offered, and the time
+between the last frame before and the first after. The direction that took longer counts.
 
 Where the tester stood still, the pause and the loss may be its own: the most that it may have cost
 bounds the error, and a trial where that is no small part of a time is left out. Only what was lost
@@ -34,7 +33,7 @@ from vnetperf.procedures.usual_loss import UsualLoss
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
-#: Of the median time, no more than this share of a trial's may be the tester's own.
+#: Largest share of the median time that may be the tester's own in a trial.
 OWN_SHARE = 0.1
 
 #: Types of reset: as RFC 6201 distinguishes them.

@@ -38,7 +38,7 @@ class UsualLoss:
 
     @classmethod
     def before(cls, timeline: Timeline, end: int) -> UsualLoss:
-        """Of all bins before one."""
+        """Loss that is usual in the bins before `end`."""
         window = max(1, min(round(QUIET_S / timeline.bin_s), end))
         # Where the tester stood still nothing was offered, and nothing shows what is usual.
         windows = _all_ratios(timeline, end, window)

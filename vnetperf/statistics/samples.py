@@ -212,7 +212,7 @@ _SEED = 2544
 #: Up to this number of values their extremes are shown, and no interval: it would say more than
 #: they do.
 EXTREMES_UP_TO = 3
-#: Of e: beyond, a number is too large to be one.
+#: Largest power of e that is taken: beyond it a float overflows.
 _LARGEST_POWER = 300.0
 
 
@@ -275,8 +275,8 @@ def _t_intervals(
         reach = quantile * deviation
         of_mean, of_next = ((max(least, mean - reach * s), mean + reach * s) for s in shares)
         return of_mean, of_next
-    # Of the mean by its logarithm (delta method), so that it is the mean's own and above 0; of one
-    # further value by the logarithms of all.
+    # The mean's interval comes from its logarithm (delta method), so that it is the mean's own and
+    # above 0. The interval of one further value comes from the logarithms of all.
     share = min(quantile * deviation * shares[0] / mean, _LARGEST_POWER)
     low, high = mean * exp(-share), mean * exp(share)
     logs = [log(v) for v in values]
