@@ -151,7 +151,7 @@ def running(dut: Dut) -> Iterator[tuple[Engine, TestpmdPorts]]:
                 "dut", dut.argv(directory), env={"RUNTIME_DIRECTORY": name}, stdin=True
             )
             telemetry = TestpmdPorts(directory, "b")
-            process.wait_for(partial(_replies, telemetry), timeout_s=30, what="ports")
+            process.wait_for(partial(_replies, telemetry), timeout_s=30, description="ports")
             devices = tuple(dut.devices(directory, "client"))
             config = EngineConfig(devices=devices, cpus=(TESTER,), hugepages=False, memory_mb=512)
             tester = directory / "tester"

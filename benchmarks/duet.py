@@ -324,7 +324,7 @@ def alike(runs: Sequence[Sequence[Trial]], n: int, draws: int = 2000) -> Iterato
             pools = [_groups(run, load_fps, PAIRS[name]) for run in runs]
             # In turn, as two sides are measured: pairs that have no deployment in common.
             apart = [
-                difference(pool[i : i + 2 * n : 2], pool[i + 1 : i + 2 * n : 2]).is_seen()
+                difference(pool[i : i + 2 * n : 2], pool[i + 1 : i + 2 * n : 2]).is_significant()
                 for pool in pools
                 for i in range(0, len(pool) - 2 * n + 1, 2 * n)
             ]
@@ -332,7 +332,7 @@ def alike(runs: Sequence[Sequence[Trial]], n: int, draws: int = 2000) -> Iterato
             for pool in pools:
                 for _ in range(draws if len(pool) >= 2 * n else 0):
                     drawn, made = source.sample(pool, 2 * n), made + 1
-                    seen += difference(drawn[:n], drawn[n:]).is_seen()
+                    seen += difference(drawn[:n], drawn[n:]).is_significant()
             yield (
                 f"{load_fps / 1e3:.0f}k, {name}: {sum(apart)} of {len(apart)} pairs of {n} differ"
                 + (f"; of pairs drawn at random {seen / made:.1%}" if made else "")
@@ -375,7 +375,9 @@ def sides(runs: Sequence[Sequence[Trial]], n: int, draws: int = 10) -> Iterator[
             if min(map(len, pools)) > n:
                 source = random.Random(1)  # noqa: S311 - no secret
                 seen = sum(
-                    difference(source.sample(pools[0], n), source.sample(pools[-1], n)).is_seen()
+                    difference(
+                        source.sample(pools[0], n), source.sample(pools[-1], n)
+                    ).is_significant()
                     for _ in range(draws)
                 )
                 text += f"; {seen} of {draws} times seen with {n} of each drawn at random"

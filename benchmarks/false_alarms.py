@@ -55,7 +55,7 @@ from vnetperf.model.result import GoalResult, Result, RunIdentity, RunResults
 from vnetperf.model.trial import TrialRequest, TrialResult
 from vnetperf.search import make_search
 from vnetperf.statistics import clopper_pearson
-from vnetperf.statistics.changes import SIGNIFICANCE, levels, share_of_shuffled
+from vnetperf.statistics.changes import SIGNIFICANCE, levels, shuffled_share
 from vnetperf.statistics.difference import Measurand, difference
 from vnetperf.testing.sim import SimulatedDut, run
 
@@ -382,7 +382,7 @@ def changes_seen(alike: float, n: int, count: int, *, less: float = 0.0) -> tupl
     for _ in range(count):
         values = wandering_series(draw, alike, n)
         values = [v * (1.0 - less * (place >= n // 2)) for place, v in enumerate(values)]
-        found[0] += (share_of_shuffled(values) <= SIGNIFICANCE) / count
+        found[0] += (shuffled_share(values) <= SIGNIFICANCE) / count
         found[1] += (len(levels(values, least=FINE_WIDTH * median(values))) > 1) / count
     return found[0], found[1]
 
@@ -411,7 +411,7 @@ def differences_seen(
             [Measurand(v, v, v / (1.0 - FINE_WIDTH)) for v in (x * (1.0 - less) for x in b)],
         )
         one = difference(*sides, paired=in_turn)
-        seen = one.is_seen() and one.ratio is not None and abs(one.ratio[0]) >= LEAST_EFFECT
+        seen = one.is_significant() and one.ratio is not None and abs(one.ratio[0]) >= LEAST_EFFECT
         found[0] += (seen and one.towards == "less") / count
         found[1] += seen / count
     return found[0], found[1]

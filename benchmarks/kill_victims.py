@@ -110,7 +110,7 @@ class Session:
         for parent in found:
             found += [pid for pid, one in every.items() if one.parent == parent]
         mine = {pid: every[pid] for pid in found if pid in every}
-        self.seen |= {one for one in map(ProcessId.of, mine) if one is not None}
+        self.seen |= {one for one in map(ProcessId.read, mine) if one is not None}
         return mine
 
     def agents(self) -> list[int]:
@@ -130,7 +130,7 @@ class Session:
         """Processes of its runs, whoever started them: pid and command line."""
         self.guardians()
         found = {p: one.line for p, one in run_processes().items() if one.run in self.names}
-        self.seen |= {one for one in map(ProcessId.of, found) if one is not None}
+        self.seen |= {one for one in map(ProcessId.read, found) if one is not None}
         return found
 
     def part(self, name: str) -> list[int]:
@@ -140,7 +140,7 @@ class Session:
 
     def alive(self) -> list[ProcessId]:
         """Processes of it that are still there."""
-        return [one for one in self.seen if ProcessId.of(one.pid) == one]
+        return [one for one in self.seen if ProcessId.read(one.pid) == one]
 
     def is_empty(self) -> bool:
         """Whether nothing is left of it but its controller."""
@@ -494,7 +494,7 @@ def left(before: snapshot.Snapshot, session: Session) -> tuple[str, ...]:
     """
     now = whole_machine()
     loaded = now.areas["modules"].keys() - before.areas["modules"].keys()
-    stay = {module for module in loaded if kernel.why_left_loaded(module)}
+    stay = {module for module in loaded if kernel.explain_unload_risk(module)}
     found = list(snapshot.compare_snapshots(before, snapshot.without_loaded(now, before, stay)))
     # What others had before and have no longer is not left behind.
     gone = re.compile(r"(processes|netns|paths|files|cgroups): .* is gone")

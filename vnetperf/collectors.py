@@ -768,7 +768,7 @@ class EventCollector(Collector[ThreadEvents]):
     def start(self) -> None:
         """Open the counters of every thread, as many as there are."""
         refused: dict[str, str] = {}
-        if threads.CYCLES in self.events and (reason := threads.why_counts_nothing()):
+        if threads.CYCLES in self.events and (reason := threads.explain_no_counts()):
             self.why = f"not measured: {reason}"
             return
         for poller, thread in busy_threads(self.pollers):

@@ -17,7 +17,7 @@ from typing import Any
 
 from vnetperf.backend import check_process
 from vnetperf.host import dpdk
-from vnetperf.host.linux import known_count, parse_json
+from vnetperf.host.linux import parse_count, parse_json
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import patient, receive, wait_at_most, wait_for
@@ -273,7 +273,7 @@ def parse_dpctl_show(text: str, names: Mapping[str, str]) -> tuple[HopCounters, 
         if interface not in names:
             continue
         counts = {
-            side: (known_count(packets), known_count(dropped))
+            side: (parse_count(packets), parse_count(dropped))
             for side, packets, dropped in _COUNTERS_LINE.findall(block)
         }
         none = (None, None)
@@ -417,7 +417,9 @@ class PrivateOvs:
             env=self.env,
         )
         path = self.directory / "db.sock"
-        self.db_process.wait_for(lambda: _listens(path), timeout_s=10, what="ovsdb-server's socket")
+        self.db_process.wait_for(
+            lambda: _listens(path), timeout_s=10, description="ovsdb-server's socket"
+        )
         self.vsctl("--no-wait", "init")
 
     def switch_argv(self) -> list[str]:

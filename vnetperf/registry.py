@@ -40,15 +40,17 @@ _registered: dict[Family, dict[str, str]] = {family: {} for family in FAMILIES}
 @cache
 def _from_packages(family: Family) -> dict[str, EntryPoint]:
     """Backends that packages declare, by name; of several of one name this package's counts."""
-    found: dict[str, EntryPoint] = {}
+    points_by_name: dict[str, EntryPoint] = {}
     points = entry_points(group=f"vnetperf.{family}")
-    for point in sorted(points, key=lambda one: not _is_ours(one)):
-        first = found.setdefault(point.name, point)
+    for point in sorted(points, key=lambda candidate: not _is_ours(candidate)):
+        first = points_by_name.setdefault(point.name, point)
         if first.value != point.value:
-            owner, other = (one.dist.name if one.dist else "?" for one in (first, point))
-            what = f"{family} {point.name} of {other}"
-            _log.warning("%s is left out: %s has one of that name", what, owner)
-    return found
+            owner, other = (
+                candidate.dist.name if candidate.dist else "?" for candidate in (first, point)
+            )
+            label = f"{family} {point.name} of {other}"
+            _log.warning("%s is left out: %s has one of that name", label, owner)
+    return points_by_name
 
 
 def _is_ours(point: EntryPoint) -> bool:
@@ -91,19 +93,19 @@ def plugins() -> dict[str, str]:
     Of a package that is its name and version; of a module that a conftest names, its content. One
     that cannot be found here is left out.
     """
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for family in FAMILIES:
         for name, point in _from_packages(family).items():
             if point.dist is not None and point.dist.name != OWN_PACKAGE:
-                found[f"{family} {name}"] = f"{point.dist.name} {point.dist.version}"
+                versions[f"{family} {name}"] = f"{point.dist.name} {point.dist.version}"
         for name, target in _registered[family].items():
             module = target.partition(":")[0]
             with suppress(ImportError, ValueError, OSError):
                 spec = importlib.util.find_spec(module)
                 if spec is not None and spec.origin is not None:
                     digest = sha256(Path(spec.origin).read_bytes()).hexdigest()[:12]
-                    found[f"{family} {name}"] = f"module {module} {digest}"
-    return found
+                    versions[f"{family} {name}"] = f"module {module} {digest}"
+    return versions
 
 
 def names(family: Family) -> tuple[str, ...]:
@@ -118,12 +120,12 @@ def load(family: Family, name: str) -> Any:
         ConfigError: There is none, it cannot be imported, or what it declares is another thing to
             one that is there already.
     """
-    found = _load(family, name)
-    if not _is_own(family, name):
+    backend = _load(family, name)
+    if not _is_shipped(family, name):
         usable = _usable().get(f"{family} {name}")
         if isinstance(usable, ConfigError):
             raise usable
-    return found
+    return backend
 
 
 def _load(family: Family, name: str) -> Any:
@@ -149,20 +151,20 @@ def _cannot_load(name: str, where: str, error: BaseException) -> ConfigError:
     )
 
 
-def _checked(family: Family, name: str, found: Any) -> Any:
+def _checked(family: Family, name: str, backend: Any) -> Any:
     """A plugin's class, whose declarations are of the kinds that all others read."""
     wrong = ""
-    if not isinstance(found, type):
-        wrong = f"it is no class: {found!r:.60}"
+    if not isinstance(backend, type):
+        wrong = f"it is no class: {backend!r:.60}"
     for kind, model in (("programs", Program), ("kernel_modules", KernelModule)):
-        declared = getattr(found, kind, ())
+        declared = getattr(backend, kind, ())
         if not (isinstance(declared, Iterable) and all(isinstance(d, model) for d in declared)):
             wrong = f"{kind} is no tuple of {model.__module__}.{model.__name__}"
     for kind in ("Options", "Section"):
-        table = getattr(found, kind, Frozen)
+        table = getattr(backend, kind, Frozen)
         if not (isinstance(table, type) and issubclass(table, Frozen)):
             wrong = f"{kind} is no class made of {Frozen.__module__}.Frozen"
-    if not isinstance(getattr(found, "places", {}), Mapping):
+    if not isinstance(getattr(backend, "places", {}), Mapping):
         wrong = "places is no table of names and import paths"
     if wrong:
         raise ConfigError(
@@ -170,7 +172,7 @@ def _checked(family: Family, name: str, found: Any) -> Any:
             where=f"vnetperf.{family}",
             cure="correct the package that provides it; docs/plugins.md has what is declared",
         )
-    return found
+    return backend
 
 
 def unknown(family: Family, name: str, where: str = "") -> ConfigError:
@@ -185,27 +187,27 @@ def unknown(family: Family, name: str, where: str = "") -> ConfigError:
 
 def load_vnf(name: str, where: str = "vnf") -> Any:
     """Import the class of a VNF loader where it is to run; `where` it is named, for an error."""
-    what, colon, place = name.partition(":")
-    vnf = load("vnfs", what)
+    vnf_name, colon, place = name.partition(":")
+    vnf = load("vnfs", vnf_name)
     if not colon:
         return vnf
-    return _place(vnf, what, place, where)
+    return _place(vnf, vnf_name, place, where)
 
 
-def _place(vnf: Any, what: str, place: str, where: str = "vnf") -> Any:
+def _place(vnf: Any, vnf_name: str, place: str, where: str = "vnf") -> Any:
     target = vnf.places.get(place)
     if target is None:
         raise ConfigError(
-            f"{what} does not run in {place!r}{did_you_mean(place, vnf.places)}",
+            f"{vnf_name} does not run in {place!r}{did_you_mean(place, vnf.places)}",
             where=where,
-            accepted=", ".join((what, *(f"{what}:{place}" for place in vnf.places))),
+            accepted=", ".join((vnf_name, *(f"{vnf_name}:{place}" for place in vnf.places))),
         )
     try:
         return _import(target)
     except (ConfigError, KeyboardInterrupt):
         raise
     except BaseException as error:  # as of `_load`
-        raise _cannot_load(f"{what}:{place}", where, error) from error
+        raise _cannot_load(f"{vnf_name}:{place}", where, error) from error
 
 
 def _import(target: str) -> Any:
@@ -215,61 +217,71 @@ def _import(target: str) -> Any:
 
 def backends() -> dict[str, type[Any]]:
     """Every class that can be used, by family and name; of VNFs those of their places too."""
-    return {what: found for what, found in _usable().items() if isinstance(found, type)}
+    return {label: backend for label, backend in _usable().items() if isinstance(backend, type)}
 
 
 def broken() -> tuple[ConfigError, ...]:
     """Why backends cannot be loaded, or are left out since they contradict others."""
-    return tuple(found for found in _usable().values() if isinstance(found, ConfigError))
+    return tuple(error for error in _usable().values() if isinstance(error, ConfigError))
 
 
 def _usable() -> dict[str, type[Any] | ConfigError]:
     """Backends, or why one is left out: others are used all the same."""
-    found = dict(_loaded())
-    classes = ((what, one) for what, one in found.items() if not isinstance(one, ConfigError))
-    return found | _contradictions(tuple(classes))
+    usable = dict(_loaded())
+    classes = (
+        (label, backend)
+        for label, backend in usable.items()
+        if not isinstance(backend, ConfigError)
+    )
+    return usable | _contradictions(tuple(classes))
 
 
 def _loaded() -> Iterator[tuple[str, type[Any] | ConfigError]]:
     """All backends, this package's first: what it declares holds."""
-    every = [(family, name) for family in FAMILIES for name in names(family)]
-    for family, name in sorted(every, key=lambda one: not _is_own(*one)):
+    keys = [(family, name) for family in FAMILIES for name in names(family)]
+    for family, name in sorted(keys, key=lambda key: not _is_shipped(*key)):
         try:
-            found = _load(family, name)
-            yield f"{family} {name}", found
-            for place in getattr(found, "places", ()):
-                yield f"{family} {name}:{place}", _place(found, name, place)
+            backend = _load(family, name)
+            yield f"{family} {name}", backend
+            for place in getattr(backend, "places", ()):
+                yield f"{family} {name}:{place}", _place(backend, name, place)
         except ConfigError as error:
             yield f"{family} {name}", error
 
 
-def _is_own(family: Family, name: str) -> bool:
-    return name in _own_names(family) and name not in _registered[family]
+def _is_shipped(family: Family, name: str) -> bool:
+    return name in _shipped_names(family) and name not in _registered[family]
 
 
 @cache
-def _own_names(family: Family) -> frozenset[str]:
+def _shipped_names(family: Family) -> frozenset[str]:
     """Names that this package's own entry points have; of each the package is read from a file."""
     return frozenset(p.name for p in _from_packages(family).values() if _is_ours(p))
 
 
 @lru_cache(maxsize=8)
-def _contradictions(found: tuple[tuple[str, type[Any]], ...]) -> dict[str, ConfigError]:
+def _contradictions(classes: tuple[tuple[str, type[Any]], ...]) -> dict[str, ConfigError]:
     """Backends that cannot be used beside earlier ones, since these declare another thing."""
     refused: dict[str, ConfigError] = {}
-    held: dict[tuple[str, str], tuple[str, Any]] = {}
-    for what, backend in found:
+    earlier: dict[tuple[str, str], tuple[str, Any]] = {}
+    for label, backend in classes:
         declared = dict(_declarations(backend))
         error = next(
-            filter(None, (_contradiction(what, key, one, held) for key, one in declared.items())),
+            filter(
+                None,
+                (
+                    _contradiction(label, key, declaration, earlier)
+                    for key, declaration in declared.items()
+                ),
+            ),
             None,
         )
         if error is not None:
-            refused[what] = error
-            _log.warning("%s is left out: %s", what, error)
+            refused[label] = error
+            _log.warning("%s is left out: %s", label, error)
             continue
-        for key, one in declared.items():
-            held.setdefault(key, (what, one))
+        for key, declaration in declared.items():
+            earlier.setdefault(key, (label, declaration))
     return refused
 
 
@@ -283,8 +295,8 @@ _IDENTITY = {
 def _declarations(backend: type[Any]) -> Iterator[tuple[tuple[str, str], Any]]:
     """What a backend declares, by kind and name."""
     for kind in _IDENTITY:
-        for one in getattr(backend, kind, ()):
-            yield (kind, one.name), one
+        for declaration in getattr(backend, kind, ()):
+            yield (kind, declaration.name), declaration
     options = getattr(backend, "Options", Frozen)
     for key in options.model_fields:
         yield ("Options", key), options
@@ -294,44 +306,47 @@ def _declarations(backend: type[Any]) -> Iterator[tuple[tuple[str, str], Any]]:
 
 
 def _contradiction(
-    what: str, key: tuple[str, str], now: Any, held: Mapping[tuple[str, str], tuple[str, Any]]
+    label: str,
+    key: tuple[str, str],
+    second: Any,
+    earlier: Mapping[tuple[str, str], tuple[str, Any]],
 ) -> ConfigError | None:
     """Why a backend cannot declare something beside those before it."""
     kind, name = key
-    owner, then = held.get(key, ("", now))
-    if kind == "Options" and (then is not now or name in SwitchOptions.model_fields):
+    owner, first = earlier.get(key, ("", second))
+    if kind == "Options" and (first is not second or name in SwitchOptions.model_fields):
         return ConfigError(
-            f"{what} declares option {name}, which is one of {owner or 'all vSwitches'}",
+            f"{label} declares option {name}, which is one of {owner or 'all vSwitches'}",
             where=kind,
-            cure=f"name it after the backend, e.g. {what.rpartition(' ')[2]}_{name}",
+            cure=f"name it after the backend, e.g. {label.rpartition(' ')[2]}_{name}",
         )
-    if kind == "Section" and (then is not now or name in Testbed.model_fields):
+    if kind == "Section" and (first is not second or name in Testbed.model_fields):
         return ConfigError(
-            f"{what} declares a section [{name}] of testbed files, which there is already",
+            f"{label} declares a section [{name}] of testbed files, which there is already",
             where=kind,
             cure="give the backend another name",
         )
-    if differing := _differing(then, now, _IDENTITY.get(kind, ())):
+    if differing := _differing(first, second, _IDENTITY.get(kind, ())):
         return ConfigError(
-            f"{owner} and {what} declare {name} differently: {differing}",
+            f"{owner} and {label} declare {name} differently: {differing}",
             where=kind,
-            cure=_import_of(then) or "let the later one import the declaration of the other",
+            cure=_suggest_import(first) or "let the later one import the declaration of the other",
         )
     return None
 
 
-def _differing(then: Any, now: Any, keys: Iterable[str]) -> str:
+def _differing(first: Any, second: Any, keys: Iterable[str]) -> str:
     """What two declarations do not have in common: "package 'one' and 'two'"; "" for nothing."""
 
-    def values(one: Any, key: str) -> Any:
-        value = getattr(one, key)
-        return value or (one.name,) if key == "places" else value
+    def values(declaration: Any, key: str) -> Any:
+        value = getattr(declaration, key)
+        return value or (declaration.name,) if key == "places" else value
 
-    pairs = ((key, values(then, key), values(now, key)) for key in keys)
-    return ", ".join(f"{key} {one!r} and {other!r}" for key, one, other in pairs if one != other)
+    pairs = ((key, values(first, key), values(second, key)) for key in keys)
+    return ", ".join(f"{key} {a!r} and {b!r}" for key, a, b in pairs if a != b)
 
 
-def _import_of(declared: Any) -> str:
+def _suggest_import(declared: Any) -> str:
     """How a plugin gets this very declaration: "import NFT from vnetperf....kernel"."""
     ours = [(name, m) for name, m in sys.modules.items() if name.startswith(f"{OWN_PACKAGE}.")]
     for module, content in sorted(ours):
@@ -344,17 +359,17 @@ def _import_of(declared: Any) -> str:
 def disagreements() -> list[str]:
     """What backends describe differently, for which the first one's words are taken."""
     lines: dict[str, None] = {}
-    held: dict[tuple[str, str], tuple[str, Any]] = {}
-    for what, backend in backends().items():
-        for key, one in _declarations(backend):
-            owner, then = held.setdefault(key, (what, one))
-            if key[0] not in _IDENTITY or then is one:
+    earlier: dict[tuple[str, str], tuple[str, Any]] = {}
+    for label, backend in backends().items():
+        for key, declaration in _declarations(backend):
+            owner, first = earlier.setdefault(key, (label, declaration))
+            if key[0] not in _IDENTITY or first is declaration:
                 continue
-            described = [k for k in type(one).model_fields if k not in _DESCRIBED]
-            if differing := _differing(then, one, described):
-                lines[f"{what} describes {key[1]} differently, and {owner} counts: {differing}"] = (
-                    None
-                )
+            described = [k for k in type(declaration).model_fields if k not in _DESCRIBED]
+            if differing := _differing(first, declaration, described):
+                lines[
+                    f"{label} describes {key[1]} differently, and {owner} counts: {differing}"
+                ] = None
     return [*lines]
 
 
@@ -374,13 +389,13 @@ def kernel_modules() -> dict[str, KernelModule]:
 
 def _declared(attribute: str, among: Mapping[str, type[Any]]) -> dict[str, Any]:
     """Declarations by name, the first of each; one that is needed by any backend is needed."""
-    found: dict[str, Any] = {}
+    declarations: dict[str, Any] = {}
     for backend in among.values():
-        for one in getattr(backend, attribute, ()):
-            first = found.setdefault(one.name, one)
-            if first.optional and not one.optional:
-                found[one.name] = first.model_copy(update={"optional": False})
-    return found
+        for declaration in getattr(backend, attribute, ()):
+            first = declarations.setdefault(declaration.name, declaration)
+            if first.optional and not declaration.optional:
+                declarations[declaration.name] = first.model_copy(update={"optional": False})
+    return declarations
 
 
 def switch_options_model() -> type[SwitchOptions]:
@@ -391,18 +406,18 @@ def switch_options_model() -> type[SwitchOptions]:
         if model.model_fields and model not in models:
             models.append(model)
     bases: tuple[Any, ...] = (SwitchOptions, *models, Frozen)  # the last forbids other keys
-    made: Any = create_model("SwitchOptions", __base__=bases)
-    return cast("type[SwitchOptions]", made)
+    merged_model: Any = create_model("SwitchOptions", __base__=bases)
+    return cast("type[SwitchOptions]", merged_model)
 
 
 def sections() -> dict[str, type[Frozen]]:
     """Sections of testbed files that backends declare, by name of the section."""
-    return _sections_of(backends())
+    return _collect_sections(backends())
 
 
-def _sections_of(among: Mapping[str, type[Any]]) -> dict[str, type[Frozen]]:
-    every = ((getattr(b, "name", ""), getattr(b, "Section", Frozen)) for b in among.values())
-    return {name: model for name, model in every if model.model_fields}
+def _collect_sections(among: Mapping[str, type[Any]]) -> dict[str, type[Frozen]]:
+    pairs = ((getattr(b, "name", ""), getattr(b, "Section", Frozen)) for b in among.values())
+    return {name: model for name, model in pairs if model.model_fields}
 
 
 def testbed_model() -> type[Testbed]:
@@ -412,16 +427,16 @@ def testbed_model() -> type[Testbed]:
     fields: dict[str, Any] = {name: (model, model()) for name, model in sections().items()}
     fields["programs"] = (table, table())
     bases: tuple[Any, ...] = (Testbed, Frozen)  # the last forbids other keys
-    made: Any = create_model("Testbed", __base__=bases, **fields)
-    return cast("type[Testbed]", made)
+    merged_model: Any = create_model("Testbed", __base__=bases, **fields)
+    return cast("type[Testbed]", merged_model)
 
 
 def completed(testbed: Testbed) -> Testbed:
     """A testbed with the defaults of all sections and programs, as plans and results have it."""
     declared = backends()
-    models = _sections_of(declared)
-    known = {name: model().model_dump(mode="json") for name, model in models.items()}
-    found = _declared("programs", declared)
-    paths = dict.fromkeys((program.setting for program in found.values()), "")
-    whole = {**known, **testbed.sections, "programs": {**paths, **testbed.programs}}
-    return testbed.model_copy(update=whole)
+    models = _collect_sections(declared)
+    defaults = {name: model().model_dump(mode="json") for name, model in models.items()}
+    declarations = _declared("programs", declared)
+    paths = dict.fromkeys((program.setting for program in declarations.values()), "")
+    values = {**defaults, **testbed.sections, "programs": {**paths, **testbed.programs}}
+    return testbed.model_copy(update=values)

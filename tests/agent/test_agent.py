@@ -271,7 +271,7 @@ def test_ctrl_z_stops_the_controller_and_never_the_agent() -> None:
     try:
         assert controller.stdout is not None
         assert controller.stdin is not None
-        agent = ProcessId.of(int(controller.stdout.readline()))
+        agent = ProcessId.read(int(controller.stdout.readline()))
         assert agent is not None
         os.killpg(controller.pid, signal.SIGTSTP)
         wait_for(lambda: is_stopped(controller.pid), 60, "the stop of the controller")
@@ -332,7 +332,7 @@ def test_a_hung_agent_is_ended_by_its_successor_and_its_run_restored(
         os._exit(1)
     try:
         wait_for((tmp_path / "left").exists, 60, "the change of the other")
-        process = ProcessId.of(pid)
+        process = ProcessId.read(pid)
         assert process is not None
         agent = Agent(Line(channel), roots)
         other = agent.call_hello([], {}, predecessor=[pid, process.start + 1])

@@ -78,7 +78,7 @@ def client(loop: Loop) -> AgentClient:
 def stopped() -> Iterator[ProcessId]:
     """A process that stands for an agent and is stopped."""
     with subprocess.Popen(["sleep", "600"]) as process:
-        found = ProcessId.of(process.pid)
+        found = ProcessId.read(process.pid)
         assert found is not None
         process.send_signal(signal.SIGSTOP)
         yield found

@@ -192,7 +192,7 @@ def test_what_fails_is_named_with_its_reason(monkeypatch: pytest.MonkeyPatch) ->
     no_programs(monkeypatch)
     monkeypatch.setattr(registry, "backends", lambda: {"vswitches mine": Mine})
     monkeypatch.setattr(inventory, "boot_id", fail)
-    monkeypatch.setattr(inventory, "why_no_slices", fail)
+    monkeypatch.setattr(inventory, "explain_no_slices", fail)
     monkeypatch.setattr(inventory.cpu, "read_topology", fail)
     monkeypatch.setattr(inventory.nic.usage, "interface_uses", fail)
     facts = take_inventory(Testbed())

@@ -305,14 +305,14 @@ def test_links_are_followed_and_sticky_folders_are_fine(tmp_path: Path) -> None:
     (theirs / "file").touch()
     link.symlink_to(theirs / "file")
     tmp_path.chmod(0o1777)
-    assert trust.why_untrusted(link) == ""
-    assert "written to by others" in trust.why_untrusted(tmp_path)
+    assert trust.explain_distrust(link) == ""
+    assert "written to by others" in trust.explain_distrust(tmp_path)
     os.chown(theirs, 65534, -1)
-    assert "belongs to user 65534" in trust.why_untrusted(link)
-    assert "No such file" in trust.why_untrusted(tmp_path / "none")
+    assert "belongs to user 65534" in trust.explain_distrust(link)
+    assert "No such file" in trust.explain_distrust(tmp_path / "none")
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    assert "symbolic links" in trust.why_untrusted(loop)
+    assert "symbolic links" in trust.explain_distrust(loop)
 
 
 def test_the_caller_of_sudo_counts_as_oneself(
@@ -321,10 +321,10 @@ def test_the_caller_of_sudo_counts_as_oneself(
     if os.geteuid():
         pytest.skip("only root can give files to another user")
     os.chown(tmp_path, 4711, -1)
-    assert trust.why_untrusted(tmp_path)
+    assert trust.explain_distrust(tmp_path)
     monkeypatch.setenv("SUDO_UID", "4711")
-    assert not trust.why_untrusted(tmp_path)
-    assert trust.why_untrusted(tmp_path, only_root=True)
+    assert not trust.explain_distrust(tmp_path)
+    assert trust.explain_distrust(tmp_path, only_root=True)
 
 
 # The launcher.
@@ -380,7 +380,9 @@ def test_programs_and_permissions_come_from_roots_file(
 ) -> None:
     monkeypatch.setattr(launcher, "SYSTEM", tmp_path)
     monkeypatch.setattr(
-        launcher, "why_untrusted", lambda path, only_root: "" if _is_roots(path) else "not root's"
+        launcher,
+        "explain_distrust",
+        lambda path, only_root: "" if _is_roots(path) else "not root's",
     )
     file = tmp_path / "testbeds/rack7.toml"
     file.parent.mkdir()
@@ -545,7 +547,7 @@ def test_stacks_and_files_of_guests_are_roots(
 ) -> None:
     loaded = config.load()
     scenario = make_scenario("vepc_dpdk", loaded)
-    monkeypatch.setattr(launcher, "why_untrusted", lambda path, only_root: "")
+    monkeypatch.setattr(launcher, "explain_distrust", lambda path, only_root: "")
     launcher.refuse_scenario(scenario)
     stack = scenario.stack
     assert stack is not None
@@ -554,7 +556,7 @@ def test_stacks_and_files_of_guests_are_roots(
     )
     with pytest.raises(HostError, match=f"stack {stack.name}: "):
         launcher.refuse_scenario(scenario.model_copy(update={"stack": evil}))
-    monkeypatch.setattr(launcher, "why_untrusted", lambda path, only_root: "user 1000's")
+    monkeypatch.setattr(launcher, "explain_distrust", lambda path, only_root: "user 1000's")
     scenario = make_scenario("pvp_bridge", loaded)
     for guest, where in (
         (GuestOptions(image=str(tmp_path / "shadow.img")), str(tmp_path / "shadow.img")),
@@ -574,7 +576,7 @@ def test_guests_get_images_and_files_that_root_named(
     scenario = make_scenario("pvp_bridge", config.load())
     monkeypatch.setattr(launcher, "SYSTEM", tmp_path)
     monkeypatch.setattr(launcher, "store_dir", lambda: tmp_path / "images")
-    monkeypatch.setattr(launcher, "why_untrusted", lambda path, only_root: "")
+    monkeypatch.setattr(launcher, "explain_distrust", lambda path, only_root: "")
     (tmp_path / "guest").mkdir()
     (tmp_path / "guest/vyos.toml").write_text(
         'image = "/srv/vyos.qcow2"\nkernel = "/srv/vmlinuz"\ninitrd = "/srv/initrd"\n'
@@ -683,7 +685,7 @@ def test_an_installation_of_others_is_found(
     (site / "linked").symlink_to(elsewhere)
     (site / "again").symlink_to(site)
     monkeypatch.setattr(sys, "path", [str(site)])
-    monkeypatch.setattr(launcher, "why_untrusted", lambda place, only_root: "")  # of this Python
+    monkeypatch.setattr(launcher, "explain_distrust", lambda place, only_root: "")  # of this Python
     monkeypatch.setattr(launcher, "__file__", str(site / "vnetperf/agent/launcher.py"))
     (site / "vnetperf/conf").mkdir(parents=True)
     assert launcher.installation_problem(site / "sbin/x") == ""
@@ -732,7 +734,7 @@ def test_a_link_is_as_safe_as_where_it_leads(tmp_path: Path, target: str, proble
     for name in ("pipe", "socket"):
         (elsewhere / name).chmod(0o666)
     (site / "link.py").symlink_to(target.format(elsewhere))
-    found = trust.why_untrusted_below(site)
+    found = trust.explain_distrust_below(site)
     assert problem in found
     assert bool(problem) == bool(found)
 
@@ -795,7 +797,7 @@ def test_a_user_starts_the_agent_by_sudo_and_nothing_else(planted: Path) -> None
 
 
 def test_conflists_of_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launcher, "why_untrusted", lambda path, only_root: "")
+    monkeypatch.setattr(launcher, "explain_distrust", lambda path, only_root: "")
     configuration = config.load({"set": ("conflist=ptp",)}, environment={})
     shipped = make_scenario("bmp2bmp_cni", configuration)
     launcher.refuse_scenario(shipped)

@@ -66,7 +66,7 @@ def test_directions_and_aggregate_are_the_same_statistic_of_the_same_trials() ->
     ]
     forth, back = per_direction(trials, GOAL, LOAD, 2 * LOAD, BEGIN)
     every = [trial_outcome(t) for t in trials]
-    aggregate = conditional_throughput(LOAD, every, Criterion.of_goal(GOAL))
+    aggregate = conditional_throughput(LOAD, every, Criterion.from_goal(GOAL))
     assert forth.conditional_throughput_fps == pytest.approx(994.0)
     assert aggregate == pytest.approx((994.0 + LOAD) / 2)  # of an interface, RFC 9971
     assert back.conditional_throughput_fps == LOAD

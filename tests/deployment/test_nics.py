@@ -179,8 +179,8 @@ def test_virtual_functions_in_use_are_not_planned_to_end() -> None:
     assert caught.value.where == "nics[0].dut"
     assert "end what uses them" in caught.value.cure
     assert choose(machine, InKernel)[1].driver == "igb"
-    assert not vfs.why_not_so_many(with_nics(facts()), DUT0, 2, of="pvp", cure="")
-    why = vfs.why_not_so_many(machine, DUT0, 2, of="pvp", cure="")
+    assert not vfs.explain_too_few_vfs(with_nics(facts()), DUT0, 2, subject="pvp", cure="")
+    why = vfs.explain_too_few_vfs(machine, DUT0, 2, subject="pvp", cure="")
     assert why.startswith(f"{DUT0}: ")
     assert VFS["vfs_in_use"] in why
 

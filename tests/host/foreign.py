@@ -274,8 +274,8 @@ def say_clocks() -> None:
         files = usage.device_files(one.address, one.iommu_group)
         for clock in (file for file in files if "ptp" in file):
             with Path(clock).open("rb"):
-                told = usage.holder_of(files)
-            left = usage.holder_of(files)
+                told = usage.find_holder(files)
+            left = usage.find_holder(files)
             print(f"clock {one.address}: {told}, then {left or 'nobody'}")  # noqa: T201 - as above
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host.cluster import Cluster, why_not_used
+from vnetperf.host.cluster import Cluster, explain_unused_kubeconfig
 from vnetperf.model.errors import HostError
 
 ALICE, BOB = 65534, 65533
@@ -41,7 +41,7 @@ def user_of(path: Path) -> str:
 
 def refusal(path: Path) -> str:
     """What is said of a kubeconfig before anything is started, and whenever kubectl is to be."""
-    why = why_not_used(str(path))
+    why = explain_unused_kubeconfig(str(path))
     with pytest.raises(HostError, match=re.escape(str(path))) as refused:
         user_of(path)
     assert refused.value.what in why
@@ -50,8 +50,8 @@ def refusal(path: Path) -> str:
 
 def test_kubectl_runs_as_the_owner_of_the_file(home: Path, tmp_path: Path) -> None:
     of_alice, of_root = kubeconfig(home, ALICE), kubeconfig(tmp_path, 0)
-    assert (why_not_used(str(of_alice)), user_of(of_alice)) == ("", str(ALICE))
-    assert (why_not_used(str(of_root)), user_of(of_root)) == ("", "0")
+    assert (explain_unused_kubeconfig(str(of_alice)), user_of(of_alice)) == ("", str(ALICE))
+    assert (explain_unused_kubeconfig(str(of_root)), user_of(of_root)) == ("", "0")
     of_alice.chmod(0o664)
     assert "(mode 0664)" in refusal(of_alice)
 

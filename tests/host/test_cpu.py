@@ -161,7 +161,7 @@ def test_a_process_that_ended_cannot_be_bound(threaded: subprocess.Popen[str]) -
 def test_slices_are_read_back(threaded: subprocess.Popen[str]) -> None:
     os.setpriority(os.PRIO_PROCESS, threaded.pid, 5)
     report = threads.set_slice(threaded.pid, 200_000)
-    why = threads.why_no_slices()
+    why = threads.explain_no_slices()
     if why:
         assert why in report
         return
@@ -200,7 +200,7 @@ def test_without_the_right_to_niceness_the_slice_is_still_taken(
     pollers = (Pollers(role="pmd", pid=threaded.pid, thread_prefix="pmd"),)
     taken = deploy.set_slices_and_nice(pollers, 200)["pmd"]
     assert untaken in taken
-    assert threads.why_no_slices() or taken.startswith("200 us on 6 threads")
+    assert threads.explain_no_slices() or taken.startswith("200 us on 6 threads")
 
 
 @pytest.mark.parametrize("mode", ["dedicated", "shared"])
@@ -242,7 +242,7 @@ def test_threads_that_end_meanwhile_are_no_error(
 
 def test_asking_for_slices_does_not_change_the_caller() -> None:
     before = threads.read_sched_attributes(0)
-    threads.why_no_slices()
+    threads.explain_no_slices()
     assert threads.read_sched_attributes(0) == before
 
 

@@ -149,5 +149,5 @@ def test_a_process_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "12/comm").write_bytes(b"\xff\n")
     (tmp_path / "12/fd/7").symlink_to("/dev/vfio/5")
     monkeypatch.setattr(usage, "PROC", tmp_path)
-    assert usage.holder_of(["/dev/vfio/5"]) == "process 12 (\ufffd)"
-    assert usage.find_sockets(["sshd"]) == set()
+    assert usage.find_holder(["/dev/vfio/5"]) == "process 12 (\ufffd)"
+    assert usage._find_sockets(["sshd"]) == set()

@@ -56,7 +56,7 @@ class Agents:
 
     def start(self, **request: Any) -> ProcessId:
         pid = int(self._ask(json.dumps(request)))
-        identity = ProcessId.of(pid)
+        identity = ProcessId.read(pid)
         assert identity is not None
         return identity
 
@@ -187,8 +187,8 @@ def test_the_guardian_cannot_be_talked_out_of_it(roots: HostRoots) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             os.kill(holder.guardian, number)
         time.sleep(0.1)
-        assert ProcessId.of(holder.guardian) is not None
-    guardian = ProcessId.of(holder.guardian)
+        assert ProcessId.read(holder.guardian) is not None
+    guardian = ProcessId.read(holder.guardian)
     assert guardian is None
 
 
@@ -260,12 +260,12 @@ def test_a_dead_guardian_is_replaced(roots: HostRoots, tmp_path: Path) -> None:
         first = _guardian_of(roots)
         second = _kill_guardian(roots)
         assert second != first
-        assert ProcessId.of(second) is not None
+        assert ProcessId.read(second) is not None
         assert ["by signal 9" in text for text in told] == [True]
         host.require_guard()
         header_says = restore(roots).live[0]
         assert header_says.role == "agent"
-    assert ProcessId.of(second) is None
+    assert ProcessId.read(second) is None
     assert not (tmp_path / "left").exists()
     assert not roots.state.exists()
 

@@ -21,16 +21,16 @@ MACHINE = "machine"
 
 
 def test_directories_are_beside_the_machines() -> None:
-    east = HostRoots.of_host("east")
+    east = HostRoots.for_host("east")
     assert (east.state, east.run) == (Path("/var/lib/vnetperf-east"), Path("/run/vnetperf-east"))
-    assert east.machine == HostRoots() == HostRoots.of_host("")
+    assert east.machine == HostRoots() == HostRoots.for_host("")
     assert east.last.parent == HostRoots().last.parent
 
 
 def test_the_first_host_holds_the_machine_and_the_next_ones_do_not_want_it(
     roots: HostRoots,
 ) -> None:
-    east, west = roots.within("east"), roots.within("west")
+    east, west = roots.host_roots("east"), roots.host_roots("west")
     with HostRun.open(testbed=MACHINE, roots=east):
         with HostRun.open(testbed=MACHINE, roots=west, follows=True):
             pass
@@ -43,7 +43,7 @@ def test_the_first_host_holds_the_machine_and_the_next_ones_do_not_want_it(
 
 
 def test_a_machine_that_is_held_keeps_no_lock_of_a_host(roots: HostRoots) -> None:
-    east = roots.within("east")
+    east = roots.host_roots("east")
     with HostRun.open(testbed=MACHINE, roots=roots), pytest.raises(TestbedBusyError):
         HostRun.open(testbed=MACHINE, roots=east)
     assert not east.state.exists()
@@ -55,11 +55,11 @@ def test_a_machine_that_is_held_keeps_no_lock_of_a_host(roots: HostRoots) -> Non
 def test_a_machine_is_not_free_while_a_host_measures_whose_first_one_died(
     roots: HostRoots,
 ) -> None:
-    east, west = roots.within("east"), roots.within("west")
+    east, west = roots.host_roots("east"), roots.host_roots("west")
     first = HostRun.open(testbed=MACHINE, roots=east)
     second = HostRun.open(testbed=MACHINE, roots=west, follows=True)
     first.close()
-    for other in (roots, east, roots.within("north")):
+    for other in (roots, east, roots.host_roots("north")):
         with pytest.raises(TestbedBusyError):
             HostRun.open(testbed=MACHINE, roots=other)
     second.close()
@@ -75,13 +75,13 @@ def test_what_a_host_left_is_restored_with_the_machine(
 ) -> None:
     value = tmp_path / "value"
     value.write_text("usual\n")
-    west = roots.within("west")
+    west = roots.host_roots("west")
     with Journal.create(west, "dead", testbed=MACHINE) as journal:
         write_value(journal, value, "changed")
     if how == "restore":
         report = restore(roots)
     else:
-        place = roots if how == "machine" else roots.within(how)
+        place = roots if how == "machine" else roots.host_roots(how)
         with HostRun.open(testbed=MACHINE, roots=place) as run:
             report = run.restored
     assert [one.run_id for one in report.restored] == ["dead"]
@@ -92,12 +92,12 @@ def test_what_a_host_left_is_restored_with_the_machine(
 
 def test_the_agent_of_a_host_restores_its_own(roots: HostRoots) -> None:
     for host in ("east", "west"):
-        Journal.create(roots.within(host), host, testbed=MACHINE).close()
-    assert [one.run_id for one in restore(roots.within("east")).restored] == ["east"]
+        Journal.create(roots.host_roots(host), host, testbed=MACHINE).close()
+    assert [one.run_id for one in restore(roots.host_roots("east")).restored] == ["east"]
 
 
 def test_the_next_host_is_compared_as_far_as_it_is_its_own(roots: HostRoots) -> None:
-    east, west = roots.within("east"), roots.within("west")
+    east, west = roots.host_roots("east"), roots.host_roots("west")
     with HostRun.open(testbed=MACHINE, roots=east) as first:
         run = HostRun.open(testbed=MACHINE, roots=west, follows=True)
         first.rundir.subdir("made meanwhile")
@@ -120,7 +120,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_the_guardian_gives_the_machine_back_too(roots: HostRoots) -> None:
-    east = roots.within("east")
+    east = roots.host_roots("east")
     places = [str(path) for path in (east.state, east.run, roots.state, roots.run)]
     done = subprocess.run([sys.executable, "-c", KILLED, *places], check=False)
     assert done.returncode == -9
@@ -137,7 +137,7 @@ def test_the_first_hosts_restorer_gives_the_machine_back(roots: HostRoots, held:
     with dead.open("r+") as file:
         if held:
             fcntl.flock(file, fcntl.LOCK_EX)
-        restore(roots.within("east"))
+        restore(roots.host_roots("east"))
         assert dead.exists() is held
     assert roots.state.exists() is held
 
@@ -152,5 +152,5 @@ def test_a_guardian_that_dies_while_it_starts_leaves_no_log(
 
     monkeypatch.setattr(session.GuardianClient, "start", dies)
     with pytest.raises(HostError, match="did not start"):
-        HostRun.open(testbed=MACHINE, roots=roots.within("east"))
-    assert not roots.within("east").state.exists()
+        HostRun.open(testbed=MACHINE, roots=roots.host_roots("east"))
+    assert not roots.host_roots("east").state.exists()

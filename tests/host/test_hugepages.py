@@ -201,12 +201,12 @@ class Machine:
 
     def run(self, pages: int, *, dying: str = "", host: str = "") -> Journal:
         """A run that adds pages, and may be killed before or after the kernel has them."""
-        roots = self.roots.within(host) if host else self.roots
+        roots = self.roots.host_roots(host) if host else self.roots
         journal = Journal.create(roots, f"t{secrets.token_hex(4)}")
         self.dying = dying
         with contextlib.suppress(Killed), pytest.MonkeyPatch.context() as patch:
             if dying:  # the dead undo nothing
-                patch.setattr(Journal, "undo_one", lambda *_: "")
+                patch.setattr(Journal, "undo_change", lambda *_: "")
             # Refused, it would compact the memory of the machine itself.
             hugepages.reserve(
                 journal, 0, 2048, self.pages + pages, sys=self.sys, proc=self.roots.state.parent

@@ -578,7 +578,7 @@ def test_a_copy_of_the_state_is_not_undone(roots: HostRoots, tmp_path: Path) -> 
     value.write_text("1\n")
     with Journal.create(roots, "r1") as journal:
         kernel.write_value(journal, value, "2")
-        copied = roots.within("saved")
+        copied = roots.host_roots("saved")
         shutil.copytree(roots.state, copied.state)
     report = restore(copied)
     assert "is a copy of" in report.foreign[0]

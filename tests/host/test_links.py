@@ -179,8 +179,8 @@ def test_a_link_without_receive_work_of_its_own_is_told(
 
 def test_fragments_are_read_by_name() -> None:
     text = "Ip: Forwarding FragFails FragCreates\nIp: 1 3 12\nIcmp: InMsgs\nIcmp: 4\n"
-    assert links.fragments_made(text) == 12
-    assert (links.fragments_made(Path("/proc/net/snmp").read_text()) or 0) >= 0
+    assert links.count_fragments(text) == 12
+    assert (links.count_fragments(Path("/proc/net/snmp").read_text()) or 0) >= 0
 
 
 def test_indices_of_links_are_seen_by_programs_that_keep_them_in_16_bits_with_a_sign() -> None:

@@ -85,7 +85,7 @@ def test_settings_of_functions_that_were_made_anew_are_put_back(
     anew = {"vf": 0, "mac": "02:00:00:00:00:99", "vlan": {"vlan": 0, "qos": 0}, "trust": 1}
     monkeypatch.setattr(netdev, "read_state", lambda _: {**WAS, "functions": [anew]})
     probed: list[Any] = []
-    monkeypatch.setattr(netdev.pci, "probe_vf_anew", lambda *where: probed.append(where))
+    monkeypatch.setattr(netdev.pci, "reprobe_vf", lambda *where: probed.append(where))
     was = {**WAS, "pci": "0000:3b:00.0", "functions": [FIRST, SECOND]}
     done = netdev.restore_state("eth1", was)
     assert done.endswith("settings of 1 virtual function")
@@ -106,7 +106,7 @@ def test_functions_are_set_when_the_interface_is_up_and_rates_when_it_has_a_link
         return SimpleNamespace(index=7, carrier=calls.count("looked") > 2)
 
     monkeypatch.setattr(netdev.links, "get", link)
-    monkeypatch.setattr(netdev.pci, "probe_vf_anew", lambda *_: calls.append("probed"))
+    monkeypatch.setattr(netdev.pci, "reprobe_vf", lambda *_: calls.append("probed"))
     rates = [{"vf": 0, "rate": {"min_tx_rate": 0, "max_tx_rate": most}} for most in (100, 0)]
     was, anew = ({"mac": mac, **rate} for mac, rate in zip(("was", "anew"), rates, strict=True))
     now = {**WAS, "flags": 0x1000, "functions": [anew]}
@@ -345,9 +345,9 @@ def test_an_address_that_is_refused_is_named_and_one_that_came_back_by_itself_is
     ["", "Ip: Forwarding FragCreates\n", "Ip: Forwarding\nIp: 1\n", "Ip: FragCreates\nIp: x"],
 )
 def test_fragments_that_nobody_tells_are_not_known(text: str) -> None:
-    assert links.fragments_made(text) is None
-    assert links.sum_known([3, links.fragments_made(text)]) is None
-    assert links.sum_known([3, 0, 4]) == 7
+    assert links.count_fragments(text) is None
+    assert links.sum_counts([3, links.count_fragments(text)]) is None
+    assert links.sum_counts([3, 0, 4]) == 7
 
 
 def test_other_names_of_links_are_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -442,7 +442,7 @@ def test_a_socket_of_af_xdp_that_the_kernel_hides_may_be_anywhere(
 ) -> None:
     """A kernel without XDP_SOCKETS_DIAG, or with its module not loaded, before Linux 6.14."""
     monkeypatch.setattr(users, "xdp_sockets", list)
-    monkeypatch.setattr(users, "queues_taken", list)
+    monkeypatch.setattr(users, "list_program_queues", list)
     assert not {"eth0", "eth1"} & set(uses_in_private_namespace())
     kept: list[object] = []
     try:
@@ -484,8 +484,8 @@ def test_the_holder_of_a_pci_nicis_named_though_processes_end(
 
     monkeypatch.setattr(usage, "PROC", tmp_path)
     monkeypatch.setattr(Path, "iterdir", iterdir)
-    assert usage.holder_of(["/dev/vfio/5"]) == "process 34 (qemu)"
-    assert usage.holder_of(["/dev/vfio/6"]) == ""
+    assert usage.find_holder(["/dev/vfio/5"]) == "process 34 (qemu)"
+    assert usage.find_holder(["/dev/vfio/6"]) == ""
 
 
 def test_a_nic_in_use_is_taken_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -519,7 +519,7 @@ def test_virtual_functions_in_use_are_noted_beside_what_uses_the_nic(
     """The one may be taken in an isolated environment, the other not."""
     found = nic.pci.PciNic("0000:01:00.0", "", "", "igb", 0, ("ens1",), 2, 7, "", 1)
     carries = InterfaceUse("it carries the address 192.0.2.1")
-    now = read_facts(monkeypatch, found, carries, functions="one is given to vfio-pci")
+    now = read_facts(monkeypatch, "explain_vf_use", carries, functions="one is given to vfio-pci")
     assert now.in_use == "it carries the address 192.0.2.1"
     assert now.vfs_in_use == "one is given to vfio-pci"
 

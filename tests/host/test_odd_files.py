@@ -19,9 +19,9 @@ from vnetperf.host import linux
 from vnetperf.host.cpu import (
     NO_PACKAGE,
     cpu_flags,
-    cpus_of_mask,
     interrupts_on,
     parse_cpus,
+    parse_mask,
     read_topology,
 )
 from vnetperf.host.facts import file_number, is_unknown
@@ -30,7 +30,7 @@ from vnetperf.host.facts.security import filter_hooks, parse_hooks, security_fac
 from vnetperf.host.facts.system import cpu_facts, find_compiler, firmware_facts
 from vnetperf.host.kernel import need_number, read_number
 from vnetperf.host.limits import read_limits
-from vnetperf.host.linux import MOST_OCTETS, held_capabilities, missing_capabilities, read_file
+from vnetperf.host.linux import MOST_OCTETS, missing_capabilities, read_capabilities, read_file
 from vnetperf.host.nic import pci
 from vnetperf.host.programs import owning_packages, software_facts
 from vnetperf.model.errors import HostError
@@ -229,7 +229,7 @@ def test_siblings_are_those_that_either_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mask", ["", "(null)", "x", "0x", "-1"])
 def test_what_is_no_mask_has_no_processors(mask: str) -> None:
-    assert cpus_of_mask(mask) == set()
+    assert parse_mask(mask) == set()
 
 
 def test_an_odd_interrupt_is_none_of_the_others(tmp_path: Path) -> None:
@@ -662,7 +662,7 @@ def test_root_is_user_0_with_capabilities(
 
 
 def test_the_capabilities_of_this_process_are_known() -> None:
-    held = held_capabilities()
+    held = read_capabilities()
     assert held is not None
     assert held <= set(linux.CAPABILITIES)
     assert ("NET_ADMIN" in held) or not linux.is_root()

@@ -80,13 +80,13 @@ def test_a_device_that_a_program_has_meanwhile_is_not_taken_from_it(
     """The kernel would wait for the program, deaf to every signal."""
     pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
     monkeypatch.setattr(pci, "LET_GO_S", 0.0)
-    monkeypatch.setattr(pci.usage, "holder_of", lambda files: "process 7 (qemu)" if files else "")
+    monkeypatch.setattr(pci.usage, "find_holder", lambda files: "process 7 (qemu)" if files else "")
     (sysfs.root / "bus/pci/devices" / ADDRESS / "vfio-dev/vfio0").mkdir(parents=True)
     (failed,) = journal.undo().failed
     for words in ("process 7 (qemu)", "vfio-pci"):
         assert words in failed.outcome
     assert sysfs.driver == "vfio-pci"
-    monkeypatch.setattr(pci.usage, "holder_of", lambda _: "")
+    monkeypatch.setattr(pci.usage, "find_holder", lambda _: "")
     assert journal.undo().complete
     assert sysfs.driver == "ice"
 
@@ -134,10 +134,10 @@ def test_a_function_is_probed_anew_by_the_driver_that_has_it(
     bind = sysfs.bind
     monkeypatch.setattr(sysfs, "bind", lambda driver: (bound.append(driver), bind(driver)))
     (sysfs.device / "virtfn2").symlink_to(sysfs.device)
-    pci.probe_vf_anew(ADDRESS, 2, sys=sysfs.root)
+    pci.reprobe_vf(ADDRESS, 2, sys=sysfs.root)
     assert (bound, sysfs.driver) == (["", "ice"], "ice")
     bind("")
-    pci.probe_vf_anew(ADDRESS, 2, sys=sysfs.root)
+    pci.reprobe_vf(ADDRESS, 2, sys=sysfs.root)
     assert len(bound) == 2, "one without a driver stays without"
 
 

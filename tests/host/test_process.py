@@ -198,7 +198,7 @@ def test_others_are_left_alone(journal: Journal, processes: Processes) -> None:
         processes.spawn("ours", ["sleep", "60"])
         journal.undo()
         assert other.poll() is None
-        who = ProcessId.of(other.pid)
+        who = ProcessId.read(other.pid)
         assert who is not None
         assert kill.end_processes("nobody", [ProcessId(who.pid, who.start + 1)]) == []
         assert other.poll() is None
@@ -237,7 +237,7 @@ def test_children_die_with_a_killed_parent(tmp_path: Path, with_setpriv: bool) -
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     _until(lambda: Path(f"/proc/{pid}/cmdline").read_text().startswith("sleep"))
-    child = ProcessId.of(pid)
+    child = ProcessId.read(pid)
     assert child is not None
     parent.kill()
     parent.wait()
@@ -304,7 +304,7 @@ def test_a_daemon_that_clears_its_environment_ends_with_the_run(
     script = f"setsid env -i sh -c 'echo $$ >{pid_file}; exec sleep 4321' & sleep 300"
     scoped.spawn("daemon", ["sh", "-c", script])
     wait_for(lambda: pid_file.exists() and pid_file.read_text().strip(), 10, "the daemon")
-    daemon = ProcessId.of(int(pid_file.read_text()))
+    daemon = ProcessId.read(int(pid_file.read_text()))
     assert daemon is not None
     assert not linux.belongs_to_run(daemon.pid, journal.run_id)
     scoped.stop_all()

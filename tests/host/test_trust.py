@@ -20,7 +20,7 @@ from vnetperf.host.linux import python_argv
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots, cache_directory, make_private
 from vnetperf.host.session import restore
-from vnetperf.host.trust import refuse_untrusted, why_untrusted, why_untrusted_below
+from vnetperf.host.trust import explain_distrust, explain_distrust_below, refuse_untrusted
 from vnetperf.model.errors import HostError, UntrustedProgramError
 
 # Whom POSIX ACLs let write (Linux, include/uapi/linux/posix_acl_xattr.h).
@@ -57,10 +57,10 @@ def test_whom_an_acl_lets_write(
     file = tmp_path / "file"
     file.touch(0o640)
     give_acl(file, entry, mask=mask)
-    assert (why_untrusted(file) == "") is is_trusted
+    assert (explain_distrust(file) == "") is is_trusted
     if os.geteuid() == 0:
-        assert (why_untrusted(file, only_root=True) == "") is is_trusted
-        assert (why_untrusted_below(tmp_path) == "") is is_trusted
+        assert (explain_distrust(file, only_root=True) == "") is is_trusted
+        assert (explain_distrust_below(tmp_path) == "") is is_trusted
 
 
 # Where journals and locks are, only this user may have written.

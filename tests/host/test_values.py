@@ -129,8 +129,8 @@ def test_a_processor_is_left_for_interrupts(journal: Journal, tmp_path: Path) ->
     [({0}, "1"), ({0, 31}, "80000001"), ({0, 32, 70}, "00000040,00000001,00000001")],
 )
 def test_masks_of_many_processors(cpus: set[int], mask: str) -> None:
-    assert cpu.mask_of_cpus(cpus) == mask
-    assert cpu.cpus_of_mask(mask) == cpus
+    assert cpu._format_mask(cpus) == mask
+    assert cpu.parse_mask(mask) == cpus
 
 
 def test_what_somebody_else_has_set_since_stays(journal: Journal, tmp_path: Path) -> None:

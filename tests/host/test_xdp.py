@@ -68,7 +68,7 @@ def test_a_machine_without_libbpf_or_types_is_told(
 ) -> None:
     monkeypatch.setattr(xdp, "KERNEL_TYPES", tmp_path / "vmlinux")
     monkeypatch.setattr(xdp, "_libbpf", lambda: None)
-    assert f"the kernel has no {tmp_path / 'vmlinux'}" in xdp.why_no_bpf()
+    assert f"the kernel has no {tmp_path / 'vmlinux'}" in xdp.explain_no_bpf()
     monkeypatch.undo()
     monkeypatch.setattr(xdp, "LIBRARY", "libnothing.so.1")
     forget_cached(xdp)
@@ -76,7 +76,7 @@ def test_a_machine_without_libbpf_or_types_is_told(
     monkeypatch.undo()
     forget_cached(xdp)
     for words in ("libnothing.so.1", "package libbpf1"):
-        assert words in reason
+        assert words in xdp.explain_no_bpf()
 
 
 @real

@@ -78,7 +78,7 @@ def test_the_daemon_ends_with_its_shell_which_tells_of_its_end(held_up: str) -> 
     shell = subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE, text=True)
     try:
         assert shell.stdout is not None
-        daemon = ProcessId.of(int(shell.stdout.readline()))
+        daemon = ProcessId.read(int(shell.stdout.readline()))
         assert daemon is not None
         shell.terminate()
         assert shell.wait(30) != 0

@@ -112,7 +112,7 @@ def test_each_number_is_learned_first_and_checked_then() -> None:
     # Once a series was too long, the table has what a shorter one must not find there.
     events = [s.request.event is not None for s in seen]
     assert events == [False] * 6 + [True, False, False, False] * ((len(seen) - 6) // 4)
-    assert replay(address_caching(inputs(parameters())), seen).found == found
+    assert replay(address_caching(inputs(parameters())), seen).outcome == found
 
 
 def test_the_most_is_tried_however_near_it_is() -> None:
@@ -131,7 +131,7 @@ def test_a_flood_that_lost_frames_shows_nothing_of_what_was_learned() -> None:
     found, seen = drive(address_caching(inputs(limits)), Learner(400, False, drops=(0, 20)))
     assert found.addresses < 350
     assert (350, False) in [(row[0], row[2]) for row in found.tried]
-    assert replay(address_caching(inputs(limits)), seen).found == found
+    assert replay(address_caching(inputs(limits)), seen).outcome == found
     with pytest.raises(NoResultError, match="in each of 5 attempts"):
         drive(address_caching(inputs(limits)), Learner(drops=(1,) * 9))
 
@@ -179,7 +179,7 @@ def test_a_small_table_learns_as_fast_as_a_large_one(evicts: bool, texts: Texts)
     assert (found.addresses, found.capped, found.learning_fps) == (512, True, 2e6)
     assert [row[:3] for row in found.tried][:2] == [(2048, 1e4, False), (1024, 1e4, False)]
     texts.check(found.note)
-    assert replay(address_learning(inputs(parameters())), seen).found == found
+    assert replay(address_learning(inputs(parameters())), seen).outcome == found
     slow, _ = drive(address_learning(inputs(parameters())), Learner(1000, evicts, rate_fps=3e5))
     assert slow.addresses == 512
     assert slow.learning_fps == pytest.approx(3e5, rel=0.12)

@@ -53,7 +53,7 @@ def test_a_log_cut_anywhere_leads_to_the_next_trial_and_the_same_outcome(
     replayed = replay(procedure, seen[:cut])
     if cut == len(seen):
         assert replayed.next_request is None
-        assert replayed.found == found
+        assert replayed.outcome == found
         return
     assert replayed.next_request is not None
     assert replayed.next_request.matches(seen[cut].request)
@@ -72,7 +72,7 @@ COUNTING = ("latency", "latency_load", "back_to_back")
 def test_trials_that_were_repeated_change_nothing(test: str) -> None:
     given_, found, seen = whole(test)
     again = [trial for one in seen for trial in (limited(one), one)]
-    assert replay(standard_test(test).run(given_), again).found == found
+    assert replay(standard_test(test).run(given_), again).outcome == found
 
 
 @pytest.mark.parametrize("test", ALL)
@@ -107,7 +107,7 @@ def test_what_is_taken_as_it_is_counts_although_it_is_limited() -> None:
         return seen.number
 
     seen = limited(Dut().run(TrialRequest(load_fps=1000, duration_s=1)))
-    assert replay(procedure(), [seen]).found == 1
+    assert replay(procedure(), [seen]).outcome == 1
     dead = TrialOutcome.of(
         seen.request, seen.result.model_copy(update={"failed": "generator"}), seen.verdict, number=1
     )
@@ -133,7 +133,7 @@ def test_a_test_that_needs_no_trial_ends_at_once_and_takes_none() -> None:
         return "nothing to do"
         yield
 
-    assert replay(procedure(), []).found == "nothing to do"
+    assert replay(procedure(), []).outcome == "nothing to do"
     with pytest.raises(LogError, match="where the test has ended"):
         replay(procedure(), [Dut().run(TrialRequest(load_fps=1000, duration_s=1))])
 

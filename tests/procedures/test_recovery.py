@@ -26,9 +26,9 @@ from vnetperf.model.trial import (
     TrialRequest,
     TrialResult,
 )
-from vnetperf.procedures.base import MOST_BINS, RULES, KnownThroughput, curve_of
+from vnetperf.procedures.base import MOST_BINS, RULES, KnownThroughput, build_curve
 from vnetperf.procedures.recovery import recovery
-from vnetperf.procedures.reset import ResetInputs, events_of, reset
+from vnetperf.procedures.reset import ResetInputs, name_events, reset
 from vnetperf.procedures.usual_loss import UsualLoss
 from vnetperf.search import replay
 
@@ -135,7 +135,7 @@ def recovered(dut: OverTime, parameters: RecoveryTest = RECOVERY, **changes: obj
     dut.origin_s = parameters.relaxed_s if changes.get("rules", RULES) == RULES else 0.0
     given_ = inputs(parameters, **{"throughput": KNOWN} | changes)
     found, seen = drive(recovery(given_), dut)
-    assert replay(recovery(given_), seen).found == found  # a log gives it again
+    assert replay(recovery(given_), seen).outcome == found  # a log gives it again
     assert isinstance(found, Recovery)
     return found
 
@@ -409,7 +409,7 @@ def test_merged_bins_hold_the_same_frames(bins: list[tuple[int, int]]) -> None:
     long = Timeline(direction=0, bin_s=0.01, sent=sent, received=received, arrived=received)
     result = TrialResult(directions=(), timelines=(long, short))
     ask = TrialRequest(load_fps=1000, duration_s=1)
-    curve = curve_of(TrialOutcome.of(spec_of(ask), result, number=3), {"it": 0.5})
+    curve = build_curve(TrialOutcome.of(spec_of(ask), result, number=3), {"it": 0.5})
     assert curve is not None
     assert len(curve.offered) <= MOST_BINS
     assert curve.bin_s * len(curve.offered) >= 0.01 * len(bins)
@@ -442,7 +442,7 @@ def resets(
     )
     read_back = ResetInputs.model_validate(given_.model_dump(mode="json"))
     found, seen = drive(reset(given_), dut)
-    assert replay(reset(read_back), seen).found == found
+    assert replay(reset(read_back), seen).outcome == found
     assert isinstance(found, tuple)
     return found
 
@@ -589,9 +589,9 @@ def test_what_is_impossible_is_said_and_the_rest_measured() -> None:
         event=lambda n: event(2.0, 2.4),
     )
     every = ResetTest(before_s=2.0, after_s=2.0, repeats=1, link_down_s=0.4)
-    names = events_of(every, ("phy0", "phy1"))
+    names = name_events(every, ("phy0", "phy1"))
     assert names == ("vswitch", "vnf0", "link phy0")
-    assert events_of(every, ("vnf1.0", "vnf1.1"), ("east", "west"), "phy0") == (
+    assert name_events(every, ("vnf1.0", "vnf1.1"), ("east", "west"), "phy0") == (
         *("vswitch on east", "vswitch on west"),
         *("vnf0", "link phy0"),
     )
@@ -659,7 +659,7 @@ def test_a_curve_has_the_sums_of_its_bins(sent: list[int], received: list[int], 
     sent = sent + [1] * (n - 1) * MOST_BINS
     rows = Timeline(direction=0, bin_s=0.01, sent=sent, received=received, arrived=received)
     outcome = SimpleNamespace(number=1, result=SimpleNamespace(timelines=(rows, rows)))
-    curve = curve_of(outcome, {})  # type: ignore[arg-type]  # a double
+    curve = build_curve(outcome, {})  # type: ignore[arg-type]  # a double
     assert curve is not None
     together = round(curve.bin_s / 0.01)
     assert curve.offered == tuple(

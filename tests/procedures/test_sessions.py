@@ -98,7 +98,7 @@ def test_the_rate_comes_back_with_that_of_ending(rate: float) -> None:
     assert (found.sessions, found.capped, found.note) == (64_512, False, "")
     assert found.ended_per_s == pytest.approx(3e6)
     assert {one.made for one in found.tried} == {True, False}
-    assert replay(connection_rate(asked), seen).found == found
+    assert replay(connection_rate(asked), seen).outcome == found
 
 
 def test_a_generator_that_cannot_offer_more_is_no_limit_of_the_nat() -> None:
@@ -217,7 +217,7 @@ def test_the_capacity_comes_back_whatever_a_full_table_does(room: int, evicts: b
     )
     assert found.sessions <= room <= found.sessions * 1.01 + 1
     assert not found.capped
-    assert replay(session_capacity(inputs(NatTest(), sessions=64_512)), seen).found == found
+    assert replay(session_capacity(inputs(NatTest(), sessions=64_512)), seen).outcome == found
 
 
 def test_a_capacity_is_that_of_a_limit_or_of_all() -> None:

@@ -79,7 +79,7 @@ def differences(before: snapshot.Snapshot, patience_s: float = 20.0) -> tuple[st
     def found() -> tuple[str, ...]:
         now = machine()
         loaded = now.areas["modules"].keys() - before.areas["modules"].keys()
-        stay = {module for module in loaded if kernel.why_left_loaded(module)}
+        stay = {module for module in loaded if kernel.explain_unload_risk(module)}
         return snapshot.compare_snapshots(before, snapshot.without_loaded(now, before, stay))
 
     deadline = time.monotonic() + patience_s

@@ -27,7 +27,7 @@ from vnetperf.vswitches.cgnat.kernel import (
 from vnetperf.vswitches.cgnat.vpp import Det44Map, VppNat
 
 Unchanged = Callable[[], tuple[str, ...]]
-NO_XDP = xdp.why_no_bpf() if program("clang") else "clang is not installed"
+NO_XDP = xdp.explain_no_bpf() if program("clang") else "clang is not installed"
 NAT = ("subscribers=50,ports=4,block=30000",)
 
 

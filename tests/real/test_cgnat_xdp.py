@@ -44,7 +44,7 @@ from vnetperf.vswitches.cgnat.xdp import (
 )
 from vnetperf.vswitches.xdp.switch import INDEX
 
-WHY = xdp.why_no_bpf() if program("clang") else "clang is not installed"
+WHY = xdp.explain_no_bpf() if program("clang") else "clang is not installed"
 pytestmark = pytest.mark.skipif(bool(WHY), reason=WHY)
 Unchanged = Callable[[], tuple[str, ...]]
 TESTER = bytes.fromhex("020000000099")

@@ -19,7 +19,7 @@ from tests.real.conftest import TOP, UserRun
 from tests.real.needs import module_problem, program
 from tests.real.test_listeners import Listener, look
 from vnetperf.host import hugepages, links
-from vnetperf.host.journal import header_of, read_journal
+from vnetperf.host.journal import find_header, read_journal
 from vnetperf.host.paths import HostRoots
 from vnetperf.report.schema import results_schema
 
@@ -39,7 +39,7 @@ TWO_HOSTS = (
 
 def left() -> list[str]:
     """What hosts within this machine have left, but for what was found after their last run."""
-    roots = [HostRoots.of_host(name) for name in HOSTS]
+    roots = [HostRoots.for_host(name) for name in HOSTS]
     return [str(path) for one in roots for path in (one.run, one.state) if path.exists()]
 
 
@@ -49,14 +49,14 @@ def trials(run: UserRun) -> list[dict[str, Any]]:
 
 def owner(host: str) -> int:
     """The agent of a host, by the journal of its run."""
-    (journal,) = HostRoots.of_host(host).journals.glob("*.jsonl")
-    pid, _ = header_of(read_journal(journal))["owner"]
+    (journal,) = HostRoots.for_host(host).journals.glob("*.jsonl")
+    pid, _ = find_header(read_journal(journal))["owner"]
     return int(pid)
 
 
 def listening(host: str) -> set[Listener]:
     """What listens of a host's run, which is only what may; nothing where it has none."""
-    roots = HostRoots.of_host(host)
+    roots = HostRoots.for_host(host)
     for journal in roots.journals.glob("*.jsonl"):
         return look(owner(host), journal.stem, roots.run / journal.stem, set())
     return set()
@@ -180,7 +180,7 @@ def test_the_tester_has_a_host_of_its_own(start: Start, unchanged: Unchanged) ->
 
 def flap_a_cable(host: str) -> str:
     """Take a host's end of a cable down and up again; what the kernel calls it."""
-    roots = HostRoots.of_host(host)
+    roots = HostRoots.for_host(host)
     (journal,) = roots.journals.glob("*.jsonl")
     netns = roots.run / journal.stem / "netns"
     cable = next(link.name for link in links.links(netns) if re.search(r"c\d$", link.name))

@@ -16,7 +16,7 @@ from vnetperf.testing.stage import repeat_trial
 from vnetperf.vswitches.lb.ipvs import MODULES
 
 Unchanged = Callable[[], tuple[str, ...]]
-NO_BPF = "clang is not installed" if not program("clang") else xdp.why_no_bpf()
+NO_BPF = "clang is not installed" if not program("clang") else xdp.explain_no_bpf()
 FLOWS = ("services=20,flows=210,clients=3",)
 
 

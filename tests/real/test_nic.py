@@ -35,7 +35,7 @@ def tester() -> str:
 @pytest.fixture
 def configured(tester: str) -> Iterator[str]:
     """An interface that a user has configured; its name."""
-    name = netdev.interface_of(tester)
+    name = netdev.find_interface(tester)
     for line in (
         f"link set {name} up mtu 1400 promisc on",
         f"addr add 192.0.2.9/24 dev {name} label {name}:9",
@@ -102,7 +102,7 @@ def test_a_nic_with_a_route_is_not_given_away(configured: str, tester: str) -> N
     ):
         Machine(run, MachineFacts(cpus=())).give_nic(tester, "vfio-pci")
     assert pci.nic(tester).driver == "igb"
-    assert netdev.interface_of(tester) == configured
+    assert netdev.find_interface(tester) == configured
 
 
 KILLED = """
@@ -140,7 +140,7 @@ def test_functions_in_use_are_not_taken_away(nics_unchanged: Unchanged) -> None:
     with HostRun.open(testbed="nic-test") as run:
         machine = Machine(run, MachineFacts(cpus=()))
         first, second = machine.make_vfs("0000:42:00.0", 2)
-        assert vfs.why_in_use("0000:42:00.0") == ""
+        assert vfs.explain_vf_use("0000:42:00.0") == ""
         machine.give_nic(first, "vfio-pci")
         reason = vfs.why_in_use("0000:42:00.0")
     for words in (f"virtual function {first}", "vfio-pci"):
@@ -157,7 +157,7 @@ def test_functions_in_use_are_not_taken_away(nics_unchanged: Unchanged) -> None:
 def test_settings_of_functions_come_back_with_them(how: str, nics_unchanged: Unchanged) -> None:
     """What an administrator gave to functions that nothing uses at the moment."""
     address, numbers = "0000:42:00.0", pci.SYS / "bus/pci/devices/0000:42:00.0/sriov_numvfs"
-    name = netdev.interface_of(address)
+    name = netdev.find_interface(address)
     numbers.write_text("2")
     try:
         for number, setting in ((0, "mac 02:00:00:00:00:07 vlan 7 qos 3"), (1, "spoofchk off")):
@@ -173,7 +173,7 @@ def test_settings_of_functions_come_back_with_them(how: str, nics_unchanged: Unc
                 machine.give_nic(address, "vfio-pci")
             else:
                 machine.make_vfs(address, 3)
-        assert netdev.read_state(netdev.interface_of(address))["functions"] == before
+        assert netdev.read_state(netdev.find_interface(address))["functions"] == before
     finally:
         numbers.write_text("0")
     assert nics_unchanged() == ()

@@ -19,7 +19,7 @@ from tests.real.conftest import UserRun
 from tests.real.test_listeners import Listener, children, listeners, look
 from vnetperf.agent.client import AgentClient
 from vnetperf.config.settings import read_testbed
-from vnetperf.host.journal import header_of, read_journal
+from vnetperf.host.journal import find_header, read_journal
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
@@ -134,7 +134,7 @@ def ssh_of(run: UserRun) -> int:
 def remote_agent() -> int:
     """The agent at the other end, by the journal of its run."""
     (journal,) = HostRoots().journals.glob("*.jsonl")
-    pid, _ = header_of(read_journal(journal))["owner"]
+    pid, _ = find_header(read_journal(journal))["owner"]
     return int(pid)
 
 

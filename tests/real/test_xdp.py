@@ -16,7 +16,7 @@ from vnetperf.model.deployment import PhyPort
 from vnetperf.vswitches.xdp import Xdp
 
 Unchanged = Callable[[], tuple[str, ...]]
-WHY = "clang is not installed" if not program("clang") else xdp.why_no_bpf()
+WHY = "clang is not installed" if not program("clang") else xdp.explain_no_bpf()
 pytestmark = pytest.mark.skipif(bool(WHY), reason=WHY)
 daily = pytest.mark.daily
 CONTAINER = {"vnf": "vloop:container"}

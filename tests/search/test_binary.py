@@ -77,10 +77,10 @@ def test_nothing_is_reported_at_or_above_a_load_seen_to_fail(
     if result.relevant_lower_bound is None:
         assert result.at_most
         return
-    criterion = Criterion.of_goal(goal)
+    criterion = Criterion.from_goal(goal)
     for load in {request.load_fps for request in log}:
         at_load = [trial for trial in log if trial.load_fps == load]
-        if classify(DurationSums.of(at_load, criterion), criterion) is LoadClass.UPPER:
+        if classify(DurationSums.sum_trials(at_load, criterion), criterion) is LoadClass.UPPER:
             assert result.relevant_lower_bound.load_fps < load
     if goal.exceed_ratio == 0.0:
         failed = [trial.load_fps for trial in log if trial.loss_ratio > goal.loss_ratio]

@@ -80,10 +80,10 @@ def test_no_estimate_is_at_or_above_a_load_known_to_be_too_much(
             assert not result.regular
         if result.relevant_lower_bound is None:
             continue
-        criterion = Criterion.of_goal(goal)
+        criterion = Criterion.from_goal(goal)
         for load in {request.load_fps for request in log}:
             at_load = [trial for trial in log if trial.load_fps == load]
-            if classify(DurationSums.of(at_load, criterion), criterion) is LoadClass.UPPER:
+            if classify(DurationSums.sum_trials(at_load, criterion), criterion) is LoadClass.UPPER:
                 assert lower_fps(result) < load
 
 

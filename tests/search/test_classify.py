@@ -57,7 +57,9 @@ EXPECTED = {
 @pytest.mark.parametrize("point", range(6))
 def test_the_drafts_example_is_classified_as_the_draft_has_it(goal: str, point: int) -> None:
     seen = [trial for added in ADDED[: point + 1] for trial in added]
-    assert classify(DurationSums.of(seen, GOALS[goal]), GOALS[goal]) is EXPECTED[goal][point]
+    assert (
+        classify(DurationSums.sum_trials(seen, GOALS[goal]), GOALS[goal]) is EXPECTED[goal][point]
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_a_load_without_trials_is_undecided() -> None:
 
 def test_tenths_of_seconds_add_up() -> None:
     criterion = Criterion(0.0, 0.0, 0.1, 0.3)
-    assert classify(DurationSums.of(trials(3, 0.1, 0.0), criterion), criterion) is LOWER
+    assert classify(DurationSums.sum_trials(trials(3, 0.1, 0.0), criterion), criterion) is LOWER
 
 
 CRITERIA = st.builds(
@@ -138,14 +140,14 @@ def test_classes_are_those_of_the_drafts_prose_in_exact_arithmetic(
         expected = LOWER
     else:
         expected = UNDECIDED
-    assert classify(DurationSums.of(seen, criterion), criterion) is expected
+    assert classify(DurationSums.sum_trials(seen, criterion), criterion) is expected
 
 
 def test_rounding_does_not_leave_a_fully_measured_load_undecided() -> None:
     # 1 s of low-loss forgives 1/7 s of high-loss, which no float holds exactly.
     seen = trials(1, 1.0, 0.0) + trials(1, 2.0, 0.25) + trials(1, 13.0, 0.0)
     criterion = Criterion(0.0, 0.125, 3.0, 3.0)
-    assert classify(DurationSums.of(seen, criterion), criterion) is LOWER
+    assert classify(DurationSums.sum_trials(seen, criterion), criterion) is LOWER
 
 
 @given(TRIALS, CRITERIA)
@@ -153,7 +155,7 @@ def test_a_class_is_what_all_possible_further_trials_agree_on(
     seen: list[TrialOutcome], criterion: Criterion
 ) -> None:
     # What the formulas are for: fill the missing seconds with all good, and with all bad, trials.
-    sums = DurationSums.of(seen, criterion)
+    sums = DurationSums.sum_trials(seen, criterion)
     excess = max(
         0.0,
         sums.short_high - sums.short_low * criterion.exceed_ratio / (1 - criterion.exceed_ratio),
@@ -173,7 +175,7 @@ def test_a_class_is_what_all_possible_further_trials_agree_on(
 def test_a_lower_bounds_conditional_throughput_keeps_to_the_loss_ratio(
     seen: list[TrialOutcome], criterion: Criterion
 ) -> None:
-    if classify(DurationSums.of(seen, criterion), criterion) is LOWER:
+    if classify(DurationSums.sum_trials(seen, criterion), criterion) is LOWER:
         assert conditional_throughput(1e6, seen, criterion) >= 1e6 * (1 - criterion.loss_ratio)
 
 

@@ -31,7 +31,7 @@ from vnetperf.search.classification import (
     History,
     LoadClass,
 )
-from vnetperf.search.mlr import best_bounds, targets_of
+from vnetperf.search.mlr import best_bounds, derive_targets
 from vnetperf.search.session import Budget, GeometricGrid, SearchSession
 
 TOLERANCE = 0.0005
@@ -289,7 +289,7 @@ def test_a_loose_bound_below_a_load_given_up_does_not_hide_an_estimate(texts: Te
     lower = tried(dut, 0.35 * top, 1.0)
     upper = tried(dut, lower * 1.008, 1.0)
     assert upper > lower
-    best = best_bounds(TST009, targets_of(TST009), session, "the time is up")
+    best = best_bounds(TST009, derive_targets(TST009), session, "the time is up")
     assert (lower_fps(best), upper_fps(best)) == (lower, upper)
     texts.check(best.reason)
     assert not best.regular
@@ -332,31 +332,31 @@ def undecided(load_fps: float, seconds: float) -> TrialOutcome:
 
 
 def test_a_trial_that_decides_nothing_adds_to_no_sum() -> None:
-    criterion = Criterion.of_goal(replace(STRICT, final_trial_s=1.0, duration_sum_s=1.0))
-    assert DurationSums.of([undecided(1e6, 1.0)] * 9, criterion) == DurationSums()
+    criterion = Criterion.from_goal(replace(STRICT, final_trial_s=1.0, duration_sum_s=1.0))
+    assert DurationSums.sum_trials([undecided(1e6, 1.0)] * 9, criterion) == DurationSums()
     history = History()
     for _ in range(TRIES):
-        assert not history.is_given_up(0, criterion, TRIES)
+        assert not history.gives_up(0, criterion, TRIES)
         history.add(0, undecided(1e6, 1.0))
     assert history.classify(0, criterion) is LoadClass.UNDECIDED
-    assert history.is_given_up(0, criterion, TRIES)
-    assert history.given_up(criterion, TRIES) == [0]
-    assert not history.given_up(criterion, 0)  # of an older log
+    assert history.gives_up(0, criterion, TRIES)
+    assert history.unclassifiable_rungs(criterion, TRIES) == [0]
+    assert not history.unclassifiable_rungs(criterion, 0)  # of an older log
     wider = replace(criterion, loss_ratio=0.01)
     assert history.classify(0, wider) is LoadClass.LOWER
-    assert not history.is_given_up(0, wider, TRIES)
+    assert not history.gives_up(0, wider, TRIES)
 
 
 def test_a_load_that_most_trials_decide_is_not_given_up() -> None:
     goal = replace(STRICT, final_trial_s=1.0, duration_sum_s=21.0, exceed_ratio=0.5)
-    criterion, history = Criterion.of_goal(goal), History()
+    criterion, history = Criterion.from_goal(goal), History()
     request = TrialRequest(load_fps=1e6, duration_s=1.0)
     for number in range(9):
         history.add(0, TrialOutcome(request=request, loss_ratio=0.0))
         if number < TRIES:
             history.add(0, undecided(1e6, 1.0))
     assert history.classify(0, criterion) is LoadClass.UNDECIDED
-    assert not history.is_given_up(0, criterion, TRIES)
+    assert not history.gives_up(0, criterion, TRIES)
 
 
 def test_a_log_of_before_has_no_tries_and_its_searches_are_sent_measurements_alone() -> None:

@@ -73,11 +73,11 @@ def test_bounds_are_those_of_the_whole_log(wanted: list[SearchGoal], dut: Simula
     # is never above a load seen to fail, unless the exceed ratio forgives.
     outcome, log = run(mlr_search(wanted, SMALL), dut)
     for goal, result in zip(wanted, outcome.results, strict=True):
-        criterion = Criterion.of_goal(goal)
+        criterion = Criterion.from_goal(goal)
         by_class: dict[LoadClass, list[float]] = {one: [] for one in LoadClass}
         for load in {request.load_fps for request in log}:
             at_load = [trial for trial in log if trial.load_fps == load]
-            by_class[classify(DurationSums.of(at_load, criterion), criterion)].append(load)
+            by_class[classify(DurationSums.sum_trials(at_load, criterion), criterion)].append(load)
         upper = min(by_class[LoadClass.UPPER], default=None)
         lowers = [load for load in by_class[LoadClass.LOWER] if upper is None or load < upper]
         low, high = result.relevant_lower_bound, result.relevant_upper_bound

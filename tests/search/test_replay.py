@@ -21,7 +21,7 @@ ALGORITHM = st.sampled_from(["binary", "mlr", "tst009"])
 def test_a_complete_log_gives_the_identical_outcome(algorithm: str, dut: SimulatedDut) -> None:
     outcome, log = run(make_search(algorithm, [NDR, PDR], STEPPED), dut)
     replayed = replay(make_search(algorithm, [NDR, PDR], STEPPED), log)
-    assert replayed.found == outcome
+    assert replayed.outcome == outcome
     assert replayed.next_request is None
 
 
@@ -33,7 +33,7 @@ def test_a_truncated_log_gives_the_next_trial_and_can_be_gone_on_with(
     cut = data.draw(st.integers(0, len(log) - 1))
     search = make_search(algorithm, [NDR, PDR], STEPPED)
     replayed = replay(search, log[:cut])
-    assert replayed.found is None
+    assert replayed.outcome is None
     assert replayed.next_request == log[cut].request
     for outcome_ in log[cut:-1]:
         search.send(outcome_)
@@ -67,7 +67,7 @@ def test_a_load_that_went_through_text_is_still_the_same() -> None:
     printed = [
         measured(float(f"{one.load_fps:.12g}"), one.duration_s, one.loss_ratio) for one in log
     ]
-    replayed = replay(make_search("mlr", [NDR], LIMITS), printed).found
+    replayed = replay(make_search("mlr", [NDR], LIMITS), printed).outcome
     assert replayed is not None
     assert [r.regular for r in replayed.results] == [r.regular for r in outcome.results]
     assert replayed.trial_count == outcome.trial_count
@@ -78,4 +78,4 @@ def test_trials_that_are_no_measurement_change_nothing(algorithm: str, dut: Simu
     outcome, log = run(make_search(algorithm, [NDR], STEPPED), dut)
     limited = [replace(one, verdict=Verdict.GENERATOR_LIMITED) for one in log]
     both = [trial for pair in zip(limited, log, strict=True) for trial in pair]
-    assert replay(make_search(algorithm, [NDR], STEPPED), both).found == outcome
+    assert replay(make_search(algorithm, [NDR], STEPPED), both).outcome == outcome

@@ -40,7 +40,7 @@ def test_the_search_goes_on_below_a_load_that_is_not_carried(
     assert found.regular
     assert lower_fps(found) <= lossy[0] * (1 + 1e-6)
     assert lossy[0] <= upper_fps(found) <= lossy[1]
-    assert replay(make_search(algorithm, [goal], limits), log).found == outcome
+    assert replay(make_search(algorithm, [goal], limits), log).outcome == outcome
 
 
 def test_one_trial_that_loses_is_no_upper_bound_where_most_must() -> None:

@@ -14,7 +14,7 @@ from vnetperf.statistics.changes import (
     SIGNIFICANCE,
     WANDERING,
     levels,
-    share_of_shuffled,
+    shuffled_share,
     wandering,
 )
 
@@ -85,7 +85,7 @@ def test_a_series_that_wanders_is_rarely_taken_for_a_change(n: int) -> None:
     for alike in (0.3, 0.5, 0.8):
         found = [wandering_series(draw, alike, n) for _ in range(series)]
         assert sum(bool(change_points(values)) for values in found) <= 0.07 * series + 2
-    assert sum(share_of_shuffled(values) <= SIGNIFICANCE for values in found) > 0.1 * series
+    assert sum(shuffled_share(values) <= SIGNIFICANCE for values in found) > 0.1 * series
 
 
 def test_a_step_in_a_series_that_wanders_is_found() -> None:

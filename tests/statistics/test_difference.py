@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from vnetperf.statistics.difference import (
     Measurand,
     Occurrences,
+    compare_counts,
     difference,
+    find_increases,
+    find_significant,
     holm,
     least_by_ranks,
-    more_often,
     newest_alike,
-    sure_of,
-    surely_more_often,
 )
 
 
@@ -55,7 +55,7 @@ def test_of_positive_numbers_none_is_expected_below_nothing(a: list[float], b: l
 
 @given(SIDES)
 def test_a_side_does_not_differ_from_itself(values: list[float]) -> None:
-    assert not difference(exact(*values), exact(*values)).is_seen()
+    assert not difference(exact(*values), exact(*values)).is_significant()
 
 
 @given(POSITIVE, POSITIVE, st.sampled_from([0.8, 0.9, 0.95, 0.99]))
@@ -65,7 +65,7 @@ def test_the_probability_is_the_level_at_which_the_interval_reaches_nothing(
     found = difference(exact(*a), exact(*b), confidence=level)
     assert found.p is not None
     if abs(found.p - (1.0 - level)) > 1e-6:
-        assert found.is_seen(level) is (found.low > 0.0 or found.high < 0.0)
+        assert found.is_significant(level) is (found.low > 0.0 or found.high < 0.0)
 
 
 @pytest.mark.parametrize("paired", [True, False])
@@ -82,8 +82,8 @@ def test_the_interval_covers_as_often_as_it_says(paired: bool) -> None:
 
 def test_pairs_take_the_drift_out() -> None:
     a, b = (10.0, 20.0, 30.0, 40.0), (11.0, 21.9, 33.2, 43.8)
-    assert not difference(exact(*a), exact(*b)).is_seen()
-    assert difference(exact(*a), exact(*b), paired=True).is_seen()
+    assert not difference(exact(*a), exact(*b)).is_significant()
+    assert difference(exact(*a), exact(*b), paired=True).is_significant()
 
 
 def test_what_a_search_leaves_open_is_in_the_interval() -> None:
@@ -91,15 +91,15 @@ def test_what_a_search_leaves_open_is_in_the_interval() -> None:
     b = [Measurand(101.0, 101.0, 103.0)] * 5
     found = difference(a, b)
     assert (found.low, found.high) == pytest.approx((-1.15, 3.19), abs=0.01)
-    assert (found.p, found.is_seen()) == (1.0, False)
+    assert (found.p, found.is_significant()) == (1.0, False)
     next_step = difference(a, [Measurand(102.0, 102.0, 104.0)] * 5)  # where the first one failed
-    assert not next_step.is_seen()
+    assert not next_step.is_significant()
 
 
 def test_one_deployment_of_a_side_says_nothing_however_far_it_is() -> None:
     a, b = [Measurand(100.0, 100.0, 102.0)], [Measurand(110.0, 110.0, 112.0)]
     for found in (difference(a, b), difference(a, b * 5), difference(a * 5, b)):
-        assert (found.method, found.p, found.is_seen()) == ("none", None, False)
+        assert (found.method, found.p, found.is_significant()) == ("none", None, False)
         assert (found.low, found.high) == (-inf, inf)
         assert (found.value, found.towards) == (10.0, "more")
 
@@ -110,10 +110,10 @@ def test_a_limit_is_compared_by_its_rank_and_has_no_mean() -> None:
     found = difference(at_least, below)
     assert (found.method, found.value, found.towards) == ("ranks", None, "less")
     assert found.p == pytest.approx(2 / 252)
-    assert found.is_seen()
+    assert found.is_significant()
     above = [Measurand(v, v, v + 1) for v in (150.0, 152.0, 151.0, 153.0, 150.5)]
-    assert not difference(at_least, above).is_seen()  # what is open may be there too
-    assert not difference(at_least[:3], below[:3]).is_seen()  # too few for ranks
+    assert not difference(at_least, above).is_significant()  # what is open may be there too
+    assert not difference(at_least[:3], below[:3]).is_significant()  # too few for ranks
     at_most = [Measurand(None, 0.0, 1.0)] * 5
     assert difference(at_least, at_most).towards == "less"
 
@@ -128,7 +128,7 @@ def test_censored_sides_that_are_equal_seldom_differ() -> None:
             sides.append(
                 [Measurand(104.0, 104.0, inf) if v > 104 else Measurand.exact(v) for v in values]
             )
-        seen += difference(*sides).is_seen()
+        seen += difference(*sides).is_significant()
     assert seen / runs <= 0.06
 
 
@@ -185,7 +185,7 @@ def test_searches_that_stop_on_one_rung_are_not_known_exactly(n: int) -> None:
 @given(st.integers(1, 12), st.integers(1, 12), st.data())
 def test_what_happens_more_often_is_judged_by_fisher(n: int, m: int, data: st.DataObject) -> None:
     before, now = data.draw(st.integers(0, n)), data.draw(st.integers(0, m))
-    p, least = more_often((before, n), (now, m))
+    p, least = compare_counts((before, n), (now, m))
     table = [[now, m - now], [before, n - before]]
     stats = import_module("scipy.stats")  # here: it takes longer than all else of a collection
     assert p == pytest.approx(stats.fisher_exact(table, alternative="greater").pvalue)
@@ -198,17 +198,17 @@ def occurred(count: int, n: int, first: int = 0) -> Occurrences:
 
 def test_many_that_happen_more_often_are_judged_together() -> None:
     none, all_ = occurred(0, 3), occurred(3, 3)
-    assert surely_more_often([(none, all_)]) == {(none, all_)}
+    assert find_increases([(none, all_)]) == {(none, all_)}
     # The same three of the same three are one event, others are not; what nothing could show
     # costs nothing.
-    assert surely_more_often([(none, all_)] * 5 + [(none, occurred(1, 3))]) == {(none, all_)}
+    assert find_increases([(none, all_)] * 5 + [(none, occurred(1, 3))]) == {(none, all_)}
     four = occurred(0, 5), occurred(4, 5)
     other = occurred(0, 5), occurred(4, 5, 1)
-    assert surely_more_often([four]) == {four}
-    assert surely_more_often([four, other]) == {four, other}
-    assert surely_more_often([(none, all_), (none, occurred(3, 3, 1))]) == set()
-    assert surely_more_often([]) == set()
-    assert surely_more_often([(all_, none)]) == set()
+    assert find_increases([four]) == {four}
+    assert find_increases([four, other]) == {four, other}
+    assert find_increases([(none, all_), (none, occurred(3, 3, 1))]) == set()
+    assert find_increases([]) == set()
+    assert find_increases([(all_, none)]) == set()
 
 
 def test_what_breaks_alike_is_seldom_seen_to_break_more_often() -> None:
@@ -224,7 +224,7 @@ def test_what_breaks_alike_is_seldom_seen_to_break_more_often() -> None:
                 ]
                 for _ in range(2)
             ]
-            seen += bool(surely_more_often(zip(*sides, strict=True)))
+            seen += bool(find_increases(zip(*sides, strict=True)))
         assert seen / runs <= 0.05
 
 
@@ -253,13 +253,13 @@ def test_many_series_that_break_by_chance_are_seldom_said_to_be_lost(share: floa
             broken = [draw.random() < share for _ in range(20)]
             newest = len([*takewhile(bool, reversed(broken))])
             judged[number] = newest_alike(sum(broken), 20, newest, 3)
-        seen += bool(sure_of(judged))
+        seen += bool(find_significant(judged))
     assert seen / histories <= 0.05
 
 
 def test_a_series_that_breaks_for_good_is_sure_among_many() -> None:
     """Of forty that broke at times, one whose newest four are its only broken ones."""
     others = {number: newest_alike(4, 20, 0, 3) for number in range(40)}
-    assert sure_of({**others, "lost": newest_alike(4, 20, 4, 3)}) == {"lost"}
-    assert sure_of({**others, "lost": newest_alike(5, 20, 3, 3)}) == set()
-    assert sure_of({"lost": newest_alike(5, 20, 3, 3)}) == {"lost"}
+    assert find_significant({**others, "lost": newest_alike(4, 20, 4, 3)}) == {"lost"}
+    assert find_significant({**others, "lost": newest_alike(5, 20, 3, 3)}) == set()
+    assert find_significant({"lost": newest_alike(5, 20, 3, 3)}) == {"lost"}

@@ -13,9 +13,9 @@ from vnetperf.statistics.histogram import (
     HIGHEST_NS,
     decode_hdr,
     encode_hdr,
-    percentiles_of,
+    percentile_values,
+    read_percentiles,
     recorded,
-    values_at,
 )
 from vnetperf.statistics.samples import percentiles, t_quantile
 
@@ -43,7 +43,7 @@ def test_values_of_a_stored_histogram_are_those_of_the_library(
 ) -> None:
     histogram = decode_hdr(encode_hdr(counts.items()))
     of_the_library = [histogram.get_value_at_percentile(share) for share in shares]
-    assert values_at(histogram, shares) == of_the_library
+    assert percentile_values(histogram, shares) == of_the_library
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ def test_percentiles_of_a_histogram_are_those_of_its_values(values: list[int]) -
     for value in values:
         made.record_value(value)
     wanted = (0.1, 1.0, 50.0, 99.9, 100.0)
-    assert percentiles_of(made, wanted) == percentiles(recorded(made), wanted)
+    assert read_percentiles(made, wanted) == percentiles(recorded(made), wanted)

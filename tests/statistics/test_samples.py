@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.statistics import clopper_pearson, loss_of_trials, spread
+from vnetperf.statistics import clopper_pearson, spread, trial_loss_interval
 
 VALUES = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=40)
 
@@ -232,14 +232,14 @@ def test_no_level_of_a_proportion_is_refused() -> None:
 @pytest.mark.parametrize("frames", [1, 5000])
 def test_one_lossy_trial_is_an_event_of_a_poisson_process(frames: int) -> None:
     """Its exact interval is 0.0253 to 5.572 events; each of as many frames."""
-    found = loss_of_trials([0, 0, frames, 0])
+    found = trial_loss_interval([0, 0, frames, 0])
     assert found == pytest.approx((0.025318 * frames, 5.571643 * frames), rel=1e-5)
-    assert loss_of_trials([0, 0]) is None
+    assert trial_loss_interval([0, 0]) is None
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=40))
 def test_the_interval_of_trials_holds_what_they_lost(lost: list[int]) -> None:
-    found = loss_of_trials(lost)
+    found = trial_loss_interval(lost)
     if not any(lost):
         assert found is None
         return
@@ -250,7 +250,7 @@ def test_the_interval_of_trials_holds_what_they_lost(lost: list[int]) -> None:
 
 
 def test_frames_that_are_lost_one_by_one_leave_a_narrow_interval() -> None:
-    low, high = loss_of_trials([50, 46, 53, 55, 49, 47, 52, 51, 44, 53]) or (0.0, 0.0)
+    low, high = trial_loss_interval([50, 46, 53, 55, 49, 47, 52, 51, 44, 53]) or (0.0, 0.0)
     assert 470 < low < 500 < high < 530
     with pytest.raises(ValueError, match="no level of confidence"):
-        loss_of_trials([1], confidence=95)
+        trial_loss_interval([1], confidence=95)

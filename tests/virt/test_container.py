@@ -11,7 +11,7 @@ from vnetperf.host import cpu
 from vnetperf.model.errors import HostError
 from vnetperf.virt.container import Container
 
-GROUPS = "vnetperf.virt.container.cpu.why_no_cpusets"
+GROUPS = "vnetperf.virt.container.cpu.explain_no_cpusets"
 
 
 def mounts(tmp_path: Path, *, controllers: str = "cpuset cpu", given: str = "cpuset") -> Path:
@@ -36,7 +36,7 @@ def mounts(tmp_path: Path, *, controllers: str = "cpuset cpu", given: str = "cpu
 def test_what_the_machine_has_is_told(
     tmp_path: Path, controllers: str, given: str, says: str
 ) -> None:
-    found = cpu.why_no_cpusets(mounts(tmp_path, controllers=controllers, given=given))
+    found = cpu.explain_no_cpusets(mounts(tmp_path, controllers=controllers, given=given))
     assert says in found
     assert bool(found) == bool(says)
 
@@ -44,7 +44,7 @@ def test_what_the_machine_has_is_told(
 def test_no_cgroup_file_system_is_told(tmp_path: Path) -> None:
     table = tmp_path / "mounts"
     table.write_text("cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n")
-    assert cpu.why_no_cpusets(table) == "no cgroup v2 file system is mounted"
+    assert cpu.explain_no_cpusets(table) == "no cgroup v2 file system is mounted"
     with pytest.raises(HostError, match="no cgroup v2"):
         cpu.create_cpuset(MagicMock(), "x", [1], mounts=table)
 

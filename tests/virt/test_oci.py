@@ -84,7 +84,7 @@ def test_what_is_mounted_below_is_read_only_where_runc_and_the_kernel_can(
     features: str | HostError,
     recursive: bool,
 ) -> None:
-    monkeypatch.setattr(oci, "why_mounts_stay_writable", lambda: why)
+    monkeypatch.setattr(oci, "explain_writable_mounts", lambda: why)
     machine.run.side_effect = [features]
     _, config = made(machine)
     mounts = {one["destination"]: one["options"] for one in config["mounts"]}
@@ -137,7 +137,7 @@ def test_kinds_of_pods(machine: MagicMock) -> None:
 def test_runc_is_asked_once_what_it_can(
     machine: MagicMock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(oci, "why_mounts_stay_writable", lambda: "")
+    monkeypatch.setattr(oci, "explain_writable_mounts", lambda: "")
     pod, _ = made(machine)
     pod.create()
     assert machine.run.call_args_list == [call(["/usr/sbin/runc", "features"])]

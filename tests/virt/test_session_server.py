@@ -244,13 +244,13 @@ def test_what_libvirt_found_is_kept_before_a_guest_could_change_it(
 def test_a_kernel_that_cannot_confine_is_named_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert linux.why_mounts_stay_writable() == ""
+    assert linux.explain_writable_mounts() == ""
 
     def fail(*_: object) -> int:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr(linux, "raw_syscall", fail)
-    why = linux.why_mounts_stay_writable()
+    why = linux.explain_writable_mounts()
     assert re.search(r"no mount_setattr.*Linux 5\.12", why)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: True)
     plain: dict[str, Any] = {

@@ -394,7 +394,7 @@ class Starting:
     def subdir(self, name: str) -> Path:
         return self.directory / name
 
-    def remove_at_end(self, path: Path) -> None:
+    def schedule_removal(self, path: Path) -> None:
         del path
 
     def spawn(self, *_: Any, **__: Any) -> Any:

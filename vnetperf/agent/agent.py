@@ -70,7 +70,7 @@ from vnetperf.host.paths import HostRoots, is_full
 from vnetperf.host.programs import trust_programs
 from vnetperf.host.session import LiveRun, RestoreReport, restore_patiently
 from vnetperf.host.snapshot import read_last
-from vnetperf.host.trust import why_untrusted
+from vnetperf.host.trust import explain_distrust
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.scenario import Plan, Scenario
@@ -380,7 +380,7 @@ class Agent:
             path, plugins = [], {}
         # From a folder that others may write to, nothing is imported as root.
         for place in (p for p in path if p not in sys.path and Path(p).exists()):
-            if reason := why_untrusted(Path(place)):
+            if reason := explain_distrust(Path(place)):
                 log.warning("nothing is imported as root from %s: %s", place, reason)
                 self._left_out.append(reason)
             else:
@@ -391,7 +391,7 @@ class Agent:
         # One that is not root only reads and plans.
         only = caller_uid() if self.restricted else None
         report = _restore_patiently(self.roots, predecessor, only) if is_root() else RestoreReport()
-        hung = [run for run in report.live if not run.is_undone and run.is_of(predecessor)]
+        hung = [run for run in report.live if not run.is_undone and run.matches(predecessor)]
         me = ProcessId.me()
         return {
             "process": [me.pid, me.start],
@@ -697,7 +697,7 @@ def _restore_patiently(
     """
 
     def is_waited_for(run: LiveRun) -> bool:
-        hung = not run.is_undone and run.is_of(predecessor) and only in (None, run.uid)
+        hung = not run.is_undone and run.matches(predecessor) and only in (None, run.uid)
         if hung:
             log.warning("agent %d does not answer and is ended", run.pid)
             with contextlib.suppress(ProcessLookupError):
@@ -721,7 +721,7 @@ def serve(channel: Any, *, restricted: bool = False, host: str = "") -> None:
     ROOT.setLevel(logging.DEBUG)
     VARIABLES.keep()
     trust_programs()
-    Agent(line, HostRoots.of_host(host), restricted=restricted).serve()
+    Agent(line, HostRoots.for_host(host), restricted=restricted).serve()
     if line.silent:
         # It may read this when it goes on. Its pipe may be full: nothing here waits for that.
         reason = f"the controller was silent for {SILENCE_S:g} s, so all was taken away"

@@ -25,7 +25,7 @@ from vnetperf.host.linux import (
     parse_json,
 )
 from vnetperf.host.log import replay_record
-from vnetperf.host.trust import watch_starts, why_untrusted
+from vnetperf.host.trust import explain_distrust, watch_starts
 from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.calibration import Calibration
@@ -140,7 +140,7 @@ def local_program(host: str = "") -> str:
     Its isolated Python knows neither the user's own packages nor PYTHONPATH, where this package's
     dependencies may be. The package's own directory is what already runs as this user.
     """
-    path = [str(Path(p).absolute()) for p in sys.path if p and not why_untrusted(Path(p))]
+    path = [str(Path(p).absolute()) for p in sys.path if p and not explain_distrust(Path(p))]
     path.append(str(Path(__file__).parents[2]))
     extend = f"sys.path += [p for p in {path!r} if p not in sys.path]"
     serve = f"serve(channel, host={host!r})" if host else "serve(channel)"

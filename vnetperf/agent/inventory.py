@@ -17,17 +17,17 @@ from typing import TypeVar
 from vnetperf import registry
 from vnetperf.host import cpu, hugepages, kernel, limits, nic
 from vnetperf.host.environment import VARIABLES
-from vnetperf.host.facts import attempt, file_text, reason_of, unknown
+from vnetperf.host.facts import attempt, describe_error, file_text, unknown
 from vnetperf.host.facts.hardware import collect
 from vnetperf.host.facts.security import lockdown_mode
 from vnetperf.host.linux import (
     PROC,
     boot_id,
+    explain_writable_mounts,
     is_root,
     missing_capabilities,
     numbered_entries,
     parse_number,
-    why_mounts_stay_writable,
 )
 from vnetperf.host.programs import (
     COMMON_PROGRAMS,
@@ -39,8 +39,8 @@ from vnetperf.host.programs import (
     python_distributions,
     software_facts,
 )
-from vnetperf.host.threads import why_no_slices
-from vnetperf.host.xdp import why_no_bpf, why_no_tcx
+from vnetperf.host.threads import explain_no_slices
+from vnetperf.host.xdp import explain_no_bpf, explain_no_tcx
 from vnetperf.model.testbed import (
     EXTRAS,
     LOCATED_AT,
@@ -71,7 +71,7 @@ class _Parts:
             return function()
         except Exception as error:
             log.debug("the inventory lacks %s", name, exc_info=True)
-            self.unreadable[name] = unknown(reason_of(error))
+            self.unreadable[name] = unknown(describe_error(error))
             return None
 
     def read_reason(self, name: str, function: Callable[[], str]) -> str:
@@ -135,10 +135,10 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         limits=parts.read("limits of control groups", limits.read_limits) or Limits(),
         is_root=is_root(),
         lacks=lacks,
-        slices=parts.read_reason("slices", why_no_slices),
-        confinement=parts.read_reason("confinement", why_mounts_stay_writable),
-        bpf=parts.read_reason("BPF", why_no_bpf),
-        tcx=parts.read_reason("tcx", why_no_tcx),
+        slices=parts.read_reason("slices", explain_no_slices),
+        confinement=parts.read_reason("confinement", explain_writable_mounts),
+        bpf=parts.read_reason("BPF", explain_no_bpf),
+        tcx=parts.read_reason("tcx", explain_no_tcx),
         programs=paths,
         versions=versions,
         program_troubles={

@@ -27,7 +27,7 @@ from vnetperf.host.linux import (
     read_file,
 )
 from vnetperf.host.programs import EXTRA_PATH
-from vnetperf.host.trust import why_untrusted, why_untrusted_below
+from vnetperf.host.trust import explain_distrust, explain_distrust_below
 from vnetperf.model.errors import HostError
 from vnetperf.model.options import GuestOptions, MobileCore
 from vnetperf.model.scenario import Plan, Scenario
@@ -68,8 +68,8 @@ def installation_problem(launcher: Path) -> str:
     library = Path(sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("LDLIBRARY"))
     alone = (*python, library) if library.exists() else python
     path = [Path(p) for p in sys.path if p.startswith("/") and Path(p).exists()]
-    problem = why_untrusted_below(package, *path)
-    return problem or next(filter(None, (why_untrusted(p, only_root=True) for p in alone)), "")
+    problem = explain_distrust_below(package, *path)
+    return problem or next(filter(None, (explain_distrust(p, only_root=True) for p in alone)), "")
 
 
 def closed_to_users(python: Path) -> str:
@@ -127,7 +127,7 @@ def refuse_testbed(testbed: Testbed) -> None:
     if powers == _powers(Testbed()):
         return
     file = SYSTEM / "testbeds" / f"{Path(testbed.name).name}.toml"
-    if file.is_file() and not why_untrusted(file, only_root=True):
+    if file.is_file() and not explain_distrust(file, only_root=True):
         allowed = read_testbed(str(file))
         if powers == _powers(allowed) and (not testbed.isolated or testbed.nics == allowed.nics):
             return
@@ -169,7 +169,7 @@ def refuse_scenario(scenario: Scenario) -> None:
 def _conflists() -> list[Any]:
     conflists = []
     for file in (*SHIPPED.glob("cni/*.conflist"), *SYSTEM.glob("cni/*.conflist")):
-        if not why_untrusted(file, only_root=True):
+        if not explain_distrust(file, only_root=True):
             with contextlib.suppress(OSError, ValueError):  # a broken file allows nothing
                 conflists.append(parse_json(read_file(file, errors="strict")))
     return conflists
@@ -203,7 +203,7 @@ def refuse_plan(plan: Plan, local_plan: Plan) -> None:
 def _stacks() -> list[MobileCore]:
     stacks = []
     for file in (*SHIPPED.glob("stacks/*.toml"), *SYSTEM.glob("stacks/*.toml")):
-        if not why_untrusted(file, only_root=True):
+        if not explain_distrust(file, only_root=True):
             with contextlib.suppress(Exception):  # a broken file allows nothing
                 stacks.append(load_model(MobileCore, file))
     return stacks
@@ -216,7 +216,7 @@ def _guest_files(guest: GuestOptions) -> set[Path]:
 def _refuse_guest(guest: GuestOptions) -> None:
     named: set[Path] = set()
     for path in SYSTEM.glob("guest/*.toml"):
-        if not why_untrusted(path, only_root=True):
+        if not explain_distrust(path, only_root=True):
             with contextlib.suppress(Exception):  # a broken file allows nothing
                 named |= _guest_files(load_model(GuestOptions, path))
     for file in sorted(_guest_files(guest)):
@@ -228,7 +228,7 @@ def _refuse_guest(guest: GuestOptions) -> None:
                 accepted=f"a built image, or files that a file in {SYSTEM / 'guest'} names",
                 cure=_CURE,
             )
-        if reason := why_untrusted(file, only_root=True):
+        if reason := explain_distrust(file, only_root=True):
             raise HostError(
                 f"the launcher gives a guest no file that is not root's: {reason}",
                 where=str(file),

@@ -31,11 +31,11 @@ from vnetperf.statistics.difference import (
     Difference,
     Measurand,
     Occurrences,
+    compare_counts,
     difference,
+    find_increases,
     holm,
     least_by_ranks,
-    more_often,
-    surely_more_often,
 )
 from vnetperf.statistics.samples import two_modes
 
@@ -232,7 +232,7 @@ class ComparisonRow:
         if self.differs:
             return judged
         least = f"{100 * self.least:g} %"
-        if effect.is_seen(self.confidence):
+        if effect.is_significant(self.confidence):
             if not self._is_large:
                 return f"{judged}, by less than {least}"
             return f"{judged}, not sure among all numbers (Holm, p {self.p:.2g})"
@@ -471,7 +471,7 @@ def _ungated(
 ) -> Iterator[UngatedNumber]:
     """Main numbers of the first side that no gate can judge, or that the second has lost."""
     main_numbers = [*numbers]
-    lost = surely_more_often((number.broken for number in main_numbers), confidence)
+    lost = find_increases((number.broken for number in main_numbers), confidence)
     among = sum(row.metric.main and row.p is not None for row in rows)
     for number in main_numbers:
         is_lost = number.stable[0] >= FEWEST_TO_GATE and number.broken in lost
@@ -501,11 +501,11 @@ def _undecided(number: _MainNumber, among: int, level: float) -> tuple[str, int 
         enough = f"{needed or f'more than {_MOST_NEEDED}'} of each side"
         reason = f"; ranks of so few decide none of {among} numbers, {enough} do"
     if b.share > a.share:
-        p, _ = more_often((len(a.where), a.n), (len(b.where), b.n))
+        p, _ = compare_counts((len(a.where), a.n), (len(b.where), b.n))
         reason += f"; {len(b.where)} of {b.n} of B gave none"
         if p > level:
             alone = _fewest(
-                lambda n: more_often((round(a.share * n), n), (round(b.share * n), n))[0], level
+                lambda n: compare_counts((round(a.share * n), n), (round(b.share * n), n))[0], level
             )
             enough = f"{alone or f'more than {_MOST_NEEDED}'} of each side"
             reason += f" (p {p:.2g}: {enough} would decide, were it the only number)"

@@ -32,8 +32,8 @@ from vnetperf.model.trial import (
     TrialResult,
     same_load,
 )
-from vnetperf.procedures.base import direction_name, latencies_of
-from vnetperf.procedures.cpu_load import ran_of_switch
+from vnetperf.procedures.base import collect_latencies, direction_name
+from vnetperf.procedures.cpu_load import vswitch_run_share
 from vnetperf.results.records import SearchRecord, TrialRecord
 from vnetperf.search import (
     Bound,
@@ -148,7 +148,7 @@ def _datapath_use(work: DatapathWork, result: TrialResult) -> DatapathUse:
         packets=work.packets,
         cycles_per_packet=work.busy_cycles / work.packets if work.packets else None,
         busy=work.busy_cycles / cycles if cycles else None,
-        ran=ran_of_switch(work.thread, result),
+        ran=vswitch_run_share(work.thread, result),
         lookups={name: count / lookups for name, count in work.lookups.items() if count},
         nodes=tuple(
             NodeUse(
@@ -205,7 +205,7 @@ def per_direction(
     """A goal's result in each direction, by the rules of the search that found it."""
     if lower is None:
         return ()
-    criterion = Criterion.of_goal(goal)
+    criterion = Criterion.from_goal(goal)
     bounds = []
     for direction, counted in sorted(_by_direction(trials).items()):
         outcomes = [
@@ -222,7 +222,7 @@ def per_direction(
         fully_offered = share * _offered_ratio(_fully_offered_trials(trials), min, direction)
         conditional = conditional_throughput(lower, outcomes, criterion)
         full = [o.loss_ratio for o in outcomes if criterion.is_full_length(o)]
-        alone = classify(DurationSums.of(outcomes, criterion), criterion)
+        alone = classify(DurationSums.sum_trials(outcomes, criterion), criterion)
         bounds.append(
             DirectionBound(
                 direction=direction_name(direction, begin.ends),
@@ -249,7 +249,7 @@ def _by_direction(
 def middle_latency(trials: Sequence[TrialRecord], ends: Sequence[str]) -> dict[str, Latency]:
     """Return the latency of the middle trial by direction."""
     middle = middle_trial(trials)
-    return {} if middle is None else latencies_of(middle.result, ends)
+    return {} if middle is None else collect_latencies(middle.result, ends)
 
 
 def latency_range(
@@ -258,7 +258,7 @@ def latency_range(
     """Least and largest median latency of all full-length trials, nanoseconds, by direction."""
     medians: dict[str, list[float]] = defaultdict(list)
     for trial in _longest(trials):
-        for name, latency in latencies_of(trial.result, ends).items():
+        for name, latency in collect_latencies(trial.result, ends).items():
             if "50" in latency.percentiles:
                 medians[name].append(latency.percentiles["50"])
     return {name: (min(values_ns), max(values_ns)) for name, values_ns in medians.items()}
@@ -316,8 +316,8 @@ def _outcome(begin: SearchRecord, logged: LoggedTest) -> SearchOutcome:
     """Replay a logged search; one that was not finished is stopped where its log ends."""
     search = make_search(begin.algorithm, begin.goals, begin.limits)
     replayed = replay(search, logged.outcomes())
-    if replayed.found is not None:
-        return replayed.found
+    if replayed.outcome is not None:
+        return replayed.outcome
     try:
         search.throw(StopSearch(_stop_reason(logged)))
     except StopIteration as end:
@@ -337,7 +337,7 @@ def derive_goals(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, .
 
 def goal_result(outcome: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> GoalResult:
     """A goal's result: summed over directions, with latency and threads at its bound."""
-    goal, n, criterion = outcome.goal, begin.in_sum, Criterion.of_goal(outcome.goal)
+    goal, n, criterion = outcome.goal, begin.in_sum, Criterion.from_goal(outcome.goal)
     lower = outcome.relevant_lower_bound.load_fps if outcome.relevant_lower_bound else None
     upper = outcome.relevant_upper_bound.load_fps if outcome.relevant_upper_bound else None
     lower_trials, upper_trials = (
@@ -412,7 +412,7 @@ def on_medium(goals: Iterable[GoalResult], media_max_fps: float | None) -> tuple
 
 def counts_for(trial: TrialRecord, goal: SearchGoal) -> bool:
     """Whether a trial is low-loss or high-loss for a goal, and not a stall or a shortfall."""
-    return is_valid(trial) and Criterion.of_goal(goal).decides(trial_outcome(trial))
+    return is_valid(trial) and Criterion.from_goal(goal).decides(trial_outcome(trial))
 
 
 def bound_trials(
@@ -421,10 +421,10 @@ def bound_trials(
     """How many trials classified the load of a bound, and how many said nothing of it."""
     if load_fps is None:
         return None
-    criterion, load_trials = Criterion.of_goal(goal), select_trials(load_fps, logged)
+    criterion, load_trials = Criterion.from_goal(goal), select_trials(load_fps, logged)
     counted = [trial_outcome(trial) for trial in load_trials if counts_for(trial, goal)]
     left_s = fsum(t.spec.duration_s for t in load_trials if not counts_for(t, goal))
-    sums = DurationSums.of(counted, criterion)
+    sums = DurationSums.sum_trials(counted, criterion)
     is_lower = classify(sums, criterion) is LoadClass.LOWER
     opposite = (
         replace(sums, full_high=sums.full_high + left_s)
@@ -480,7 +480,7 @@ class Answer:
 
 def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> Answer:
     """Answer a goal from the trials of a search."""
-    criterion, limits = Criterion.of_goal(goal), begin.limits
+    criterion, limits = Criterion.from_goal(goal), begin.limits
     loads, history = _by_load(logged)
     bounds = history.bounds(criterion)
     lower, upper = (
@@ -567,7 +567,7 @@ def _missing_trials(
         middle = sqrt(floor * top)
         chosen = min(open_, key=lambda bound: abs(log(bound.load_fps / middle)))
         load, purpose = chosen.load_fps, "its trials so far decide nothing"
-        criterion = Criterion.of_goal(goal)
+        criterion = Criterion.from_goal(goal)
         counted = (t for t in chosen.trials if criterion.decides(t))
         had = sum(t.duration_s for t in counted if criterion.is_full_length(t))
     elif upper is None and lower is not None:

@@ -23,7 +23,7 @@ from vnetperf.model.result import (
 )
 from vnetperf.model.trial import TrialOutcome, Verdict
 from vnetperf.procedures import standard_test
-from vnetperf.procedures.base import at_carried_load
+from vnetperf.procedures.base import require_carried_load
 from vnetperf.results.metrics import Metric, compared_metrics_of, repeated_number
 from vnetperf.results.records import (
     BeginRecord,
@@ -137,7 +137,7 @@ def start_procedure(begin: BeginRecord) -> Procedure[Any]:
     if isinstance(begin, ProcedureRecord):
         kind = standard_test(begin.test)
         inputs = kind.inputs.model_validate(begin.inputs)
-        return at_carried_load(inputs.throughput, kind.run(inputs))
+        return require_carried_load(inputs.throughput, kind.run(inputs))
     raise LogError(f"{begin.type} opens no test", where="trial log")
 
 

@@ -337,12 +337,12 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
     # that is not valid: what it found is of the others. So is a service's step that was repeated.
     fields["discarded"] = replayed.discarded
     bad = [t.number for t in logged.trials if t.verdict is not Verdict.VALID]
-    if isinstance(replayed.found, BackToBack):
+    if isinstance(replayed.outcome, BackToBack):
         fields["discarded"] = len(bad)
-    elif isinstance(replayed.found, Service):
-        judged = {number for step in replayed.found.every_step for number in step.trials}
+    elif isinstance(replayed.outcome, Service):
+        judged = {number for step in replayed.outcome.every_step for number in step.trials}
         fields["discarded"] = len(set(bad) - judged)
-    return fields | {standard_test(begin.test).fills: replayed.found}
+    return fields | {standard_test(begin.test).fills: replayed.outcome}
 
 
 def _followers(records: Sequence[Record]) -> dict[int, TrialRecord]:

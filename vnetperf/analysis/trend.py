@@ -33,9 +33,9 @@ from vnetperf.results.run_metrics import compared_metrics
 from vnetperf.statistics.changes import Level, Wandering, levels, wandering
 from vnetperf.statistics.difference import (
     FEWEST_TO_GATE,
+    find_significant,
     holm,
     newest_alike,
-    sure_of,
 )
 from vnetperf.statistics.samples import outliers
 
@@ -432,5 +432,5 @@ def lost_for_sure(followed: Sequence[Trend]) -> list[Trend]:
         (broken, n, newest): newest_alike(len(broken), n, newest, FEWEST_TO_GATE)
         for broken, n, newest in events
     }
-    sure = sure_of(judged, CONFIDENCE)
+    sure = find_significant(judged, CONFIDENCE)
     return [trend for trend, event in zip(followed, events, strict=True) if event in sure]

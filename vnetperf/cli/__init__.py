@@ -56,10 +56,10 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse at the subcommand what it does not know: argparse leaves it to the whole."""
-        found, unknown = super().parse_known_args(*args, **kwargs)
+        arguments, unknown = super().parse_known_args(*args, **kwargs)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return found, unknown
+        return arguments, unknown
 
     def error(self, message: str) -> NoReturn:
         names = [n for a in self._actions for n in (*a.option_strings, *map(str, a.choices or ()))]
@@ -180,14 +180,14 @@ def results_folder(typed: str | None = None, environment: Mapping[str, str] = os
     from vnetperf.config.settings import variable_name
 
     key, user_file = "results_dir", Path.cwd() / config.USER_FILE
-    held = config.read_toml(user_file) if user_file.is_file() else {}
+    file_settings = config.read_toml(user_file) if user_file.is_file() else {}
     if (name := variable_name(key)) in environment:
-        held[key] = environment[name]
-    given = {key: held[key]} if key in held else {}
-    return Path(config.validate(config.Settings, given, str(user_file)).results_dir)
+        file_settings[key] = environment[name]
+    settings = {key: file_settings[key]} if key in file_settings else {}
+    return Path(config.validate(config.Settings, settings, str(user_file)).results_dir)
 
 
-def folder_of_runs(names: Sequence[str], typed: str | None = None) -> Path:
+def find_runs_folder(names: Sequence[str], typed: str | None = None) -> Path:
     """The folder that runs are in; where each name is a whole path, a broken file is a warning."""
     from vnetperf.analysis.runs import is_run
 
@@ -198,7 +198,7 @@ def folder_of_runs(names: Sequence[str], typed: str | None = None) -> Path:
             raise
         text = " ".join(str(error).split())
         print(f"vnetperf: warning, not needed here: {text}", file=sys.stderr)
-        return Path("results")  # in which none of them is looked for
+        return Path("results")  # no run is looked for in it
 
 
 def add_output_options(parser: argparse.ArgumentParser, everything: str, worse: str) -> None:
@@ -219,7 +219,7 @@ def add_output_options(parser: argparse.ArgumentParser, everything: str, worse: 
     )
 
 
-def share_of(text: str) -> float:
+def parse_share(text: str) -> float:
     """The share of --least, "2%" or "0.02"."""
     number, percent = (text[:-1], 100.0) if text.endswith("%") else (text, 1.0)
     try:
@@ -237,7 +237,7 @@ def read_records(name: str, results_dir: str | None = None) -> tuple[Path, list[
     from vnetperf.results.folder import read_run
     from vnetperf.results.log import read_log
 
-    path = find_run(name, folder_of_runs([name], results_dir))
+    path = find_run(name, find_runs_folder([name], results_dir))
     return path, read_log(path) if path.is_file() else read_run(path)
 
 

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from vnetperf.cli import print_event
-from vnetperf.config.settings import add_options, given
+from vnetperf.config.settings import add_options, read_options
 
 if TYPE_CHECKING:
     from vnetperf.model.calibration import Calibration
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.runner.calibration_cache import CalibrationCache
     from vnetperf.runner.scenarios import check_backends
 
-    loaded = config.load(given(arguments))
+    loaded = config.load(read_options(arguments))
     check_backends(loaded)
     mix = loaded.traffic.mix
     sizes = loaded.preset.frame_sizes if mix is None else (mix.largest,)

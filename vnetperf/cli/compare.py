@@ -10,7 +10,7 @@ from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vnetperf.cli import add_output_options, add_results_dir, folder_of_runs, share_of
+from vnetperf.cli import add_output_options, add_results_dir, find_runs_folder, parse_share
 from vnetperf.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ _SHOWN = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    what = "RUN, RUN:SCENARIO, or several runs of one side as RUN+RUN+RUN"
-    parser.add_argument("a", metavar="A", help=what)
-    parser.add_argument("b", metavar="B", help=f"the other side: {what}")
+    side_help = "RUN, RUN:SCENARIO, or several runs of one side as RUN+RUN+RUN"
+    parser.add_argument("a", metavar="A", help=side_help)
+    parser.add_argument("b", metavar="B", help=f"the other side: {side_help}")
     add_results_dir(parser)
     parser.add_argument(
         "--confidence", type=float, default=0.95, help="level of intervals (default: 0.95)"
@@ -72,31 +72,33 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.confidence:g} is no level", where="--confidence", accepted="0.5 .. 0.999"
         )
     runs = [run for side in (arguments.a, arguments.b) for run in _parts(side)[0]]
-    folder = folder_of_runs(runs, arguments.results_dir)
-    found = compare(
-        side_of(arguments.a, folder),
-        side_of(arguments.b, folder),
+    folder = find_runs_folder(runs, arguments.results_dir)
+    comparison = compare(
+        read_side(arguments.a, folder),
+        read_side(arguments.b, folder),
         confidence=arguments.confidence,
-        least=share_of(arguments.least),
+        least=parse_share(arguments.least),
         across=arguments.across,
         single_run=arguments.single_run,
     )
     if arguments.json:
-        print(json.dumps(_as_json(found), indent=2, allow_nan=False))
+        print(json.dumps(_as_json(comparison), indent=2, allow_nan=False))
     else:
-        print_compared(found, Out(), everything=arguments.all)
+        print_comparison(comparison, Out(), everything=arguments.all)
     if arguments.fail_if_worse:
-        if found.out_of_turn:
-            names = ", ".join(found.out_of_turn)
+        if comparison.out_of_turn:
+            names = ", ".join(comparison.out_of_turn)
             print(f"vnetperf: {OUT_OF_TURN.format(names)}", file=sys.stderr)
-        elif not found.gated:
-            enough = any(row.is_enough for row in found.rows)
-            why = ONE_RUN.format(found.one_run_each) if enough else NO_GATE
-            print(f"vnetperf: {why}", file=sys.stderr)
-        for one in (one for one in found.ungated if found.gated or one.lost):
-            judged = "fails" if one.lost else "does not judge"
-            print(f"vnetperf: --fail-if-worse {judged}: {one.name}: {one.why}", file=sys.stderr)
-    return int(arguments.fail_if_worse and found.fails_gate)
+        elif not comparison.gated:
+            enough = any(row.is_enough for row in comparison.rows)
+            reason = ONE_RUN.format(comparison.one_run_each) if enough else NO_GATE
+            print(f"vnetperf: {reason}", file=sys.stderr)
+        for number in (number for number in comparison.ungated if comparison.gated or number.lost):
+            judged = "fails" if number.lost else "does not judge"
+            print(
+                f"vnetperf: --fail-if-worse {judged}: {number.name}: {number.why}", file=sys.stderr
+            )
+    return int(arguments.fail_if_worse and comparison.fails_gate)
 
 
 def _parts(text: str) -> tuple[list[str], str]:
@@ -107,45 +109,47 @@ def _parts(text: str) -> tuple[list[str], str]:
     return [runs] if Path(runs).exists() else runs.split("+"), scenario
 
 
-def side_of(text: str, results_dir: Path) -> Side:
+def read_side(text: str, results_dir: Path) -> Side:
     """Read one side."""
     from vnetperf.analysis.comparison import Side
     from vnetperf.analysis.runs import find_run, load_run
     from vnetperf.results.log import LOG_NAME
 
     parts, scenario = _parts(text)
-    found: dict[Path, str] = {}
-    for one in parts:
-        path = find_run(one, results_dir).resolve()
+    names_by_run: dict[Path, str] = {}
+    for name in parts:
+        path = find_run(name, results_dir).resolve()
         run = path.parent if path.name == LOG_NAME else path
-        if run in found:
+        if run in names_by_run:
             raise ConfigError(
-                f"{found[run]} and {one} are the same run, which is one observation",
+                f"{names_by_run[run]} and {name} are the same run, which is one observation",
                 where=text,
                 accepted="each run once: RUN+RUN+RUN",
             )
-        found[run] = one
+        names_by_run[run] = name
     return Side(
-        text, tuple(load_run(find_run(one, results_dir)) for one in found.values()), scenario
+        text,
+        tuple(load_run(find_run(name, results_dir)) for name in names_by_run.values()),
+        scenario,
     )
 
 
-def print_compared(found: SideComparison, out: Out, *, everything: bool) -> None:
+def print_comparison(comparison: SideComparison, out: Out, *, everything: bool) -> None:
     """Print a comparison."""
-    for letter, side in (("A", found.a), ("B", found.b)):
-        for one in side.runs:
-            run, rounds = one.first.run, len(one.rounds)
+    for letter, side in (("A", comparison.a), ("B", comparison.b)):
+        for loaded in side.runs:
+            run, rounds = loaded.first.run, len(loaded.rounds)
             repeated = f", {rounds} deployments" if rounds > 1 else ""
             scenario = f", {side.scenario}" if side.scenario else ""
-            what = f"preset {one.first.preset}, {run.tool} ({run.git})"
-            out.line(f"{letter}: {one.name}{scenario}{repeated}, {what}")
-            if one.note:
-                out.bullets([one.note])
-    if found.across:
+            origin = f"preset {loaded.first.preset}, {run.tool} ({run.git})"
+            out.line(f"{letter}: {loaded.name}{scenario}{repeated}, {origin}")
+            if loaded.note:
+                out.bullets([loaded.note])
+    if comparison.across:
         out.line()
         out.line("Compared across", "bold")
-        out.bullets(found.across)
-    rows = [row for row in found.rows if everything or row.metric.main]
+        out.bullets(comparison.across)
+    rows = [row for row in comparison.rows if everything or row.metric.main]
     for scenario in dict.fromkeys(row.scenario for row in rows):
         out.line()
         out.line(scenario, "bold")
@@ -154,18 +158,18 @@ def print_compared(found: SideComparison, out: Out, *, everything: bool) -> None
             [_cells(row) for row in rows if row.scenario == scenario],
         )
     out.line()
-    out.bullets(_explained(found, hidden=len(found.rows) - len(rows)))
-    marks = [f"{_what(row)}: {'; '.join(row.marks)}" for row in rows if row.marks]
+    out.bullets(_explained(comparison, hidden=len(comparison.rows) - len(rows)))
+    marks = [f"{_describe_row(row)}: {'; '.join(row.marks)}" for row in rows if row.marks]
     if marks:
         out.line("Marks", "bold")
         out.bullets(marks)
-    if found.not_compared:
+    if comparison.not_compared:
         out.line("Not compared", "bold")
-        out.bullets(found.not_compared)
-    _print_environment(found, out, everything=everything)
+        out.bullets(comparison.not_compared)
+    _print_environment(comparison, out, everything=everything)
 
 
-def _what(row: ComparisonRow) -> str:
+def _describe_row(row: ComparisonRow) -> str:
     q = row.metric
     return f"{row.scenario}, {q.test}, {q.size}, {q.title}"
 
@@ -173,8 +177,12 @@ def _what(row: ComparisonRow) -> str:
 def _cells(row: ComparisonRow) -> tuple[str, ...]:
     from vnetperf.cli.tables import number
 
-    q, found = row.metric, row.found
-    n = f"{found.n[0]}" if found.n[0] == found.n[1] else f"{found.n[0]}, {found.n[1]}"
+    q, difference = row.metric, row.found
+    n = (
+        f"{difference.n[0]}"
+        if difference.n[0] == difference.n[1]
+        else f"{difference.n[0]}, {difference.n[1]}"
+    )
     mark = " *" if row.marks else ""
     return (
         f"{q.test} {q.size} {q.title}",
@@ -188,18 +196,18 @@ def _cells(row: ComparisonRow) -> tuple[str, ...]:
 
 
 def _mean(side: tuple[Any, ...]) -> float | None:
-    known = [m.value for m in side if m.value is not None]
-    return sum(known) / len(known) if len(known) == len(side) else None
+    values = [m.value for m in side if m.value is not None]
+    return sum(values) / len(values) if len(values) == len(side) else None
 
 
 def _delta(row: ComparisonRow, end: int) -> str:
     """Value (0), low (1) or high (2) of a difference, as a share of A where that is defined."""
     from vnetperf.cli.tables import number, percent
 
-    found = row.found
-    if found.ratio is not None and row.metric.unit != "ratio":
-        return percent(found.ratio[end])
-    value = (found.value, found.low, found.high)[end]
+    difference = row.found
+    if difference.ratio is not None and row.metric.unit != "ratio":
+        return percent(difference.ratio[end])
+    value = (difference.value, difference.low, difference.high)[end]
     if value is None:
         return "-"
     base = _mean(row.a)
@@ -209,23 +217,23 @@ def _delta(row: ComparisonRow, end: int) -> str:
 
 
 def _interval(row: ComparisonRow) -> str:
-    found = row.found
-    if isinf(found.low) and isinf(found.high):
+    difference = row.found
+    if isinf(difference.low) and isinf(difference.high):
         return "none"
     return f"[{_delta(row, 1)}, {_delta(row, 2)}]"
 
 
-def _explained(found: SideComparison, *, hidden: int) -> list[str]:
+def _explained(comparison: SideComparison, *, hidden: int) -> list[str]:
     """How the table is to be read, only as far as it needs to be."""
-    methods = {row.found.method for row in found.rows}
+    methods = {row.found.method for row in comparison.rows}
     notes = []
     if "paired" in methods:
-        of = "Rounds of one run" if found.turns == "rounds" else "Runs"
+        observations = "Rounds of one run" if comparison.turns == "rounds" else "Runs"
         notes.append(
-            f"{of} took turns: the interval is that of their differences, pair by pair (t, of "
-            "logarithms where all are positive)."
+            f"{observations} took turns: the interval is that of their differences, pair by pair "
+            "(t, of logarithms where all are positive)."
         )
-    if found.out_of_turn:
+    if comparison.out_of_turn:
         notes.append(
             "Cannot tell: pollers share processors, and what else the machine does lasts from one "
             "deployment to the next. Sides that did not take turns may differ by that alone. "
@@ -241,9 +249,9 @@ def _explained(found: SideComparison, *, hidden: int) -> list[str]:
             "It is widened by what each search leaves open between its bounds. Verdicts hold for "
             "all main numbers together (Holm); intervals are of each alone."
         )
-    if found.by_run:
-        notes.append(f"Each run of {found.by_run} is one observation: the mean of its rounds.")
-    if sides := found.one_run_each:
+    if comparison.by_run:
+        notes.append(f"Each run of {comparison.by_run} is one observation: the mean of its rounds.")
+    if sides := comparison.one_run_each:
         notes.append(
             f"One run of {sides}: what changes between runs (a day, a boot, a build) is not known, "
             "and is in no interval. Several runs of each side, RUN+RUN+RUN, show it."
@@ -262,8 +270,8 @@ def _explained(found: SideComparison, *, hidden: int) -> list[str]:
     return notes
 
 
-def _print_environment(found: SideComparison, out: Out, *, everything: bool) -> None:
-    differing = found.environment
+def _print_environment(comparison: SideComparison, out: Out, *, everything: bool) -> None:
+    differing = comparison.environment
     if not differing:
         out.line("Environment: no difference recorded.", "bold")
         return
@@ -280,39 +288,39 @@ def _finite(value: Any) -> Any:
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _as_json(found: SideComparison) -> dict[str, Any]:
+def _as_json(comparison: SideComparison) -> dict[str, Any]:
     from vnetperf.cli.tables import unit_name
 
-    def side(one: Side) -> dict[str, Any]:
+    def side_json(side: Side) -> dict[str, Any]:
         return {
-            "name": one.name,
-            "scenario": one.scenario,
-            "runs": [str(r.path) for r in one.runs],
-            "notes": [r.note for r in one.runs if r.note],
+            "name": side.name,
+            "scenario": side.scenario,
+            "runs": [str(r.path) for r in side.runs],
+            "notes": [r.note for r in side.runs if r.note],
         }
 
-    def row(one: ComparisonRow) -> dict[str, Any]:
-        q = one.metric
+    def row_json(row: ComparisonRow) -> dict[str, Any]:
+        q = row.metric
         return {
-            **{"scenario": one.scenario, "test": q.test, "size": q.size, "number": q.title},
+            **{"scenario": row.scenario, "test": q.test, "size": q.size, "number": q.title},
             **{"unit": unit_name(q.unit), "better": q.better, "main": q.main},
-            "a": [asdict(m) for m in one.a],
-            "b": [asdict(m) for m in one.b],
-            "difference": asdict(one.found),
-            **{"p_holm": one.p, "worse": one.is_worse, "verdict": one.verdict},
-            "marks": one.marks,
+            "a": [asdict(m) for m in row.a],
+            "b": [asdict(m) for m in row.b],
+            "difference": asdict(row.found),
+            **{"p_holm": row.p, "worse": row.is_worse, "verdict": row.verdict},
+            "marks": row.marks,
         }
 
-    whole = {
-        **{"a": side(found.a), "b": side(found.b), "paired": found.paired},
-        "by_run": bool(found.by_run),
-        "out_of_turn": found.out_of_turn,
-        **{"gated": found.gated, "fails_gate": found.fails_gate},
-        "rows": [row(one) for one in found.rows],
-        "not_compared": found.not_compared,
-        "not_gated": [asdict(one) for one in found.ungated],
-        "across": found.across,
-        "environment": [asdict(d) for d in found.environment],
+    document = {
+        **{"a": side_json(comparison.a), "b": side_json(comparison.b), "paired": comparison.paired},
+        "by_run": bool(comparison.by_run),
+        "out_of_turn": comparison.out_of_turn,
+        **{"gated": comparison.gated, "fails_gate": comparison.fails_gate},
+        "rows": [row_json(row) for row in comparison.rows],
+        "not_compared": comparison.not_compared,
+        "not_gated": [asdict(number) for number in comparison.ungated],
+        "across": comparison.across,
+        "environment": [asdict(d) for d in comparison.environment],
     }
-    plain: dict[str, Any] = _finite(whole)
+    plain: dict[str, Any] = _finite(document)
     return plain

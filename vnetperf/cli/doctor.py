@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
-from vnetperf.config.settings import Settings, add_options, given
+from vnetperf.config.settings import Settings, add_options, read_options
 from vnetperf.host.facts import is_unknown
 from vnetperf.model.errors import CapabilityError, ConfigError
 
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.agent.hosts import HostsClient, connect
     from vnetperf.runner.scenarios import check_backends
 
-    loaded = config.load(given(arguments))
+    loaded = config.load(read_options(arguments))
     check_backends(loaded)
     client = connect(loaded.testbed, read_only=True)
     _show_life("looking at this machine and its programs ...")
@@ -46,14 +46,16 @@ def run(arguments: argparse.Namespace) -> int:
         client.close()
         _show_life("")
     clients = client.clients if isinstance(client, HostsClient) else {"": client}
-    for number, (host, one) in enumerate(clients.items()):
+    for number, (host, host_client) in enumerate(clients.items()):
         if host:
-            print(("\n" if number else "") + f"host {host} ({one.testbed.agent.transport})")
+            print(("\n" if number else "") + f"host {host} ({host_client.testbed.agent.transport})")
         _print_machine(facts.hosts.get(host, facts))
-        if one.clock is not None:
+        if host_client.clock is not None:
             print("clock against this machine's")
-            print(f"  {one.clock.offset_s:+.3f} s, within {one.clock.bound_s:.3f} s")
-        _print_last_restore(one.last_restore, one.troubles)
+            print(
+                f"  {host_client.clock.offset_s:+.3f} s, within {host_client.clock.bound_s:.3f} s"
+            )
+        _print_last_restore(host_client.last_restore, host_client.troubles)
     for cable in loaded.testbed.cables:
         print(f"cable {' - '.join(cable.ends)}")
     return 0 if _print_scenarios(loaded, facts) else 1
@@ -67,11 +69,11 @@ def _show_life(text: str) -> None:
 
 def _cures() -> dict[str, str]:
     """Program -> how to get it, by who needs it."""
-    found: dict[str, str] = {}
+    cures: dict[str, str] = {}
     for backend in registry.backends().values():
         for program in getattr(backend, "programs", ()):
-            found.setdefault(program.name, getattr(backend, "not_found", ""))
-    return found
+            cures.setdefault(program.name, getattr(backend, "not_found", ""))
+    return cures
 
 
 def _print_machine(facts: MachineFacts) -> None:
@@ -95,8 +97,8 @@ def _print_machine(facts: MachineFacts) -> None:
     root = "yes" if facts.is_root else "no: run as root or allow sudo -n"
     _say(f"  root           {f'no: {facts.root_cure}' if facts.lacks else root}", 17)
     unreadable = facts.record.get("unreadable")
-    for part, why in unreadable.items() if isinstance(unreadable, dict) else ():
-        _say(f"  not read       {part}: {why}", 17)
+    for part, reason in unreadable.items() if isinstance(unreadable, dict) else ():
+        _say(f"  not read       {part}: {reason}", 17)
     print("programs")
     declared, cures = registry.programs(), _cures()
     for name, path in facts.programs.items():
@@ -114,13 +116,17 @@ def _print_last_restore(last: Mapping[str, Any], troubles: Sequence[str]) -> Non
     """Whether the machine was as before the last run, and what earlier ones left."""
     print("last restore of this machine")
     if not last or "unknown" in last:
-        why = last.get("unknown", "no run has ended here since this is recorded")
-        print(f"  unknown: {why}")
+        reason = last.get("unknown", "no run has ended here since this is recorded")
+        print(f"  unknown: {reason}")
     else:
-        found = [*last.get("troubles", ()), *(last.get("differences") or ())]
-        word = f"{len(found)} difference(s) from before, by it or others:" if found else "as before"
+        changes = [*last.get("troubles", ()), *(last.get("differences") or ())]
+        word = (
+            f"{len(changes)} difference(s) from before, by it or others:"
+            if changes
+            else "as before"
+        )
         _say(f"  run {last.get('run')}, {last.get('when')}: {word}", 4)
-        for text in found:
+        for text in changes:
             _say(f"    {text}", 6)
     for text in troubles:
         _say(f"  NOT restored: {text}", 4)
@@ -146,13 +152,13 @@ def _print_pods(facts: MachineFacts) -> None:
 
     print("pods with programs (--pod)")
     for kind in PODS:
-        why = missing_for_pods(kind, facts)
-        _say(f"  {kind:<18} {f'MISSING: {why}' if why else 'can be made'}", 21)
+        reason = missing_for_pods(kind, facts)
+        _say(f"  {kind:<18} {f'MISSING: {reason}' if reason else 'can be made'}", 21)
 
 
 def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
     from vnetperf.deployment.planner import make_plan
-    from vnetperf.host.facts import reason_of
+    from vnetperf.host.facts import describe_error
     from vnetperf.runner.scenarios import make_scenario, scenario_ids
 
     print("scenarios")
@@ -166,8 +172,8 @@ def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
             scenario = make_scenario(scenario_id, loaded)
         except ConfigError:  # a vSwitch among the broken ones
             continue
-        of = f"network {scenario.vswitch}" if scenario.deployment.pods else scenario.vswitch
-        by_vswitch.setdefault(of, []).append(scenario)
+        dut_name = f"network {scenario.vswitch}" if scenario.deployment.pods else scenario.vswitch
+        by_vswitch.setdefault(dut_name, []).append(scenario)
     ways: dict[str, dict[str, str]] = {}
     for vswitch, scenarios in by_vswitch.items():
         for scenario in scenarios:
@@ -178,15 +184,15 @@ def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
                 way = f"yes, {over}{plan.placement.mode} cores"
                 able.append(f"{name}_{vswitch.removeprefix('network ')}")
             except CapabilityError as error:
-                what = error.what.removeprefix(f"{name} ")  # so that alike ones are one line
-                way = f"no: {what}" + (f"; cure: {error.cure}" if error.cure else "")
+                obstacle = error.what.removeprefix(f"{name} ")  # so that alike ones are one line
+                way = f"no: {obstacle}" + (f"; cure: {error.cure}" if error.cure else "")
             except Exception as error:  # noqa: BLE001 - a plugin's, on whatever its machine has
-                way = f"unknown: {' '.join(reason_of(error).split())}"
+                way = f"unknown: {' '.join(describe_error(error).split())}"
             ways.setdefault(vswitch, {})[name] = way
     _print_groups(ways)
     command = _first_command(able, loaded)
-    then = "begin with:" if command else "what each lacks stands above"
-    _say(f"{len(able)} of {count} scenarios can run here; {then}", 2)
+    advice = "begin with:" if command else "what each lacks stands above"
+    _say(f"{len(able)} of {count} scenarios can run here; {advice}", 2)
     if command:
         print(f"  {command}")  # in one line, to be copied
     return len(able)
@@ -213,25 +219,27 @@ def _first_command(able: Sequence[str], loaded: Configuration) -> str:
     first = next((name for name in (*_FIRST, *able) if name in able), able[0])
     tests = "testcases/" if Path("testcases").is_dir() else "--pyargs vnetperf.testcases"
     bed = loaded.settings.testbed
-    more = "" if loaded.sources["testbed"] == "default" else f" --testbed {bed}"
-    return f"pytest {tests} -k {first} --preset smoke{more}"
+    testbed_option = "" if loaded.sources["testbed"] == "default" else f" --testbed {bed}"
+    return f"pytest {tests} -k {first} --preset smoke{testbed_option}"
 
 
 def _print_groups(ways: Mapping[str, Mapping[str, str]]) -> None:
     """What each vSwitch can, then each cause of what cannot run, the commonest first."""
     # A network may have the name of a vSwitch.
-    said = {(_plain_name(v), way) for v, found in ways.items() for way in found.values()}
+    said = {
+        (_plain_name(v), way) for v, by_deployment in ways.items() for way in by_deployment.values()
+    }
     said_by = Counter(way for _, way in said)
     lacking: dict[str, dict[str, list[str]]] = {}  # cause -> vSwitch -> deployments
-    for vswitch, found in ways.items():
-        for name, way in found.items():
+    for vswitch, by_deployment in ways.items():
+        for name, way in by_deployment.items():
             cause = way if said_by[way] > 1 else _without_name(way, vswitch)
             lacking.setdefault(cause, {}).setdefault(vswitch, []).append(name)
-    left: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for vswitch, found in ways.items():
-        kept = tuple((n, way) for n, way in found.items() if not way.startswith("no: "))
-        left.setdefault(kept, []).append(vswitch)
-    for kept, vswitches in left.items():
+    usable: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for vswitch, by_deployment in ways.items():
+        kept = tuple((n, way) for n, way in by_deployment.items() if not way.startswith("no: "))
+        usable.setdefault(kept, []).append(vswitch)
+    for kept, vswitches in usable.items():
         if kept:
             _say(f"  {_named_together(vswitches)}", 4)
             _print_ways(dict(kept))
@@ -241,7 +249,7 @@ def _print_groups(ways: Mapping[str, Mapping[str, str]]) -> None:
     for cause, where in sorted(lacks.items(), key=lambda item: -_count(item[1])):
         text = cause.replace(_ITSELF, " / ".join(dict.fromkeys(map(_plain_name, where))))
         text = text.removeprefix("no: ").replace("; cure: ", "; ")
-        _say(f"  {_count(where):>3}  {'; '.join(_where_it_lacks(where, ways))}:", 7)
+        _say(f"  {_count(where):>3}  {'; '.join(_list_deployments(where, ways))}:", 7)
         _say(f"         {text}", 9)
 
 
@@ -262,14 +270,14 @@ def _say(line: str, indent: int) -> None:
     narrow = sys.stdout.isatty() or os.environ.get("COLUMNS")
     at_most = min(shutil.get_terminal_size().columns, _WIDEST) if narrow else _PIPED
     kept = re.sub("`[^`]*`", lambda match: match[0].replace(" ", "\0"), line)
-    made = textwrap.wrap(
+    wrapped = textwrap.wrap(
         kept,
         at_most,
         subsequent_indent=" " * indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    print("\n".join(made).replace("\0", " "))
+    print("\n".join(wrapped).replace("\0", " "))
 
 
 #: Stands for a vSwitch's own name in what it lacks, so that several can lack the same.
@@ -285,7 +293,7 @@ def _without_name(way: str, vswitch: str) -> str:
     return re.sub(rf"(?<![\w-]){re.escape(_plain_name(vswitch))}(?![\w-])", _ITSELF, way)
 
 
-def _where_it_lacks(
+def _list_deployments(
     where: Mapping[str, Sequence[str]], ways: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
     """Deployments, and of which vSwitches: "pvp, vepc of ovs", "all of sriov"."""
@@ -298,11 +306,12 @@ def _where_it_lacks(
         together.setdefault(tuple(vswitches), []).append(name)
     lines = []
     for those, names in together.items():
-        every = len(those) > 1 and all(
-            [*those] == [v for v, found in ways.items() if name in found] for name in names
+        covers_all = len(those) > 1 and all(
+            [*those] == [v for v, by_deployment in ways.items() if name in by_deployment]
+            for name in names
         )
-        of = "every vSwitch" if every else _kinds_together(those)
-        lines.append(f"{', '.join(names)} of {of}")
+        owners = "every vSwitch" if covers_all else _kinds_together(those)
+        lines.append(f"{', '.join(names)} of {owners}")
     return lines
 
 

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.runner.scenarios import scenario_ids
 
     expectations = Expectations.load(Path(arguments.file), scenario_ids())
-    given, records = read_records(arguments.run, arguments.results_dir)
+    path, records = read_records(arguments.run, arguments.results_dir)
     results = derive(records)
     judged = expectations.judge_run(results, cases_too=True)
     out = Out()
@@ -35,14 +35,14 @@ def run(arguments: argparse.Namespace) -> int:
         ("not judged", None, "yellow"),
         ("FAILED", False, "red"),
     ):
-        for one in judged:
-            if one.met is met:
-                out.line(f"{word}: {one}", style)
-    if all(one.met is None for one in judged):
+        for verdict in judged:
+            if verdict.met is met:
+                out.line(f"{word}: {verdict}", style)
+    if all(verdict.met is None for verdict in judged):
         raise LogError(
             "none of the file's expectations can be judged by it",
-            where=str(given),
+            where=str(path),
             accepted="a run with the numbers that the file names, of its scenarios, tests and "
             "frame sizes",
         )
-    return int(any(one.met is False for one in judged))
+    return int(any(verdict.met is False for verdict in judged))

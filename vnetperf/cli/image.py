@@ -40,13 +40,13 @@ def run(arguments: argparse.Namespace) -> int:
         for entry in images.remove_old():
             print(f"removed {entry.name} {entry.key}")
         return 0
-    found = images.list_entries()
-    if not found:
+    entries = images.list_entries()
+    if not entries:
         _print_progress("there is none; `vnetperf image build vloop` makes one")
     if arguments.action == "verify":
-        whole = [_verify(entry) for entry in found]
-        return int(not all(whole))
-    for entry in found:
+        intact = [_verify(entry) for entry in entries]
+        return int(not all(intact))
+    for entry in entries:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.built))
         size = sum(path.stat().st_size for path in entry.folder.iterdir())
         print(f"{entry.name:<12} {entry.key}  {when}  {size / 1e6:6.1f} MB  {entry.folder}")
@@ -65,12 +65,12 @@ def _verify(entry: ImageEntry) -> bool:
     return True
 
 
-def _print(made: Image) -> None:
-    print(f"{made.name} {made.key}")
-    print(f"  kernel    {made.facts['kernel_release']}")
-    print(f"  packages  {len(made.facts['packages'])}")
-    print(f"  size      {made.facts['size'] / 1e6:.1f} MB")
-    print(f"  in        {made.kernel.parent}")
+def _print(image: Image) -> None:
+    print(f"{image.name} {image.key}")
+    print(f"  kernel    {image.facts['kernel_release']}")
+    print(f"  packages  {len(image.facts['packages'])}")
+    print(f"  size      {image.facts['size'] / 1e6:.1f} MB")
+    print(f"  in        {image.kernel.parent}")
 
 
 def _print_progress(text: str) -> None:

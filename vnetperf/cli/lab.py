@@ -115,14 +115,14 @@ def run(arguments: argparse.Namespace) -> int:
     machine = lab_boot.LabMachine(cpus=arguments.cpus, memory_mib=memory, threads=arguments.threads)
     qemu = tools.need_qemu()
     tools.need_virtme()
-    found = kernel.cached() or kernel.fetch(_print_progress)
+    lab_kernel = kernel.cached() or kernel.fetch(_print_progress)
     build_generators()
-    machine = lab_guest.choose_accelerator(machine, arguments.accel, qemu, found)
+    machine = lab_guest.choose_accelerator(machine, arguments.accel, qemu, lab_kernel)
     if count == 1:
-        return lab_guest.run(task, found, machine, _print_progress)
-    beside = {**os.environ, "PATH": task.environment["PATH"], **_named(arguments.env)}
-    command = lab_machines.Command(task.argv, beside, timeout_s)
-    return lab_machines.run(command, found, machine, count, _print_progress)
+        return lab_guest.run(task, lab_kernel, machine, _print_progress)
+    outer_environment = {**os.environ, "PATH": task.environment["PATH"], **_named(arguments.env)}
+    command = lab_machines.Command(task.argv, outer_environment, timeout_s)
+    return lab_machines.run(command, lab_kernel, machine, count, _print_progress)
 
 
 def build_generators() -> None:
@@ -136,11 +136,11 @@ def build_generators() -> None:
             _print_progress(f"{name} cannot be built here: {error}")
 
 
-def _print(found: Iterable[Check]) -> int:
+def _print(checks: Iterable[Check]) -> int:
     """Print each check as it is made; 0 when the lab can start."""
     ready = True
     print("lab")
-    for check in found:
+    for check in checks:
         ready = ready and not check.prevents
         print(f"  {check.name:<14} {'NO: ' if check.prevents else ''}{check.says}", flush=True)
         if check.cure:
@@ -170,31 +170,31 @@ def _command(arguments: argparse.Namespace) -> list[str]:
 
 def memory_mib(text: str) -> int:
     """Memory given by the user."""
-    found = re.fullmatch(r"([0-9]{1,9})(?:([MG])(?:iB)?)?", text)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{1,9})(?:([MG])(?:iB)?)?", text)
+    if match is None:
         raise ConfigError(
             f"{text!r} is no amount of memory", where="--memory", accepted="e.g. 2G or 2560M"
         )
-    return int(found[1]) * _UNITS[found[2] or ""]
+    return int(match[1]) * _UNITS[match[2] or ""]
 
 
 def shares(argv: list[str], variables: Mapping[str, str], named: list[str]) -> tuple[Path, ...]:
     """The working directory, the folder of a command's results, and what the user names."""
-    found: list[Path] = []
+    folders: list[Path] = []
     for path in [Path.cwd(), *_results_dirs(argv, variables), *map(Path, named)]:
-        whole = path.resolve()
-        if not whole.is_dir():
+        folder = path.resolve()
+        if not folder.is_dir():
             raise ConfigError(f"{path} is no directory", where="--share")
-        if whole == Path("/"):
+        if folder == Path("/"):
             raise ConfigError(
                 "the whole of this machine would be the lab's to change",
                 where="/",
                 accepted="a directory below it",
                 cure="change to another working directory",
             )
-        if not any(whole.is_relative_to(other) for other in found):
-            found.append(whole)
-    return tuple(found)
+        if not any(folder.is_relative_to(other) for other in folders):
+            folders.append(folder)
+    return tuple(folders)
 
 
 def _python() -> tuple[Path, ...]:
@@ -220,19 +220,19 @@ def _results_dirs(argv: list[str], variables: Mapping[str, str]) -> Iterator[Pat
 
 def _typed(argv: list[str], option: str) -> str | None:
     """The value of an option of a command, of several the last one's; None where it has none."""
-    found = None
+    last_value = None
     for arg, following in pairwise([*argv, ""]):
         name, equals, value = arg.partition("=")
         if name == option:
-            found = value if equals else following
-    return found
+            last_value = value if equals else following
+    return last_value
 
 
 def _environment(named: list[str]) -> dict[str, str]:
     """The command's environment: what is harmless to hand on, and what the user names."""
     environment = {key: value for key, value in os.environ.items() if _KEPT.fullmatch(key)}
-    beside = str(Path(sys.executable).parent)  # `pytest` is the one of this Python
-    environment["PATH"] = f"{beside}:{environment.get('PATH', os.defpath)}"
+    python_folder = str(Path(sys.executable).parent)  # `pytest` is the one of this Python
+    environment["PATH"] = f"{python_folder}:{environment.get('PATH', os.defpath)}"
     environment.setdefault("HOME", "/root")
     environment["SHELL"] = "/bin/sh"
     if not _testbed_named():
@@ -243,7 +243,7 @@ def _environment(named: list[str]) -> dict[str, str]:
 def _named(named: list[str]) -> dict[str, str]:
     """Variables that the user names, with a value or with the one they have here."""
     parts = (text.partition("=") for text in named)
-    return {key: value if given else os.environ.get(key, "") for key, given, value in parts}
+    return {key: value if equals else os.environ.get(key, "") for key, equals, value in parts}
 
 
 def _testbed_named() -> bool:

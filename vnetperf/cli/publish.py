@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vnetperf.cli import folder_of_runs
+from vnetperf.cli import find_runs_folder
 from vnetperf.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             "nothing was asked for", where="publish", accepted="--openmetrics FILE, --testapi URL"
         )
-    found = find_run(arguments.run, folder_of_runs([arguments.run]))
-    results = derive(read_log(found) if found.is_file() else read_run(found))
+    run_path = find_run(arguments.run, find_runs_folder([arguments.run]))
+    results = derive(read_log(run_path) if run_path.is_file() else read_run(run_path))
     if arguments.openmetrics == "-":
         sys.stdout.write(openmetrics(results))
     elif arguments.openmetrics:
@@ -105,7 +105,7 @@ _LONGEST_TOKEN = 1 << 16
 
 def _token(file: str | None) -> str:
     """The token, from a file or the environment: a command line is seen by every user."""
-    from vnetperf.config.files import read_text_of_user
+    from vnetperf.config.files import read_user_text
     from vnetperf.report.publish import TOKEN_VARIABLE
 
     if file is None:
@@ -120,11 +120,11 @@ def _token(file: str | None) -> str:
             with path.open(encoding="utf-8") as pipe:
                 lines = [pipe.readline(_LONGEST_TOKEN)]
         else:
-            lines = read_text_of_user(path).splitlines()
+            lines = read_user_text(path).splitlines()
     except (OSError, ValueError) as error:  # ValueError: no text, or a name that none can have
-        why = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"the token cannot be read: {why}", where=file, cure="name its file"
+            f"the token cannot be read: {reason}", where=file, cure="name its file"
         ) from None
     if not lines or not lines[0].strip():
         raise ConfigError("the file is empty", where=file, cure="put the token on its first line")

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from vnetperf.cli import add_results_dir, folder_of_runs
+from vnetperf.cli import add_results_dir, find_runs_folder
 from vnetperf.model.errors import LogError
 from vnetperf.results.pseudonyms import KINDS, Kind
 
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Make the copy."""
     from vnetperf.analysis.runs import find_run
 
-    run = find_run(arguments.run, folder_of_runs([arguments.run], arguments.results_dir))
+    run = find_run(arguments.run, find_runs_folder([arguments.run], arguments.results_dir))
     source = run.parent if run.is_file() else run
     copy = redact(source, Path(arguments.output), arguments.word, arguments.keep)
     for line in copy:
@@ -63,36 +63,36 @@ def redact(source: Path, target: Path, words: list[str], keep: list[Kind]) -> li
         records,
         kept=keep,
         words=words,
-        names=_of_this_machine(),
+        names=_machine_names(),
         accounts=_accounts(),
         public=_shipped_texts(),
     )
-    dropped = {redactor.tokens.plain(name): why for name, why in _dropped(source)}
-    made = redactor.redacted(dropped)
+    dropped = {redactor.tokens.plain(name): reason for name, reason in _dropped(source)}
+    redacted_records = redactor.redacted(dropped)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = target / LOG_NAME
     with log.open("xb") as file:
-        file.writelines(lines_of(made))
+        file.writelines(lines_of(redacted_records))
     log.chmod(0o600)
     results = derive(read_log(log))
     written = [log, *write_all(results, target)]
     for path in written:
-        if left := redactor.tokens.survivors(path.read_text(errors="replace")):
+        if survivors := redactor.tokens.survivors(path.read_text(errors="replace")):
             for made_here in written:
                 made_here.unlink()
             raise LogError(
-                f"a {' and a '.join(left)} would still stand in {path.name}; there is no copy",
+                f"a {' and a '.join(survivors)} would still stand in {path.name}; there is no copy",
                 where=str(source),
                 cure="name it with --word if it is written in another way; tell the maintainers",
             )
     said = [f"{number} x {kind}" for kind, number in redactor.tokens.counts.items()]
     lines = [f"{target}: {len(written)} files; replaced: {', '.join(said) or 'nothing'}"]
     lines += [f"not replaced everywhere: {text}" for text in redactor.limited.values()]
-    lines += [f"left out: {name}: {why}" for name, why in dropped.items()]
+    lines += [f"left out: {name}: {reason}" for name, reason in dropped.items()]
     return lines
 
 
-def _of_this_machine() -> Iterator[tuple[Kind, str]]:
+def _machine_names() -> Iterator[tuple[Kind, str]]:
     """Names of the machine that makes the copy, and of who does: often those of the run too."""
     yield "hosts", socket.gethostname()
     try:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vnetperf.cli import folder_of_runs, read_records
+from vnetperf.cli import find_runs_folder, read_records
 from vnetperf.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
             where="report",
             cure="add --goals, e.g. --goals 0.001",
         )
-    given, records, notes = _records_of(arguments)
-    folder = given.parent if given.is_file() else given
+    source, records, notes = _read_records(arguments)
+    folder = source.parent if source.is_file() else source
     if arguments.goals is not None:
-        answered = answer_goals(records, goals_of(arguments))
+        answered = answer_goals(records, parse_goals(arguments))
         results = answered.results
         results = results.model_copy(update={"warnings": (*notes, *results.warnings)})
         print_results(results)
@@ -82,28 +82,28 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _records_of(arguments: argparse.Namespace) -> tuple[Path, list[Record], tuple[str, ...]]:
+def _read_records(arguments: argparse.Namespace) -> tuple[Path, list[Record], tuple[str, ...]]:
     """The run or log, its records, and what a reader must know of them."""
     if not arguments.up_to_damage:
         return *read_records(arguments.folder), ()
     from vnetperf.analysis.runs import find_run
     from vnetperf.results.folder import read_up_to_damage
 
-    given = find_run(arguments.folder, folder_of_runs([arguments.folder]))
-    records, damage = read_up_to_damage(given)
+    source = find_run(arguments.folder, find_runs_folder([arguments.folder]))
+    records, damage = read_up_to_damage(source)
     notes = tuple(
         f"the log is damaged, and only the records before that line are used: {error.where}: "
         f"{error.what}"
         for error in damage
     )
-    return given, records, notes
+    return source, records, notes
 
 
-def goals_of(arguments: argparse.Namespace) -> list[WantedGoal]:
+def parse_goals(arguments: argparse.Namespace) -> list[WantedGoal]:
     """The goals that options describe."""
     from vnetperf.analysis.reanalysis import WantedGoal
 
-    found = []
+    goals = []
     for part in arguments.goals.split(","):
         name, equals, text = part.rpartition("=")
         number = text.strip().removesuffix("%").strip()
@@ -117,7 +117,7 @@ def goals_of(arguments: argparse.Namespace) -> list[WantedGoal]:
             ) from None
         if equals and not name.strip():
             raise ConfigError(f"{part.strip()!r} has no name", where="--goals", accepted="pdr=0.01")
-        found.append(
+        goals.append(
             WantedGoal(
                 name=name.strip(),
                 loss_ratio=ratio,
@@ -127,7 +127,7 @@ def goals_of(arguments: argparse.Namespace) -> list[WantedGoal]:
                 width=arguments.width,
             )
         )
-    return found
+    return goals
 
 
 def _print_missing(answered: Reanalysis) -> None:

@@ -49,8 +49,11 @@ def _restore_machine() -> int:
     )
     for live in report.live:
         print(f"left alone: {live.describe()}")
-    found = {**asdict(report), "restored": [asdict(one) for one in report.restored]}
-    _print_restored(found)
+    outcome = {
+        **asdict(report),
+        "restored": [asdict(restored_run) for restored_run in report.restored],
+    }
+    _print_restored(outcome)
     return 0 if report.complete else 1
 
 
@@ -66,11 +69,11 @@ def _restore_hosts(name: str) -> int:
         transport = client.testbed.agent.transport
         print(f"host {host} ({transport}):" if host else f"{transport}:", flush=True)
         try:
-            found = client.hello()
-            _print_restored(found["restored"])
-            for live in found["restored"]["live"]:
+            answer = client.hello()
+            _print_restored(answer["restored"])
+            for live in answer["restored"]["live"]:
                 print(f"left alone: run {live['run_id']} of {live['user']} (pid {live['pid']})")
-            complete = complete and not found["troubles"]
+            complete = complete and not answer["troubles"]
         except VnetperfError as error:  # the other hosts all the same
             print(f"  NOT restored: {error}", file=sys.stderr, flush=True)
             complete = False
@@ -79,16 +82,16 @@ def _restore_hosts(name: str) -> int:
     return 0 if complete else 1
 
 
-def _print_restored(found: Mapping[str, Any]) -> None:
-    for text in found["foreign"]:
+def _print_restored(report: Mapping[str, Any]) -> None:
+    for text in report["foreign"]:
         print(f"left alone: {text}")
-    for undone in found["restored"]:
+    for undone in report["restored"]:
         for step in undone["undone"]:
             print(f"  undone: {step['what']} ({step['outcome']})")
         for step in undone["failed"]:
             print(f"  NOT undone: {step['what']}: {step['outcome']}", file=sys.stderr)
-    for text in (*found["unreadable"], *found["damaged"]):
+    for text in (*report["unreadable"], *report["damaged"]):
         print(f"  needs a human: {text}", file=sys.stderr)
-    restoring = any(live["role"] != "agent" for live in found["live"])
-    if not found["restored"] and not found["unreadable"] and not restoring:
+    restoring = any(live["role"] != "agent" for live in report["live"])
+    if not report["restored"] and not report["unreadable"] and not restoring:
         print("nothing to restore: no dead run has left anything")

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from vnetperf import config
-from vnetperf.config.settings import CommandLine, add_options, given, settings_table
+from vnetperf.config.settings import CommandLine, add_options, read_options, settings_table
 from vnetperf.results.folder import settings_of_run
 
 #: What a setting changes in a file: key -> the setting.
@@ -40,8 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     resume = arguments.resume
     resumed = (f"run of {resume}", settings_of_run(Path(resume)) if resume else {})
-    loaded = config.load(given(arguments), resumed=resumed)
-    rows = [*_rows(loaded), *_of_the_command(arguments)]
+    loaded = config.load(read_options(arguments), resumed=resumed)
+    rows = [*_rows(loaded), *_list_command_options(arguments)]
     if arguments.json:
         print(json.dumps({k: {"value": v, "source": s} for k, v, s in rows}, indent=2))
         return 0
@@ -66,13 +66,13 @@ def _parts(loaded: config.Configuration) -> dict[str, tuple[BaseModel, str]]:
     """What settings name or make: its values, and the path of the file that it is of, or ""."""
     settings = loaded.settings
     kinds = {"testbed": "testbeds", "preset": "presets", "traffic": "traffic", "switch": "switch"}
-    found = {
+    parts = {
         part: (getattr(loaded, part), str(config.find_file(kind, getattr(settings, part))))
         for part, kind in kinds.items()
     }
-    guest = next((one for one in settings.guest if "=" not in one), "")
-    found["guest"] = loaded.guest, str(config.find_file("guest", guest)) if guest else ""
-    return found | {
+    guest = next((option for option in settings.guest if "=" not in option), "")
+    parts["guest"] = loaded.guest, str(config.find_file("guest", guest)) if guest else ""
+    return parts | {
         "core": (loaded.mobile_core, ""),
         "nat": (loaded.nat, ""),
         "lb": (loaded.lb, ""),
@@ -87,9 +87,9 @@ def _single_keys(settings: config.Settings, setting: str) -> set[str]:
     return {text.partition("=")[0] for text in texts if "=" in text}  # others name a file
 
 
-def _of_the_command(arguments: argparse.Namespace) -> Iterator[tuple[str, Any, str]]:
+def _list_command_options(arguments: argparse.Namespace) -> Iterator[tuple[str, Any, str]]:
     """The options that are no settings."""
-    typed = given(arguments, CommandLine)
+    typed = read_options(arguments, CommandLine)
     for key, value in config.validate(CommandLine, typed, "command line").model_dump().items():
         yield key, value, "command line" if key in typed else "default"
 
@@ -114,13 +114,15 @@ def _leaves(
             came_from = loaded.sources["traffic"]  # it is the mix's mean
         plain = value.model_dump(mode="json", include={name})[name]
         yield key, plain, came_from
-    yield from _own(prefix, value.model_extra or {}, source)
+    yield from _list_extras(prefix, value.model_extra or {}, source)
 
 
-def _own(prefix: str, values: Mapping[str, Any], source: str) -> Iterator[tuple[str, Any, str]]:
+def _list_extras(
+    prefix: str, values: Mapping[str, Any], source: str
+) -> Iterator[tuple[str, Any, str]]:
     """What single backends have: options of a vSwitch, sections of a testbed file."""
     for name, value in values.items():
         if isinstance(value, dict):
-            yield from _own(f"{prefix}{name}.", value, source)
+            yield from _list_extras(f"{prefix}{name}.", value, source)
         else:
             yield f"{prefix}{name}", value, source

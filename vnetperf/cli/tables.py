@@ -55,11 +55,11 @@ class Out:
         for line in lines:
             print_drawn(self.console, terminal_bullet(line, plain=self.plain))
 
-    def differences(self, found: Sequence[FactDifference], most: int | None) -> None:
+    def differences(self, differences: Sequence[FactDifference], most: int | None) -> None:
         """Print what differs between two environments, and how many differences are left out."""
-        self.bullets(f"{d.path}: {_short(d.a)} -> {_short(d.b)}" for d in found[:most])
-        if left := len(found[most:]) if most else 0:
-            self.line(f"  ... and {left} more: --all shows them")
+        self.bullets(f"{d.path}: {_short(d.a)} -> {_short(d.b)}" for d in differences[:most])
+        if hidden := len(differences[most:]) if most else 0:
+            self.line(f"  ... and {hidden} more: --all shows them")
 
     def table(self, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Print a table; columns whose name begins with ">" stand to the right."""

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
-from vnetperf.cli import add_output_options, results_folder, share_of
+from vnetperf.cli import add_output_options, parse_share, results_folder
 from vnetperf.model.errors import LogError
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = results_folder(arguments.folder)
     runs, unread = read_runs(folder)
-    least = share_of(arguments.least)
-    selected = [one for one in runs if fnmatch(one.first.preset, arguments.preset)]
-    found = [
+    least = parse_share(arguments.least)
+    selected = [loaded for loaded in runs if fnmatch(loaded.first.preset, arguments.preset)]
+    selected_trends = [
         trend
         for trend in trends(
             selected, everything=arguments.all, least=least, across=arguments.across
@@ -61,39 +61,40 @@ def run(arguments: argparse.Namespace) -> int:
         and fnmatch(trend.metric.size, arguments.size)
         and len(trend.points) >= arguments.runs
     ]
-    if not found:
+    if not selected_trends:
         raise LogError(
             f"no number of {arguments.runs} runs or more matches the options",
             where=str(folder),
             accepted="--scenario, --test, --size and --preset of runs that are there",
         )
     if arguments.json:
-        print(json.dumps([_as_json(trend) for trend in found], indent=2))
+        print(json.dumps([_as_json(trend) for trend in selected_trends], indent=2))
     else:
         out = Out()
-        notes = [one.note for one in runs if one.note]
-        for trend in found:
+        notes = [loaded.note for loaded in runs if loaded.note]
+        for trend in selected_trends:
             _print(trend, out, everything=arguments.all)
         _print_sources(unread, notes, out, everything=arguments.all)
     if not arguments.fail_if_worse:
         return 0
     worse = [
-        (one, f"worse from {one.changes[-1].after.run.name} on") for one in worse_for_sure(found)
+        (trend, f"worse from {trend.changes[-1].after.run.name} on")
+        for trend in worse_for_sure(selected_trends)
     ]
     worse += [
-        (one, f"no stable number in the newest {len(one.newest_broken)} runs")
-        for one in lost_for_sure(found)
+        (trend, f"no stable number in the newest {len(trend.newest_broken)} runs")
+        for trend in lost_for_sure(selected_trends)
     ]
-    for one, why in worse:
-        print(f"vnetperf: --fail-if-worse fails: {one.title}: {why}", file=sys.stderr)
+    for trend, reason in worse:
+        print(f"vnetperf: --fail-if-worse fails: {trend.title}: {reason}", file=sys.stderr)
     return int(bool(worse))
 
 
 def _print(trend: Trend, out: Out, *, everything: bool) -> None:
     out.line()
-    one = trend.metric
-    size = f"{one.size} octets" if one.size.isdecimal() else one.size
-    parts = (one.scenario, one.test, size, trend.name)
+    metric = trend.metric
+    size = f"{metric.size} octets" if metric.size.isdecimal() else metric.size
+    parts = (metric.scenario, metric.test, size, trend.name)
     out.line(", ".join(filter(None, parts)), "bold")
     if trend.apart:
         out.line(f"  {trend.apart}")

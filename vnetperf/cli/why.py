@@ -43,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     _, records = read_records(arguments.run, arguments.results_dir)
     scenario, test, size = _chosen(records, arguments)
-    found = explain(records, scenario, test, size, number=arguments.round)
-    _print(found, Out())
+    explanation = explain(records, scenario, test, size, number=arguments.round)
+    _print(explanation, Out())
     return 0
 
 
@@ -52,36 +52,39 @@ def _chosen(records: Sequence[Record], arguments: argparse.Namespace) -> tuple[s
     """The result that is selected; what is left out is the only one there is."""
     from vnetperf.analysis.results_from_log import derive
 
-    if not (found := derive(records).results):
+    if not (results := derive(records).results):
         raise ConfigError(
             "there is no result of frames to explain",
             where=f"why {arguments.run}",
             accepted="a run that has throughput or another test of frames",
             cure="transfers and sessions have no search: report.md of the run has their values",
         )
-    given = (arguments.scenario, arguments.test, arguments.size)
-    there = [(r.scenario, r.test, r.full_size_name) for r in found]
-    left = [one for one in there if all(g in (None, o) for g, o in zip(given, one, strict=True))]
-    if len(left) == 1:
-        return left[0]
-    if all(part is not None for part in given):
-        return given[0], given[1], given[2]  # explain() says what is there instead
+    selection = (arguments.scenario, arguments.test, arguments.size)
+    names = [(r.scenario, r.test, r.full_size_name) for r in results]
+    matching = [
+        name for name in names if all(g in (None, o) for g, o in zip(selection, name, strict=True))
+    ]
+    if len(matching) == 1:
+        return matching[0]
+    if all(part is not None for part in selection):
+        return selection[0], selection[1], selection[2]  # explain() says what is there instead
     raise ConfigError(
-        f"{len(left) or 'no'} results are " + (" ".join(part for part in given if part) or "there"),
+        f"{len(matching) or 'no'} results are "
+        + (" ".join(part for part in selection if part) or "there"),
         where=f"why {arguments.run}",
-        accepted="one of: " + "; ".join(" ".join(one) for one in left or there),
+        accepted="one of: " + "; ".join(" ".join(name) for name in matching or names),
     )
 
 
-def _print(found: Explanation, out: Out) -> None:
-    result = found.result
-    parts = (result.scenario, result.test, result.size_text, found.which)
+def _print(explanation: Explanation, out: Out) -> None:
+    result = explanation.result
+    parts = (result.scenario, result.test, result.size_text, explanation.which)
     out.line(", ".join(filter(None, parts)), "bold")
-    for number, attempt in enumerate(found.attempts, 1):
-        _print_attempt(attempt, number, len(found.attempts), out)
+    for number, attempt in enumerate(explanation.attempts, 1):
+        _print_attempt(attempt, number, len(explanation.attempts), out)
     out.line()
     out.line("Explanation", "bold")
-    out.bullets(found.conclusions)
+    out.bullets(explanation.conclusions)
 
 
 def _print_attempt(attempt: Attempt, number: int, count: int, out: Out) -> None:

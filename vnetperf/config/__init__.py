@@ -113,9 +113,9 @@ class Configuration:
                     accepted=", ".join(k for k in Settings.model_fields if k not in OF_THE_RUN),
                 )
             if key in ADDED_UP:
-                held = values.get(key, getattr(self.settings, key))
-                given = value if isinstance(value, tuple) else (str(value),)
-                values[key] = _laid_over(held, given)
+                current = values.get(key, getattr(self.settings, key))
+                additions = value if isinstance(value, tuple) else (str(value),)
+                values[key] = _laid_over(current, additions)
             else:
                 values[key] = value
         validate(Settings, values, where)
@@ -187,7 +187,7 @@ def load(
         _log.debug("%s: %s", source, dict(values))
     settings = validate(Settings, merged, "settings")
     if errors:
-        raise all_in_one([*errors, *_errors_of_parts(settings, sources)])
+        raise all_in_one([*errors, *_check_parts(settings, sources)])
     if number is None and len(settings.testbeds) > 1:
         count = len(settings.testbeds)
         raise ConfigError(
@@ -199,10 +199,10 @@ def load(
     try:
         return _read(settings, sources, testbed=settings.testbeds[number or 0])
     except ConfigError as error:
-        raise all_in_one([error, *_errors_of_parts(settings, sources)]) from None
+        raise all_in_one([error, *_check_parts(settings, sources)]) from None
 
 
-def _error_of(read: Callable[[], object]) -> ConfigError | None:
+def _catch_error(read: Callable[[], object]) -> ConfigError | None:
     try:
         read()
     except ConfigError as error:
@@ -211,11 +211,11 @@ def _error_of(read: Callable[[], object]) -> ConfigError | None:
 
 
 def _is_right(key: str, value: Any) -> bool:
-    return _error_of(lambda: validate(Settings, {key: value}, key)) is None
+    return _catch_error(lambda: validate(Settings, {key: value}, key)) is None
 
 
-def _errors_of_parts(settings: Settings, sources: Mapping[str, str]) -> list[ConfigError]:
-    """What is wrong with each file and each set of single options, by itself."""
+def _check_parts(settings: Settings, sources: Mapping[str, str]) -> list[ConfigError]:
+    """Read each file and each set of single options by itself; return the errors."""
 
     def where(key: str) -> str:
         return f"{sources[key]}: {key}"
@@ -233,14 +233,14 @@ def _errors_of_parts(settings: Settings, sources: Mapping[str, str]) -> list[Con
         lambda: nat_options(settings.nat, where("nat")),
         lambda: lb_options(settings.lb, where("lb")),
     )
-    return [error for read in reads if (error := _error_of(read)) is not None]
+    return [error for read in reads if (error := _catch_error(read)) is not None]
 
 
-def _laid_over(held: tuple[str, ...], given: tuple[str, ...]) -> tuple[str, ...]:
+def _laid_over(earlier: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]:
     """Single options over others; a file's name replaces the file that was named."""
-    names_file = any("=" not in one for one in given)
-    kept = tuple(one for one in held if "=" in one or not names_file)
-    return (*kept, *given)
+    names_file = any("=" not in option for option in later)
+    kept = tuple(option for option in earlier if "=" in option or not names_file)
+    return (*kept, *later)
 
 
 def _with_the_mix(
@@ -293,16 +293,16 @@ def shared_processors() -> int:
 def _read(
     settings: Settings,
     sources: dict[str, str],
-    known: Configuration | None = None,
+    base: Configuration | None = None,
     *,
     testbed: str = "",
 ) -> Configuration:
-    """Read the files that settings name; the run's own are those of `known`, if there is one."""
+    """Read the files that settings name; the run's own are those of `base`, if there is one."""
 
     def where(key: str) -> str:
         return f"{sources[key]}: {key}"
 
-    if known is None:
+    if base is None:
         bed = read_testbed(testbed, where("testbed"))
         if not settings.preset:
             several = len(settings.testbeds) > 1
@@ -323,17 +323,17 @@ def _read(
         if settings.tests:
             preset = preset.model_copy(update={"tests": settings.tests})
     else:
-        preset, bed = known.preset, known.testbed
-    if any("=" not in one for one in settings.core):
+        preset, bed = base.preset, base.testbed
+    if any("=" not in option for option in settings.core):
         # So that an error in it stops the run before it starts.
         mobile_core(settings.core, where("core"))
     profile = find_file("traffic", settings.traffic, where("traffic"))
     traffic = load_model(TrafficProfile, profile)
     if settings.flows:
         traffic = _with_flows(traffic, settings.flows)
-    if known is not None:
-        if known.traffic.mix != traffic.mix:
-            names = f"{known.traffic.name} and {traffic.name}"
+    if base is not None:
+        if base.traffic.mix != traffic.mix:
+            names = f"{base.traffic.name} and {traffic.name}"
             raise ConfigError(
                 f"traffic profiles {names} have different mixes of frame sizes",
                 where="traffic",

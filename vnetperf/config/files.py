@@ -46,11 +46,11 @@ def find_file(kind: str, name: str, where: str = "") -> Path:
         path = directory / kind / f"{name}.toml"
         if is_file(path):
             return path
-    known = available(kind)
+    names = available(kind)
     raise ConfigError(
-        f"unknown name {name!r}{did_you_mean(name, known)}",
+        f"unknown name {name!r}{did_you_mean(name, names)}",
         where=where or kind,
-        accepted=f"{accepted_names(name, known, '`vnetperf list`')}, or a path ending in .toml",
+        accepted=f"{accepted_names(name, names, '`vnetperf list`')}, or a path ending in .toml",
     )
 
 
@@ -67,17 +67,17 @@ def available(kind: str) -> list[str]:
     return sorted({path.stem for d in conf_dirs() for path in (d / kind).glob("*.toml")})
 
 
-def read_text_of_user(path: Path) -> str:
+def read_user_text(path: Path) -> str:
     """Text of a file that a user has written: UTF-8, after a byte order mark of some editors too.
 
     Raises:
         OSError: It cannot be read, or is a pipe or device, which may never end.
         UnicodeDecodeError: It is no UTF-8.
     """
-    found = path.stat()
-    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+    status = path.stat()
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    if found.st_size > _MOST_OCTETS:
+    if status.st_size > _MOST_OCTETS:
         raise OSError(errno.EFBIG, f"it is longer than {_MOST_OCTETS >> 20} MiB", str(path))
     return path.read_text(encoding="utf-8-sig")
 
@@ -89,34 +89,35 @@ _MOST_OCTETS = 16 << 20
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
     try:
-        text = read_text_of_user(path)
+        text = read_user_text(path)
     except (OSError, ValueError) as error:  # ValueError: no UTF-8, or a name that none can have
-        why = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"cannot be read: {why}", where=str(path), accepted="a TOML file of UTF-8 text"
+            f"cannot be read: {reason}", where=str(path), accepted="a TOML file of UTF-8 text"
         ) from error
     try:
         return tomllib.loads(text)
     except RecursionError:
         raise ConfigError("is nested too deeply for a TOML file", where=str(path)) from None
     except ValueError as error:  # TOML's own, and integers of thousands of digits
-        what = f"is not valid TOML: {error}{_unseen_at(text, str(error))}"
-        raise ConfigError(what, where=str(path)) from error
+        message = f"is not valid TOML: {error}{_name_character(text, str(error))}"
+        raise ConfigError(message, where=str(path)) from error
 
 
 #: Where TOML's own errors say that they are.
 _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
-def _unseen_at(text: str, error: str) -> str:
+def _name_character(text: str, error: str) -> str:
     """What stands where a text is wrong, if few people would see or type it: a mark, a blank."""
-    found = _AT.search(error)
+    match = _AT.search(error)
     lines = text.split("\n")
-    line, column = (int(number) - 1 for number in found.groups()) if found else (len(lines), 0)
-    at = lines[line][column : column + 1] if line < len(lines) else ""
-    if not at or (at.isascii() and at.isprintable()):
+    line, column = (int(number) - 1 for number in match.groups()) if match else (len(lines), 0)
+    character = lines[line][column : column + 1] if line < len(lines) else ""
+    if not character or (character.isascii() and character.isprintable()):
         return ""
-    return f": there is U+{ord(at):04X}, {unicodedata.name(at, 'a control character').lower()}"
+    name = unicodedata.name(character, "a control character").lower()
+    return f": there is U+{ord(character):04X}, {name}"
 
 
 def load_model(model: type[Model], path: Path) -> Model:
@@ -148,14 +149,14 @@ def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _laid_over(base: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    found = {**base}
+    merged = {**base}
     for key, value in content.items():
         below = base.get(key)
         if isinstance(value, Mapping) and isinstance(below, Mapping):
-            found[key] = _laid_over(below, value)
+            merged[key] = _laid_over(below, value)
         else:
-            found[key] = value
-    return found
+            merged[key] = value
+    return merged
 
 
 def validate(model: type[Model], content: Mapping[str, Any], where: str) -> Model:
@@ -165,14 +166,14 @@ def validate(model: type[Model], content: Mapping[str, Any], where: str) -> Mode
     """
     try:
         try:
-            found = model.model_validate(dict(content))
+            validated = model.model_validate(dict(content))
         except ValidationError as error:
             converted = _without_units(content, error)
             if converted is None:
                 raise
-            found = model.model_validate(converted)
-        _require_as_written(found, content)
-        return found
+            validated = model.model_validate(converted)
+        _require_as_written(validated, content)
+        return validated
     except ValidationError as error:
         raise _as_config_error(model, error, where) from None
     except ConfigError as error:  # a goal checks itself and names its own key
@@ -188,41 +189,45 @@ def validate(model: type[Model], content: Mapping[str, Any], where: str) -> Mode
 _READ_AS_NEGATIVE = re.compile(r"\s*0[0_]*-[0-9_]+\s*")
 
 
-def _require_as_written(found: BaseModel, content: Mapping[str, Any]) -> None:
+def _require_as_written(validated: BaseModel, content: Mapping[str, Any]) -> None:
     """Refuse what was taken for another number than anybody would read there: "0-3", true."""
     wrong = [
-        (".".join(map(str, path)), _no_number(value, taken))
-        for path, value, taken in _pairs(content, found)
-        if isinstance(taken, int | float) and not isinstance(taken, bool)
+        (".".join(map(str, path)), _no_number(value, number))
+        for path, value, number in _pairs(content, validated)
+        if isinstance(number, int | float) and not isinstance(number, bool)
         if isinstance(value, bool)
         or (isinstance(value, str) and _READ_AS_NEGATIVE.fullmatch(value))
     ]
     if wrong:
-        (where, what), *others = wrong
-        more = "".join(f"\n  {path}: {words}" for path, words in others)
-        raise ConfigError(what + more, where=where)
+        (where, message), *others = wrong
+        other_lines = "".join(f"\n  {path}: {words}" for path, words in others)
+        raise ConfigError(message + other_lines, where=where)
 
 
-def _no_number(value: object, taken: float) -> str:
+def _no_number(value: object, number: float) -> str:
     if isinstance(value, bool):
         return f"{str(value).lower()} is not a number"
-    return f"{value!r} is not a {'whole ' * isinstance(taken, int)}number"
+    return f"{value!r} is not a {'whole ' * isinstance(number, int)}number"
 
 
 def _pairs(
-    content: Any, taken: Any, path: tuple[int | str, ...] = ()
+    content: Any, validated: Any, path: tuple[int | str, ...] = ()
 ) -> Iterator[tuple[tuple[int | str, ...], Any, Any]]:
     """Each value that stands in no table or list, and what became of it."""
     if isinstance(content, Mapping):
         for key, value in content.items():
-            below = taken.get(key) if isinstance(taken, Mapping) else getattr(taken, str(key), None)
+            below = (
+                validated.get(key)
+                if isinstance(validated, Mapping)
+                else getattr(validated, str(key), None)
+            )
             yield from _pairs(value, below, (*path, str(key)))
     elif isinstance(content, tuple | list):
-        if isinstance(taken, tuple | list) and len(taken) == len(content):
-            for place, (value, below) in enumerate(zip(content, taken, strict=True)):
+        if isinstance(validated, tuple | list) and len(validated) == len(content):
+            for place, (value, below) in enumerate(zip(content, validated, strict=True)):
                 yield from _pairs(value, below, (*path, place))
     else:
-        yield path, content, taken
+        yield path, content, validated
 
 
 @dataclass(frozen=True)
@@ -257,9 +262,9 @@ _QUANTITIES = {
 }
 
 
-def _quantity_of(path: Sequence[int | str]) -> _Quantity | None:
+def _find_quantity(path: Sequence[int | str]) -> _Quantity | None:
     key = next((part for part in reversed(path) if isinstance(part, str)), "")
-    return next((what for end, what in _QUANTITIES.items() if key.endswith(end)), None)
+    return next((quantity for end, quantity in _QUANTITIES.items() if key.endswith(end)), None)
 
 
 _NUMBERS = ("int_parsing", "int_type", "int_from_float", "float_parsing", "float_type")
@@ -267,23 +272,30 @@ _NUMBERS = ("int_parsing", "int_type", "int_from_float", "float_parsing", "float
 
 def _without_units(content: Mapping[str, Any], error: ValidationError) -> dict[str, Any] | None:
     """Values with plain numbers in place of those with units; None where there are none."""
-    found: dict[str, Any] = copy.deepcopy(dict(content))
+    converted: dict[str, Any] = copy.deepcopy(dict(content))
     changed = False
-    for one in error.errors():
-        quantity, path = _quantity_of(one["loc"]), one["loc"]
-        if one["type"] not in _NUMBERS or not isinstance(one["input"], str) or quantity is None:
+    for problem in error.errors():
+        quantity, path = _find_quantity(problem["loc"]), problem["loc"]
+        if (
+            problem["type"] not in _NUMBERS
+            or not isinstance(problem["input"], str)
+            or quantity is None
+        ):
             continue
-        parsed = parse_quantity(one["input"])
+        parsed = parse_quantity(problem["input"])
         if parsed is None or parsed[1] != quantity.unit:
             continue
-        here: Any = found
+        container: Any = converted
         for part in path[:-1]:
-            here = _below_value(here, part)
-        if isinstance(here, dict | list) and _below_value(here, path[-1]) == one["input"]:
-            place: Any = here  # a list's places are numbers, a table's are names
+            container = _below_value(container, part)
+        if (
+            isinstance(container, dict | list)
+            and _below_value(container, path[-1]) == problem["input"]
+        ):
+            place: Any = container  # a list's places are numbers, a table's are names
             place[path[-1]] = float(f"{parsed[0] * quantity.per_unit:.15g}")
             changed = True
-    return found if changed else None
+    return converted if changed else None
 
 
 def _below_value(value: Any, part: int | str) -> Any:
@@ -294,14 +306,20 @@ def _below_value(value: Any, part: int | str) -> Any:
 
 
 def _as_config_error(model: type[BaseModel], error: ValidationError, where: str) -> ConfigError:
-    every = error.errors()
+    problems = error.errors()
     # Items that are wrong are missing from their list, which is then too short besides.
-    above = {one["loc"][:depth] for one in every for depth in range(len(one["loc"]))}
-    every = [one for one in every if one["type"] != "too_short" or one["loc"] not in above]
+    above = {problem["loc"][:depth] for problem in problems for depth in range(len(problem["loc"]))}
+    problems = [
+        problem
+        for problem in problems
+        if problem["type"] != "too_short" or problem["loc"] not in above
+    ]
     # A misspelt key is why another one is missing: it comes first.
-    every.sort(key=lambda one: one["type"] not in _UNKNOWN)
-    found = {path: words for path, *words in (_explained(model, one) for one in every[::-1])}
-    (path, (what, accepted)), *others = [*found.items()][::-1]
+    problems.sort(key=lambda problem: problem["type"] not in _UNKNOWN)
+    words_by_path = {
+        path: words for path, *words in (_explained(model, problem) for problem in problems[::-1])
+    }
+    (path, (message, accepted)), *others = [*words_by_path.items()][::-1]
     lines = [
         f"\n  {where}: {key}: {words}" + (f"; accepted: {names}" if names else "")
         for key, (words, names) in others
@@ -309,8 +327,8 @@ def _as_config_error(model: type[BaseModel], error: ValidationError, where: str)
     if accepted:  # which is printed last
         accepted += "".join(lines)
     else:
-        what += "".join(lines)
-    return ConfigError(what, where=f"{where}: {path}" if path else where, accepted=accepted)
+        message += "".join(lines)
+    return ConfigError(message, where=f"{where}: {path}" if path else where, accepted=accepted)
 
 
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
@@ -320,57 +338,57 @@ def _explained(model: type[BaseModel], error: Any) -> tuple[str, str, str]:
     """Path of a wrong value, what is wrong with it in words, and what is accepted."""
     kind, path, value = error["type"], error["loc"], error["input"]
     accepted = ""
-    what = error["msg"].removeprefix("Value error, ")
-    quantity = _quantity_of(path)
+    message = error["msg"].removeprefix("Value error, ")
+    quantity = _find_quantity(path)
     if kind in _UNKNOWN:
-        keys, last = _keys_at(model, path[:-1]), str(path[-1])
-        what, accepted = f"unknown key{did_you_mean(last, keys)}", accepted_names(last, keys)
+        keys, last = _list_keys(model, path[:-1]), str(path[-1])
+        message, accepted = f"unknown key{did_you_mean(last, keys)}", accepted_names(last, keys)
     elif kind == "missing":
-        what = "is required, and missing"
+        message = "is required, and missing"
     elif kind == "literal_error":
-        known = re.findall(r"'([^']+)'", error["ctx"]["expected"])
-        near = did_you_mean(value, known) if isinstance(value, str) else ""
-        what = f"{value!r} is not {error['ctx']['expected']}{near}"
+        choices = re.findall(r"'([^']+)'", error["ctx"]["expected"])
+        near = did_you_mean(value, choices) if isinstance(value, str) else ""
+        message = f"{value!r} is not {error['ctx']['expected']}{near}"
     elif kind in _NUMBERS:
         words = "is not a whole number" if kind.startswith("int") else "is not a number"
-        what = f"{value!r} {words}{_range_at(model, path)}"
+        message = f"{value!r} {words}{_describe_range(model, path)}"
         accepted = f"{quantity.words}, e.g. {quantity.example}" if quantity else ""
     elif kind in _KINDS:
-        what = f"{value!r} is not {_KINDS[kind]}"
+        message = f"{value!r} is not {_KINDS[kind]}"
     elif kind in _LIMITS:
         name, words = _LIMITS[kind]
         unit = f", in {quantity.words}" if quantity else ""
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
-        what = f"{shown} is not {words} {error['ctx'][name]:g}{unit}"
+        message = f"{shown} is not {words} {error['ctx'][name]:g}{unit}"
     elif kind in _TOO_SHORT:
         least = error["ctx"]["min_length"]
-        what = "is empty" if not value else f"{value!r} is too short"
+        message = "is empty" if not value else f"{value!r} is too short"
         accepted = f"at least {_counted(least, _TOO_SHORT[kind])}"
-        if items := _choices_at(model, [*path, 0]):
+        if items := _describe_choices(model, [*path, 0]):
             accepted += f" of {items}"
         elif quantity:
             accepted += f": {quantity.words}, e.g. [{quantity.example}]"
     elif kind in _TOO_LONG:
         most = error["ctx"]["max_length"]
-        what = f"{_shortened(value)} is too long"
+        message = f"{_shortened(value)} is too long"
         accepted = f"at most {_counted(most, _TOO_LONG[kind])}"
     elif kind == "string_pattern_mismatch":
         form = error["ctx"]["pattern"]
-        what = f"{value!r} is not of the form that is expected"
+        message = f"{value!r} is not of the form that is expected"
         accepted = FORMS.get(form, f"a text that matches {form}")
     elif kind != "value_error":
-        what += f", got {value!r}"
-    return ".".join(map(str, _place_of(model, error))), what, accepted
+        message += f", got {value!r}"
+    return ".".join(map(str, _locate_value(model, error))), message, accepted
 
 
-def _place_of(model: type[BaseModel], error: Any) -> tuple[int | str, ...]:
+def _locate_value(model: type[BaseModel], error: Any) -> tuple[int | str, ...]:
     """The keys that lead to a value, without those that pydantic puts behind them."""
     path: tuple[int | str, ...] = error["loc"]
     if error["type"] in _UNKNOWN or not path or not isinstance(path[-1], str):
         return path
-    # Of a value that may be of several kinds each has its name there.
+    # A value that may be of several kinds has the name of each kind there.
     is_key_itself = path[-1] == "[key]"
-    return path[:-1] if is_key_itself or not _schemas_at(model, path) else path
+    return path[:-1] if is_key_itself or not _find_schemas(model, path) else path
 
 
 #: Kind of an error -> name of the limit in it, and words.
@@ -398,10 +416,10 @@ _KINDS = {
 }
 
 
-def _range_at(model: type[BaseModel], path: Sequence[int | str]) -> str:
+def _describe_range(model: type[BaseModel], path: Sequence[int | str]) -> str:
     """The limits of a number: " from 1 to 64"; "" where it has none."""
-    for one in _schemas_at(model, path):
-        low, high = one.get("minimum"), one.get("maximum")
+    for schema in _find_schemas(model, path):
+        low, high = schema.get("minimum"), schema.get("maximum")
         if low is not None and high is not None:
             return f" from {low} to {high}"
         if low is not None:
@@ -418,26 +436,32 @@ def _shortened(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def _choices_at(model: type[BaseModel], path: Sequence[int | str]) -> str:
+def _describe_choices(model: type[BaseModel], path: Sequence[int | str]) -> str:
     """The values that a place takes where these are few: "'a', 'b'"; "" for any."""
-    return ", ".join(repr(one) for at in _schemas_at(model, path) for one in at.get("enum", ()))
+    return ", ".join(
+        repr(choice) for schema in _find_schemas(model, path) for choice in schema.get("enum", ())
+    )
 
 
-def _keys_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+def _list_keys(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
     """Keys accepted at a place."""
-    here = _schemas_at(model, path)
-    return sorted({key for choice in here for key in choice.get("properties", {})})
+    schemas = _find_schemas(model, path)
+    return sorted({key for choice in schemas for key in choice.get("properties", {})})
 
 
-def _schemas_at(model: type[BaseModel], path: Sequence[int | str]) -> list[dict[str, Any]]:
+def _find_schemas(model: type[BaseModel], path: Sequence[int | str]) -> list[dict[str, Any]]:
     """What a model's JSON schema says of a place: each schema that a value there may have."""
     schema: dict[str, Any] = TypeAdapter(model).json_schema()
     definitions = schema.get("$defs", {})
-    here = _choices(schema, definitions)
+    schemas = _choices(schema, definitions)
     for part in path:
-        below = [_choices(one, definitions) for choice in here for one in _below(choice, part)]
-        here = [one for choices in below for one in choices]
-    return here
+        below = [
+            _choices(subschema, definitions)
+            for choice in schemas
+            for subschema in _below(choice, part)
+        ]
+        schemas = [choice for choices in below for choice in choices]
+    return schemas
 
 
 def _choices(schema: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
@@ -445,15 +469,18 @@ def _choices(schema: dict[str, Any], definitions: dict[str, Any]) -> list[dict[s
     if "$ref" in schema:
         return _choices(definitions.get(schema["$ref"].rpartition("/")[2], {}), definitions)
     parts = [part for word in ("allOf", "anyOf", "oneOf") for part in schema.get(word, ())]
-    return [schema, *(one for part in parts for one in _choices(part, definitions))]
+    return [schema, *(choice for part in parts for choice in _choices(part, definitions))]
 
 
 def _below(schema: dict[str, Any], part: int | str) -> list[dict[str, Any]]:
     """What a list's item or a table's key may be; keys may be fixed, or anybody's names."""
     if isinstance(part, int):
-        found = [schema.get("items", {}), *schema.get("prefixItems", ())]
+        schemas = [schema.get("items", {}), *schema.get("prefixItems", ())]
     elif part in schema.get("properties", {}):
-        found = [schema["properties"][part]]
+        schemas = [schema["properties"][part]]
     else:
-        found = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
-    return [one for one in found if isinstance(one, dict)]
+        schemas = [
+            schema.get("additionalProperties"),
+            *schema.get("patternProperties", {}).values(),
+        ]
+    return [subschema for subschema in schemas if isinstance(subschema, dict)]

@@ -27,7 +27,7 @@ from vnetperf.config.files import (
     read_toml,
     validate,
 )
-from vnetperf.host.trust import why_untrusted
+from vnetperf.host.trust import explain_distrust
 from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, accepted_names, all_in_one, did_you_mean
@@ -63,42 +63,44 @@ def _numbers(text: str, key: str) -> tuple[int, ...]:
     """Whole numbers of octets from "64,512,1518"; 16K and 16 KiB are 16384."""
     numbers = []
     for part in _parts((text,), ","):
-        found = parse_quantity(part.removesuffix("K") + (" KiB" if part[-1] == "K" else " octets"))
-        found = parse_quantity(part) or found
-        if found is None or found[1] != "octets" or not found[0].is_integer():
+        quantity = parse_quantity(
+            part.removesuffix("K") + (" KiB" if part[-1] == "K" else " octets")
+        )
+        quantity = parse_quantity(part) or quantity
+        if quantity is None or quantity[1] != "octets" or not quantity[0].is_integer():
             which = "" if part == text.strip() else f": {part!r} is no number of octets"
             raise ConfigError(
                 f"{text!r} is not a list of {key.replace('_', ' ')}{which}",
                 where=key,
                 accepted="whole numbers with commas, e.g. 64,512,1518",
             )
-        numbers.append(int(found[0]))
+        numbers.append(int(quantity[0]))
     return tuple(numbers)
 
 
 def _tests(text: str, key: str) -> tuple[str, ...]:
     """Tests from "throughput,latency", or "all"."""
-    known: tuple[str, ...] = get_args(TestName)
+    names: tuple[str, ...] = get_args(TestName)
     if text.strip() == "all":
-        return known
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
-    for name in found or ("",):
-        if name not in known:
+        return names
+    tests = tuple(part.strip() for part in text.split(",") if part.strip())
+    for name in tests or ("",):
+        if name not in names:
             raise ConfigError(
-                f"{name!r} is not a test{did_you_mean(name, known)}",
+                f"{name!r} is not a test{did_you_mean(name, names)}",
                 where=key,
-                accepted=f"all, or a list of {', '.join(known)}",
+                accepted=f"all, or a list of {', '.join(names)}",
             )
-    return found
+    return tests
 
 
 def _testbeds(text: str, key: str) -> str:
     names = [part.strip() for part in text.split(",")]
     twice = [name for name in names if names.count(name) > 1]
     if not all(names) or twice:
-        what = f"names {twice[0]} twice" if all(names) else "names a testbed without a name"
+        mistake = f"names {twice[0]} twice" if all(names) else "names a testbed without a name"
         raise ConfigError(
-            f"{text!r} {what}", where=key, accepted="one name, or several: lab1,lab2,lab3"
+            f"{text!r} {mistake}", where=key, accepted="one name, or several: lab1,lab2,lab3"
         )
     return ",".join(names)
 
@@ -153,7 +155,7 @@ class Options(Frozen):
     @classmethod
     def _from_text(cls, value: object, info: ValidationInfo) -> object:
         key = str(info.field_name)
-        parse = option_of(cls.model_fields[key]).parse
+        parse = find_option(cls.model_fields[key]).parse
         if parse is None or isinstance(value, bool) or not isinstance(value, str | int):
             return value
         return parse(str(value), key)
@@ -318,15 +320,17 @@ class CommandLine(Options):
     """Continue an interrupted run's results folder, with the options of that run."""
 
 
-def option_of(field: FieldInfo) -> Option:
+def find_option(field: FieldInfo) -> Option:
     """How a field is typed."""
-    return next((one for one in field.metadata if isinstance(one, Option)), Option())
+    return next(
+        (annotation for annotation in field.metadata if isinstance(annotation, Option)), Option()
+    )
 
 
 #: Settings of which single ones are laid over others; all others are replaced.
-ADDED_UP = tuple(k for k, f in Settings.model_fields.items() if option_of(f).added_up)
+ADDED_UP = tuple(k for k, f in Settings.model_fields.items() if find_option(f).added_up)
 #: Settings of a run as a whole: a variant cannot have others.
-OF_THE_RUN = tuple(k for k, f in Settings.model_fields.items() if option_of(f).of_the_run)
+OF_THE_RUN = tuple(k for k, f in Settings.model_fields.items() if find_option(f).of_the_run)
 
 
 def variable_name(key: str) -> str:
@@ -360,12 +364,12 @@ def add_options(add: Callable[..., Any], *names: str) -> None:
     for key, field in fields().items():
         if names and key not in names:
             continue
-        option = option_of(field)
+        option = find_option(field)
         text = " ".join(str(field.description).split("\n\n")[0].split()).replace("`", "")
         text = _LINK.sub(r"\1", text)  # the same text is in the documents
         if model := _KEYS_OF.get(key):
-            known = ", ".join(name for name in model.model_fields if name not in _NO_KEYS)
-            text = f"{text} Keys: {known}{_MORE_KEYS.get(key, '')}."
+            keys = ", ".join(name for name in model.model_fields if name not in _NO_KEYS)
+            text = f"{text} Keys: {keys}{_MORE_KEYS.get(key, '')}."
         default = f" (default: {_text(field.default)})" if _text(field.default) else ""
         kind: dict[str, Any] = {"action": "append"} if option.added_up else {}
         kind |= {"metavar": option.metavar} if option.metavar else {"action": "store_true"}
@@ -380,10 +384,10 @@ def _text(value: object) -> str:
     return str(value) if value not in (None, False, 0) else ""
 
 
-def given(namespace: object, model: type[Options] = Settings) -> dict[str, Any]:
+def read_options(namespace: object, model: type[Options] = Settings) -> dict[str, Any]:
     """What stands on the command line, by key."""
-    found = {key: getattr(namespace, key, None) for key in model.model_fields}
-    return {key: value for key, value in found.items() if value is not None}
+    values = {key: getattr(namespace, key, None) for key in model.model_fields}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def settings_table() -> Iterator[str]:
@@ -409,7 +413,7 @@ def _kind(field: FieldInfo) -> str:
     if isinstance(field.default, bool):
         return "true, false"
     if isinstance(field.default, tuple):
-        numbers = option_of(field).parse is _numbers
+        numbers = find_option(field).parse is _numbers
         return f"list of {'whole numbers' if numbers else 'text'}"
     return "text" if isinstance(field.default, str) else "whole number"
 
@@ -421,17 +425,17 @@ def switch_options(name: str, pairs: tuple[str, ...], where: str, where_set: str
     keys = {*content, *(pair.partition("=")[0] for pair in pairs)}
     if keys <= {*SwitchOptions.model_fields}:
         return _options(SwitchOptions, pairs, where_set, path, content)
-    found = _options(registry.switch_options_model(), pairs, where_set, path, content)
-    return SwitchOptions.model_validate(found.model_dump(exclude_unset=True))
+    options = _options(registry.switch_options_model(), pairs, where_set, path, content)
+    return SwitchOptions.model_validate(options.model_dump(exclude_unset=True))
 
 
-def check_trusted(path: Path, what: str) -> None:
+def check_trusted(path: Path, subject: str) -> None:
     """Refuse a file that names what is started as root, and that others could have written."""
     if path.resolve().is_relative_to(SHIPPED.resolve()):
         return  # as trustworthy as this code, which is beside it
-    if why := why_untrusted(path):
+    if reason := explain_distrust(path):
         raise ConfigError(
-            f"{what} is started as root, and {why}",
+            f"{subject} is started as root, and {reason}",
             where=str(path),
             accepted="a file that, with all folders above it, belongs to you or root and that "
             "nobody else may write to",
@@ -450,28 +454,28 @@ def read_testbed(name: str, where: str = "") -> Testbed:
         check_trusted(path, "what this testbed file names")
     model = Testbed if plain else registry.testbed_model()
     testbed = validate(model, content, str(path))
-    _check_programs_of_hosts(testbed, path)
+    _check_host_programs(testbed, path)
     if not plain:
         testbed = Testbed.model_validate(testbed.model_dump(exclude_unset=True))
     # One host is the same, whether it has a name or not.
     return testbed.of_host(testbed.host_names[0]) if len(testbed.hosts) == 1 else testbed
 
 
-def _check_programs_of_hosts(testbed: Testbed, path: Path) -> None:
+def _check_host_programs(testbed: Testbed, path: Path) -> None:
     named = {(name, key) for name, host in testbed.hosts.items() for key in host.programs}
-    known = {program.setting for program in registry.programs().values()} if named else set()
+    program_keys = {program.setting for program in registry.programs().values()} if named else set()
     for name, key in sorted(named):
-        if key not in known:
+        if key not in program_keys:
             raise ConfigError(
-                f"unknown key{did_you_mean(key, known)}",
+                f"unknown key{did_you_mean(key, program_keys)}",
                 where=f"{path}: hosts.{name}.programs.{key}",
-                accepted=accepted_names(key, sorted(known)),
+                accepted=accepted_names(key, sorted(program_keys)),
             )
 
 
-def guest_options(given: tuple[str, ...], where: str = "guest") -> GuestOptions:
+def guest_options(texts: tuple[str, ...], where: str = "guest") -> GuestOptions:
     """Options of guests: those of a file, if one is named, and single ones over them."""
-    name, pairs = _name_and_pairs(given, where)
+    name, pairs = _name_and_pairs(texts, where)
     if not name:
         return _options(GuestOptions, pairs, where)
     path = find_file("guest", name, where)
@@ -483,40 +487,40 @@ def guest_options(given: tuple[str, ...], where: str = "guest") -> GuestOptions:
     return _options(GuestOptions, pairs, where, path, content)
 
 
-def mobile_core_options(given: tuple[str, ...], where: str = "core") -> MobileCoreOptions:
+def mobile_core_options(texts: tuple[str, ...], where: str = "core") -> MobileCoreOptions:
     """Options of a mobile core."""
-    _, pairs = _name_and_pairs(given, where)
+    _, pairs = _name_and_pairs(texts, where)
     return _options(MobileCoreOptions, pairs, where)
 
 
-def mobile_core(given: tuple[str, ...], where: str = "core") -> MobileCore:
+def mobile_core(texts: tuple[str, ...], where: str = "core") -> MobileCore:
     """The mobile core that is configured."""
-    name, _ = _name_and_pairs(given, where)
+    name, _ = _name_and_pairs(texts, where)
     path = find_file("stacks", name or DEFAULT_STACK, where)
     check_trusted(path, "what this stack file names")
     return load_model(MobileCore, path)
 
 
-def nat_options(given: tuple[str, ...], where: str = "nat") -> Nat:
+def nat_options(texts: tuple[str, ...], where: str = "nat") -> Nat:
     """Subscribers, sessions and pool of a NAT."""
-    return _options(Nat, _parts(given, ","), where)
+    return _options(Nat, _parts(texts, ","), where)
 
 
-def lb_options(given: tuple[str, ...], where: str = "lb") -> Services:
+def lb_options(texts: tuple[str, ...], where: str = "lb") -> Services:
     """Services of a load balancer, and the flows to them."""
-    return _options(Services, _parts(given, ","), where)
+    return _options(Services, _parts(texts, ","), where)
 
 
-def _name_and_pairs(given: tuple[str, ...], where: str) -> tuple[str, tuple[str, ...]]:
+def _name_and_pairs(texts: tuple[str, ...], where: str) -> tuple[str, tuple[str, ...]]:
     """The file's name, "" for none, and the KEY=VALUE among what is given."""
-    files = [one for one in given if "=" not in one]
+    files = [option for option in texts if "=" not in option]
     if len(files) > 1:
         raise ConfigError(
             f"{files[1]!r} is a second file beside {files[0]!r}",
             where=where,
             accepted="one file and any number of KEY=VALUE",
         )
-    return (files or [""])[0], tuple(one for one in given if "=" in one)
+    return (files or [""])[0], tuple(option for option in texts if "=" in option)
 
 
 def _options(
@@ -546,12 +550,12 @@ def _options(
         )
         errors.append(error)
     try:
-        found = validate(model, content, where if pairs else str(path or where))
+        validated = validate(model, content, where if pairs else str(path or where))
     except ConfigError as error:
         errors.append(error)
     if errors:
         raise all_in_one(errors)
-    return found
+    return validated
 
 
 #: Where all keys of single options are.

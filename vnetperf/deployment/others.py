@@ -52,9 +52,9 @@ def measure_processor_time(pollers: tuple[Pollers, ...]) -> float:
         for thread in kernel_threads(pollers)
         if not thread.name.startswith(SOFTIRQ_THREAD)
     }
-    nothing = ProcessTimes(parent=0, own=0, ended=0)
-    ticks = sum(process.own + process.ended for pid, process in processes.items() if pid in pids)
-    return (ticks - processes.get(me, nothing).own) / TICKS_PER_S
+    nothing = ProcessTimes(parent=0, used=0, ended=0)
+    ticks = sum(process.used + process.ended for pid, process in processes.items() if pid in pids)
+    return (ticks - processes.get(me, nothing).used) / TICKS_PER_S
 
 
 class MachineWatch:

@@ -590,8 +590,8 @@ class PodNetwork(VSwitch):
             return None
         snmp = Path("/proc/thread-self/net/snmp")
         local_hosts = (host for host in self.hosts if not isinstance(host, FarHost))
-        return links.sum_known(
-            links.fragments_made(run_in(host.netns, partial(read_file, snmp)))
+        return links.sum_counts(
+            links.count_fragments(run_in(host.netns, partial(read_file, snmp)))
             for host in local_hosts
         )
 

@@ -19,7 +19,7 @@ from vnetperf.deployment.endpoints import (
 )
 from vnetperf.deployment.others import MachineWatch, list_processors
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
-from vnetperf.host.links import SHOW_IP, fragments_made, sum_known
+from vnetperf.host.links import SHOW_IP, count_fragments, sum_counts
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
@@ -562,7 +562,7 @@ def run_without_tester(
                 return None
             # An end in its host's namespace is counted there.
             places = [end.place for end in (ends.client, ends.server) if end.netdev != LOOPBACK]
-            return sum_known([of_network, *(fragments_made(p.run(SHOW_IP)) for p in places)])
+            return sum_counts([of_network, *(count_fragments(p.run(SHOW_IP)) for p in places)])
 
         machine = None
         if deployment.vswitch.endpoints() is None:

@@ -13,7 +13,7 @@ from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.events import EventInjector, check_event
 from vnetperf.deployment.path_check import check_way_through, counts_text, silent_directions
 from vnetperf.host.clock import read_sync, wider
-from vnetperf.host.facts import reason_of
+from vnetperf.host.facts import describe_error
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import (
     DutError,
@@ -165,7 +165,7 @@ class CollectorSession:
         return {**sampled, "stacks": stacks, "uncollected": reasons}
 
     def _fail(self, collector: Collector[Any], error: Exception) -> None:
-        self._failed.setdefault(collector.name, f"not measured: {reason_of(error)}")
+        self._failed.setdefault(collector.name, f"not measured: {describe_error(error)}")
 
 
 #: Time between two looks at the tester's links in a trial, seconds.

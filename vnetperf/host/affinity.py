@@ -46,15 +46,15 @@ def free_processors(
     """
     free, kept, moved = frozenset(cpus), set(keep), 0
     for _ in range(_LOOKS):
-        mine = [t for t in _tasks(proc) if t.tid not in kept and t.cpus & free and t.cpus - free]
-        if not mine:
+        movable = [t for t in _tasks(proc) if t.tid not in kept and t.cpus & free and t.cpus - free]
+        if not movable:
             break
-        tasks = [[t.tid, t.started, sorted(t.cpus)] for t in mine]
+        tasks = [[t.tid, t.started, sorted(t.cpus)] for t in movable]
         data = {"free": sorted(free), "since": _ticks(), "tasks": tasks}
-        with journal.changing("affinity", f"processors of {len(mine)} threads", data):
-            for task in mine:
+        with journal.changing("affinity", f"processors of {len(movable)} threads", data):
+            for task in movable:
                 moved += _move(task.tid, task.cpus - free)
-        kept |= {task.tid for task in mine}
+        kept |= {task.tid for task in movable}
     return moved
 
 
@@ -69,14 +69,14 @@ def undo_affinity(data: UndoData, *, proc: Path = PROC) -> str:
     if not before:
         return "none was moved"
     # What a thread that was started since would have without the run: as most of those had.
-    given = Counter((cpus - free, cpus) for cpus in before.values())
-    inherited = {left: cpus for (left, cpus), _ in reversed(given.most_common())}
+    reductions = Counter((cpus - free, cpus) for cpus in before.values())
+    inherited = {reduced: cpus for (reduced, cpus), _ in reversed(reductions.most_common())}
     restored = 0
     for _ in range(_LOOKS):
-        again, every = 0, list(_tasks(proc))
-        moved = {task.pid for task in every if (task.tid, task.started) in before}
-        parents = {task.pid: task.parent for task in every}
-        for task in every:
+        again, tasks = 0, list(_tasks(proc))
+        moved = {task.pid for task in tasks if (task.tid, task.started) in before}
+        parents = {task.pid: task.parent for task in tasks}
+        for task in tasks:
             cpus = before.get((task.tid, task.started))
             if cpus is None and task.started >= data["since"] and _descends(task, moved, parents):
                 cpus = inherited.get(task.cpus)

@@ -140,7 +140,7 @@ class DpdkProgram:
             if variant is BuildVariant.SANITIZED:
                 command += ["SANITIZE=1", "WERROR=1"]  # only our own tests build this one
             try:
-                made = subprocess.run(
+                completed = subprocess.run(
                     command,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -154,8 +154,8 @@ class DpdkProgram:
                 )
             except subprocess.TimeoutExpired as error:
                 raise HostError("the compiler does not end", where=f"{self.name} engine") from error
-            if made.returncode != 0:
-                lines = made.stdout.splitlines()
+            if completed.returncode != 0:
+                lines = completed.stdout.splitlines()
                 errors = [
                     line for line in lines if "error" in line.lower() and " -c -o " not in line
                 ]
@@ -197,8 +197,8 @@ def compiled(
 
 def _compile(source: Path, command: Sequence[str], executable: Path, cure: str) -> None:
     with tempfile.TemporaryDirectory(prefix="build-", dir=executable.parent) as directory:
-        made = Path(directory) / source.stem
-        line = [*command, "-o", str(made), str(source)]
+        output = Path(directory) / source.stem
+        line = [*command, "-o", str(output), str(source)]
         try:
             done = subprocess.run(
                 line,
@@ -216,25 +216,25 @@ def _compile(source: Path, command: Sequence[str], executable: Path, cure: str) 
                 where=" ".join(line),
                 cure=cure,
             )
-        made.rename(executable)
+        output.rename(executable)
 
 
 def _dpdk_version() -> str:
-    found = subprocess.run(
+    completed = subprocess.run(
         ["pkg-config", "--modversion", "libdpdk"],
         capture_output=True,
         text=True,
         errors="replace",
         check=False,
     )
-    if found.returncode != 0:
+    if completed.returncode != 0:
         raise HostError(
             "DPDK's development files are missing, the engine cannot be built",
             where="pkg-config libdpdk",
             accepted="DPDK 21.11 or newer",
             cure="install the package libdpdk-dev (or point PKG_CONFIG_PATH to your libdpdk.pc)",
         )
-    return found.stdout.strip()
+    return completed.stdout.strip()
 
 
 def _cpu_flags() -> str:

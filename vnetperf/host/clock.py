@@ -61,21 +61,21 @@ def read_sync(run: Run | None = None, read_phc: ReadPhc | None = None) -> ClockS
     run, read_phc = run or _run, read_phc or phc_ahead_ns
     troubles = []
     for read in (_by_chrony, partial(_by_ptp, read_phc=read_phc)):
-        found = read(run)
-        if found.bound_s is not None:
-            return found
-        troubles.append(found.why)
+        sync = read(run)
+        if sync.bound_s is not None:
+            return sync
+        troubles.append(sync.why)
     return ClockSync(why="; ".join(troubles))
 
 
-def wider(then: ClockSync, now: ClockSync) -> ClockSync:
+def wider(earlier: ClockSync, later: ClockSync) -> ClockSync:
     """What holds from one reading to the next: a clock may be slewed to its reference meanwhile."""
-    for one in (then, now):
-        if one.bound_s is None:
-            return one
-    if then.reference != now.reference:
-        return ClockSync(why=f"it followed {then.reference}, then {now.reference}")
-    return max(then, now, key=lambda one: one.bound_s or 0.0)
+    for reading in (earlier, later):
+        if reading.bound_s is None:
+            return reading
+    if earlier.reference != later.reference:
+        return ClockSync(why=f"it followed {earlier.reference}, then {later.reference}")
+    return max(earlier, later, key=lambda reading: reading.bound_s or 0.0)
 
 
 def _by_chrony(run: Run) -> ClockSync:
@@ -84,8 +84,8 @@ def _by_chrony(run: Run) -> ClockSync:
         fields = run(CHRONYC).strip().split(",")
         reference, source, leap = fields[_REFERENCE], fields[_SOURCE], fields[_LEAP]
         offset, delay, dispersion = (
-            _number(name, fields[at], least)
-            for name, at, least in (
+            _number(name, fields[column], least)
+            for name, column, least in (
                 ("offset", _OFFSET, -inf),
                 ("root delay", _DELAY, 0),
                 ("root dispersion", _DISPERSION, 0),
@@ -127,34 +127,34 @@ def _by_ptp(run: Run, read_phc: ReadPhc) -> ClockSync:
         if (answer := _answer(printed)) is None:
             # pmc then prints what it has sent, and exits with 0.
             return ClockSync(why="ptp4l: no answer")
-        own, found, every = answer
-        offset = _number("master_offset", found["master_offset"], -inf)
-        delay = _number("meanPathDelay", found["meanPathDelay"], 0)
-        master, state = found["gmIdentity"], _state(every)
-        ports = [port for port in every if port["portState"] == state]
-        steps, mechanisms = int(found["stepsRemoved"]), {p["delayMechanism"] for p in ports}
-        apart_ns = _nic_apart_ns(ports, state, found, read_phc)
+        identity, fields, all_ports = answer
+        offset = _number("master_offset", fields["master_offset"], -inf)
+        delay = _number("meanPathDelay", fields["meanPathDelay"], 0)
+        master, state = fields["gmIdentity"], _state(all_ports)
+        ports = [port for port in all_ports if port["portState"] == state]
+        steps, mechanisms = int(fields["stepsRemoved"]), {p["delayMechanism"] for p in ports}
+        apart_ns = _nic_apart_ns(ports, state, fields, read_phc)
     except (HostError, ValueError, KeyError) as error:
         return ClockSync(why=f"ptp4l: {_line(error)}")
-    why = ""
-    if state == "MASTER" and master == own:
+    reason = ""
+    if state == "MASTER" and master == identity:
         # Its clock is what the others follow.
         return ClockSync(service="ptp4l", reference=master, bound_s=apart_ns / 1e9)
     if state != "SLAVE":
         # Without a master the offset is that of the last one, as is `gmPresent` (linuxptp 3.1).
-        why = f"it follows no master now (port state: {state})"
+        reason = f"it follows no master now (port state: {state})"
     elif steps != 1:
-        why = (
+        reason = (
             f"{steps} steps from the grandmaster, and the error of a boundary clock between is not "
             "known"
         )
     elif mechanisms != {_END_TO_END}:
-        why = (
+        reason = (
             "it measures the delay to its neighbour (P2P), which may not be the path's; "
             "`delay_mechanism E2E` measures that"
         )
-    if why:
-        return ClockSync(why=f"ptp4l: {why}")
+    if reason:
+        return ClockSync(why=f"ptp4l: {reason}")
     bound_s = (abs(offset) + delay + apart_ns) / 1e9
     return ClockSync(service="ptp4l", reference=master, bound_s=bound_s)
 
@@ -165,22 +165,24 @@ def _answer(printed: str) -> tuple[str, dict[str, str], list[dict[str, str]]] | 
     Ports have fields of the same names: a field is one of its record, never of the whole output.
     """
     heads = list(_RECORD.finditer(printed))
-    own = next((one[1] for one in heads if one[2] == "0" and one[3] == "TIME_STATUS_NP"), None)
-    if own is None:
+    identity = next(
+        (record[1] for record in heads if record[2] == "0" and record[3] == "TIME_STATUS_NP"), None
+    )
+    if identity is None:
         return None
-    whole: dict[str, str] = {}
+    fields: dict[str, str] = {}
     ports: dict[str, dict[str, str]] = {}
     ends = [*(head.start() for head in heads[1:]), len(printed)]
     for head, end in zip(heads, ends, strict=True):
-        if head[1] == own:
+        if head[1] == identity:
             of_port = head[3] in _OF_PORTS
-            into = ports.setdefault(head[2], {}) if of_port else whole
+            into = ports.setdefault(head[2], {}) if of_port else fields
             into.update(_FIELD.findall(printed, head.end(), end))
-    return own, whole, [port for port in ports.values() if "portState" in port]
+    return identity, fields, [port for port in ports.values() if "portState" in port]
 
 
 def _nic_apart_ns(
-    every: Sequence[dict[str, str]], state: str, found: dict[str, str], read_phc: ReadPhc
+    all_ports: Sequence[dict[str, str]], state: str, fields: dict[str, str], read_phc: ReadPhc
 ) -> float:
     """Most that the time of day is from the NICs' clocks that are kept; 0 where it is kept itself.
 
@@ -189,7 +191,7 @@ def _nic_apart_ns(
     """
     ports = [
         (port["timestamping"], port["interface"])
-        for port in every
+        for port in all_ports
         if "timestamping" in port and "interface" in port
     ]
     if not ports and state in ("SLAVE", "MASTER"):
@@ -197,7 +199,7 @@ def _nic_apart_ns(
     kept = [port for stamps, port in ports if stamps != "SOFTWARE"]
     if not kept:
         return 0.0
-    tai_s = int(found["currentUtcOffset"]) if found["ptpTimescale"] == "1" else 0
+    tai_s = int(fields["currentUtcOffset"]) if fields["ptpTimescale"] == "1" else 0
     read = [read_phc(interface) for interface in kept]
     return max(abs(ahead_ns - tai_s * 10**9) + wrong_ns for ahead_ns, wrong_ns in read)
 
@@ -212,8 +214,8 @@ def phc_ahead_ns(interface: str) -> tuple[int, float]:
             looks = _looks(device.fileno())
     except OSError as error:
         raise HostError(f"the clock of {interface}, /dev/ptp{number}: {error.strerror}") from None
-    before, at, after = min(looks, key=lambda look: look[2] - look[0])
-    return at - (before + after) // 2, (after - before + 1) / 2
+    before, nic_ns, after = min(looks, key=lambda look: look[2] - look[0])
+    return nic_ns - (before + after) // 2, (after - before + 1) / 2
 
 
 def _looks(device: int) -> list[tuple[int, int, int]]:
@@ -244,7 +246,7 @@ def _number(name: str, text: str, least: float) -> float:
 
 
 def _state(ports: Sequence[dict[str, str]]) -> str:
-    """Of the port that follows a master, or of all of an instance's ports that are in use."""
+    """State of the port that follows a master, or of all ports of an instance that are in use."""
     states = {port["portState"] for port in ports}
     if not states:
         raise KeyError("portState")

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.host.linux import RUN_ID_VARIABLE
 from vnetperf.host.programs import printed_object
-from vnetperf.host.trust import why_untrusted
+from vnetperf.host.trust import explain_distrust
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import HostError
 
@@ -103,10 +103,10 @@ class Cluster:
         if body is not None:
             line += ["-f", "-"]
         text = self._run(line, f"{verb} {path}", "" if body is None else json.dumps(body))
-        found = printed_object(text, ("kind", "gitVersion"))  # the version alone is of no kind
-        if found is None:
+        answer = printed_object(text, ("kind", "gitVersion"))  # the version alone is of no kind
+        if answer is None:
             raise ClusterError(f"the answer is no JSON object: {text[:200]!r}", where=path)
-        return found
+        return answer
 
     def execute(self, run_id: str, pod: str, argv: Sequence[str]) -> str:
         """Run a program in a pod to its end; what it has written to its standard output."""
@@ -114,11 +114,11 @@ class Cluster:
         return self._run(line, f"in pod {pod}: {' '.join(argv)}")
 
     @staticmethod
-    def _run(line: list[str], where: str, given: str = "") -> str:
+    def _run(line: list[str], where: str, input_text: str = "") -> str:
         try:
             done = subprocess.run(
                 line,
-                input=given,
+                input=input_text,
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -187,11 +187,16 @@ class Cluster:
     def _may(self, run_id: str, resource: str, verb: str) -> bool:
         """Whether the cluster says that its user may; what it does not say is tried."""
         name, _, below = resource.partition("/")
-        asked = {"namespace": self.namespace, "resource": name, "subresource": below, "verb": verb}
+        attributes = {
+            "namespace": self.namespace,
+            "resource": name,
+            "subresource": below,
+            "verb": verb,
+        }
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": asked},
+            "spec": {"resourceAttributes": attributes},
         }
         try:
             answer = self.request(run_id, "create", _ACCESS, review)
@@ -203,20 +208,20 @@ class Cluster:
 
     def delete_pod(self, run_id: str, name: str) -> str:
         """Delete a pod of the run, and wait until it is gone; never one that is not the run's."""
-        found = self.find_pod(run_id, name)
-        if found is None:  # the request of a kubectl that was killed may still be on its way
+        pod = self.find_pod(run_id, name)
+        if pod is None:  # the request of a kubectl that was killed may still be on its way
             time.sleep(LATE_S)
-            found = self.find_pod(run_id, name)
-        if found is None:
+            pod = self.find_pod(run_id, name)
+        if pod is None:
             return "not there"
-        known = found["metadata"]
-        if known.get("labels", {}).get(RUN_LABEL) != run_id:
+        metadata = pod["metadata"]
+        if metadata.get("labels", {}).get(RUN_LABEL) != run_id:
             return "left alone: a pod of this name is not the run's"
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "gracePeriodSeconds": 1,
-            "preconditions": {"uid": known["uid"]},
+            "preconditions": {"uid": metadata["uid"]},
         }
         try:
             self.request(run_id, "delete", f"{self.pods}/{name}", options)
@@ -225,8 +230,8 @@ class Cluster:
                 raise
 
         def is_gone() -> bool:
-            there = self.find_pod(run_id, name)
-            return there is None or there["metadata"]["uid"] != known["uid"]
+            current = self.find_pod(run_id, name)
+            return current is None or current["metadata"]["uid"] != metadata["uid"]
 
         wait_for(is_gone, GONE_S, f"the end of pod {name}", poll_s=LOOK_S)
         return "deleted"
@@ -237,7 +242,7 @@ def exec_arguments(pod: str, argv: Sequence[str]) -> list[str]:
     return ["exec", "--container", CONTAINER, pod, "--", *argv]
 
 
-def why_not_used(kubeconfig: str) -> str:
+def explain_unused_kubeconfig(kubeconfig: str) -> str:
     """Why a kubeconfig is not used; "" when it is."""
     try:
         _status(kubeconfig)
@@ -254,31 +259,31 @@ def _status(kubeconfig: str) -> os.stat_result:
     """
     path = Path(kubeconfig)
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise HostError(
             f"cannot be read: {error.strerror}",
             where=kubeconfig,
             cure="name the kubeconfig that is there in the testbed file",
         ) from error
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise HostError("is no file", where=kubeconfig, cure="name the file, not its folder")
-    if why := why_untrusted(path, only_root=True, also=(found.st_uid,)):
+    if reason := explain_distrust(path, only_root=True, also=(status.st_uid,)):
         raise HostError(
-            f"is not used: {why}",
+            f"is not used: {reason}",
             where=kubeconfig,
             cure="only root and the file's owner, as whom kubectl runs, may own it, links to it "
             "and the folders above it, and nobody else may write there (chown, chmod go-w)",
         )
-    return found
+    return status
 
 
 def create_pod(journal: Journal, cluster: Cluster, manifest: Mapping[str, Any]) -> Change:
     """Create a pod, which carries the run's label; undoing deletes it."""
     name = manifest["metadata"]["name"]
     data = {"cluster": asdict(cluster), "pod": name, "run_id": journal.run_id}
-    what = f"create pod {name} in namespace {cluster.namespace} of the cluster of "
-    with journal.changing("pod", what + cluster.kubeconfig, data) as change:
+    description = f"create pod {name} in namespace {cluster.namespace} of the cluster of "
+    with journal.changing("pod", description + cluster.kubeconfig, data) as change:
         cluster.request(journal.run_id, "create", cluster.pods, manifest)
     return change
 

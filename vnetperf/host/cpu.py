@@ -148,10 +148,10 @@ def read_topology(
         except FileNotFoundError:
             return tuple(otherwise)
         except OSError as error:
-            why = error.strerror or str(error)
+            reason = error.strerror or str(error)
         except HostError as error:
-            why = error.what
-        troubles.append(f"{path}: {why}; {meaning}")
+            reason = error.what
+        troubles.append(f"{path}: {reason}; {meaning}")
         return tuple(otherwise)
 
     folders = tuple(numbered_entries(root, "cpu"))
@@ -225,19 +225,19 @@ def _kinds(
 ) -> dict[int, int]:
     """The kind of each CPU, the fastest first: alike are those of one model and speed."""
 
-    def alike(one: int, other: int) -> bool:
-        pairs = zip(speeds[one], speeds[other], strict=True)
+    def alike(number: int, other: int) -> bool:
+        pairs = zip(speeds[number], speeds[other], strict=True)
         close = all(min(pair) >= _ALIKE * max(pair) for pair in pairs if all(pair))
-        return close and models.get(one, "") == models.get(other, "")
+        return close and models.get(number, "") == models.get(other, "")
 
     first_of: list[int] = []
-    found: dict[int, int] = {}
+    kinds: dict[int, int] = {}
     for cpu in sorted(cpus, key=lambda number: (*(-speed for speed in speeds[number]), number)):
         kind = next((k for k, first in enumerate(first_of) if alike(first, cpu)), len(first_of))
         if kind == len(first_of):
             first_of.append(cpu)
-        found[cpu] = kind
-    return found
+        kinds[cpu] = kind
+    return kinds
 
 
 def read_cpuinfo(*, proc: Path = PROC) -> tuple[dict[int, dict[str, str]], dict[str, str]]:
@@ -259,8 +259,8 @@ def read_cpuinfo(*, proc: Path = PROC) -> tuple[dict[int, dict[str, str]], dict[
             name = name.lower()
             if line_of := re.fullmatch(r"processor ([0-9]{1,6})", name):
                 pairs = (part.partition("=") for part in value.split(","))
-                own = {key.strip(): word.strip() for key, _, word in pairs}
-                processors.setdefault(int(line_of[1]), {}).update(own)
+                fields = {key.strip(): word.strip() for key, _, word in pairs}
+                processors.setdefault(int(line_of[1]), {}).update(fields)
             elif name:
                 entries[name] = value
         number = parse_number(entries.pop("processor", entries.get("cpu number", "")))
@@ -271,7 +271,7 @@ def read_cpuinfo(*, proc: Path = PROC) -> tuple[dict[int, dict[str, str]], dict[
     return processors, machine
 
 
-def model_of(entries: Mapping[str, str]) -> str:
+def read_model_name(entries: Mapping[str, str]) -> str:
     """What /proc/cpuinfo calls a processor; "" where it does not.
 
     `model name` is of x86, LoongArch and 32-bit Arm, `cpu` of POWER, `cpu model` of MIPS, `uarch`
@@ -297,10 +297,10 @@ def cpu_flags(*, proc: Path = PROC) -> frozenset[str]:
     of_each = [machine | entries for entries in processors.values()] or [machine]
     keys = ("flags", "features", "isa", "cpu")
     alike = {tuple(entries.get(key, "") for key in keys) for entries in of_each}  # mostly one
-    return frozenset.intersection(*(_flags_of(*texts) for texts in alike))
+    return frozenset.intersection(*(_parse_flags(*texts) for texts in alike))
 
 
-def _flags_of(flags: str, features: str, isa_text: str, name: str) -> frozenset[str]:
+def _parse_flags(flags: str, features: str, isa_text: str, name: str) -> frozenset[str]:
     words = flags or features
     if isa := re.fullmatch(r"rv\d+([a-z]+)((?:_\w+)*)", isa_text.strip()):
         # "rv64imafdcv_zba_zbb": letters, then longer names.
@@ -318,7 +318,9 @@ def cpu_models(*, sys: Path = SYS, proc: Path = PROC) -> dict[int, str]:
     """
     processors, _ = read_cpuinfo(proc=proc)
     # The name of a 32-bit Arm is one for all of its cores.
-    models = {cpu: _arm_part(entries) or model_of(entries) for cpu, entries in processors.items()}
+    models = {
+        cpu: _arm_part(entries) or read_model_name(entries) for cpu, entries in processors.items()
+    }
     for path in sorted((sys / "devices").glob("cpu_*/cpus")):
         for cpu in read_cpus(path):
             models[cpu] = f"{models.get(cpu, '')} ({path.parent.name})".strip()
@@ -408,8 +410,8 @@ def move_interrupts(
             cure="leave a processor to the system, or leave irqs out",
         )
     default = proc / "irq/default_smp_affinity"
-    usual = cpus_of_mask(read_text(default)) - avoided or others
-    write_value(journal, default, mask_of_cpus(usual), kind="irq-default")
+    usual = parse_mask(read_text(default)) - avoided or others
+    write_value(journal, default, _format_mask(usual), kind="irq-default")
     for number in interrupts_on(avoided, proc=proc):
         file = proc / f"irq/{number}/smp_affinity_list"
         served = set(read_cpus(file))
@@ -423,12 +425,12 @@ def interrupts_on(cpus: Iterable[int], *, proc: Path = PROC) -> dict[int, str]:
 
     One that was moved is served elsewhere from the next time on that it comes.
     """
-    wanted, found = set(cpus), {}
+    cpu_set, users_by_interrupt = set(cpus), {}
     for number, directory in numbered_entries(proc / "irq").items():
-        if wanted & set(read_cpus(directory / "smp_affinity_list")):
+        if cpu_set & set(read_cpus(directory / "smp_affinity_list")):
             users = sorted(path.name for path in directory.glob("*/"))
-            found[number] = ", ".join(users)
-    return found
+            users_by_interrupt[number] = ", ".join(users)
+    return users_by_interrupt
 
 
 def _accepts(file: Path, value: str) -> bool:
@@ -440,14 +442,14 @@ def _accepts(file: Path, value: str) -> bool:
     return True
 
 
-def cpus_of_mask(mask: str) -> set[int]:
+def parse_mask(mask: str) -> set[int]:
     """CPUs of a mask as the kernel has it, "00000000,0000000f"; none where a text is no mask."""
     digits = mask.strip().replace(",", "")
     bits = int(digits, 16) if re.fullmatch(r"[0-9a-fA-F]+", digits) else 0
     return {number for number in range(bits.bit_length()) if bits >> number & 1}
 
 
-def mask_of_cpus(cpus: Iterable[int]) -> str:
+def _format_mask(cpus: Iterable[int]) -> str:
     """A mask as /proc/irq has it: groups of eight hexadecimal digits."""
     digits = f"{sum(1 << cpu for cpu in cpus):x}"
     digits = digits.zfill(-(-len(digits) // 8) * 8) if len(digits) > 8 else digits
@@ -463,19 +465,19 @@ _JOIN_CGROUP = (
 )
 
 
-def why_no_cpusets(mounts: Path = PROC_MOUNTS) -> str:
+def explain_no_cpusets(mounts: Path = PROC_MOUNTS) -> str:
     """What keeps a run from making cpusets; nothing on the machine is changed to have them."""
     top = cgroup_root(mounts)
     if top is None:
         return "no cgroup v2 file system is mounted"
     try:
-        given = read_file(top / "cgroup.subtree_control").split()
-        there = read_file(top / "cgroup.controllers").split()
+        delegated = read_file(top / "cgroup.subtree_control").split()
+        available = read_file(top / "cgroup.controllers").split()
     except OSError as error:
         return f"{top} cannot be read: {error.strerror}"
-    if "cpuset" not in there:
+    if "cpuset" not in available:
         return f"{top} has no cpuset controller (cgroup v1 may have it)"
-    if "cpuset" not in given:
+    if "cpuset" not in delegated:
         return f"{top}/cgroup.subtree_control does not hand cpuset on"
     return "" if os.access(top, os.W_OK) else f"{top} is read-only"
 
@@ -484,22 +486,23 @@ def create_cpuset(
     journal: Journal, name: str, cpus: Iterable[int], *, mounts: Path = PROC_MOUNTS
 ) -> Path:
     """Make a group whose processes run on some processors only."""
-    top, trouble = cgroup_root(mounts), why_no_cpusets(mounts)
+    top, trouble = cgroup_root(mounts), explain_no_cpusets(mounts)
     if top is None or trouble:
         raise HostError(f"no cpuset can be made: {trouble}", where=f"cgroup {name}")
-    group, wanted = top / name, format_cpus(cpus)
+    group, requested = top / name, format_cpus(cpus)
     with journal.changing("cgroup", f"cgroup {group}", {"path": str(group)}):
         try:
             group.mkdir()
-            (group / "cpuset.cpus").write_text(wanted)
-            taken = read_file(group / "cpuset.cpus.effective").strip()
+            (group / "cpuset.cpus").write_text(requested)
+            effective = read_file(group / "cpuset.cpus.effective").strip()
         except OSError as error:
             raise HostError(
                 f"the cpuset could not be made: {error.strerror}", where=str(group)
             ) from error
-        if taken != wanted:
+        if effective != requested:
             raise HostError(
-                f"processors {wanted} were requested for the cpuset, and it has {taken or 'none'}",
+                f"processors {requested} were requested for the cpuset, and it has "
+                f"{effective or 'none'}",
                 where=str(group),
                 cure="choose processors that are online and allowed",
             )

@@ -11,7 +11,7 @@ from math import lcm
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.host.linux import PAGE_OCTETS, known_count, parse_json
+from vnetperf.host.linux import PAGE_OCTETS, parse_count, parse_json
 from vnetperf.host.wait import patient, receive
 from vnetperf.model.errors import HostError, VnetperfError
 from vnetperf.model.scenario import Plan, Pollers
@@ -397,12 +397,12 @@ def lcore_arguments(main: int, workers: Sequence[int]) -> list[str]:
     is let loose when it runs.
     """
     free = [number for number in range(MAX_LCORE) if number not in {*workers, main}]
-    taken: dict[int, int] = {}
+    cpu_by_lcore: dict[int, int] = {}
     for cpu in (*workers, main):
-        number = cpu if cpu < MAX_LCORE and cpu not in taken else free.pop(0)
-        taken[number] = cpu
-    *polling, sleeping = taken
-    pairs = [f"{number}@{taken[number]}" for number in (sleeping, *polling)]
+        number = cpu if cpu < MAX_LCORE and cpu not in cpu_by_lcore else free.pop(0)
+        cpu_by_lcore[number] = cpu
+    *polling, sleeping = cpu_by_lcore
+    pairs = [f"{number}@{cpu_by_lcore[number]}" for number in (sleeping, *polling)]
     return [f"--lcores={','.join(pairs)}", f"--main-lcore={sleeping}"]
 
 
@@ -414,14 +414,14 @@ def main_lcore_cpu(
     others: Collection[int] = (),
 ) -> int:
     """A processor for the main thread on its memory's node: it allocates there and nowhere else."""
-    here = [cpu for cpu in housekeeping if node_of.get(cpu, node) == node]
-    taken = {*workers, *others}
-    here += [cpu for cpu, its in node_of.items() if its == node and cpu not in taken]
-    here += [cpu for cpu in workers if node_of.get(cpu) == node]
-    return here[0] if here else housekeeping[0]
+    candidates = [cpu for cpu in housekeeping if node_of.get(cpu, node) == node]
+    used = {*workers, *others}
+    candidates += [cpu for cpu, its in node_of.items() if its == node and cpu not in used]
+    candidates += [cpu for cpu in workers if node_of.get(cpu) == node]
+    return candidates[0] if candidates else housekeeping[0]
 
 
-def main_cpu_of_plan(
+def choose_main_cpu(
     plan: Plan, facts: MachineFacts | None, node: int, workers: Sequence[int]
 ) -> int:
     """The same by a plan: off pollers' processors, and off those that the testbed keeps back.
@@ -514,7 +514,7 @@ class DpdkPorts:
         if not isinstance(stats, dict):
             raise HostError(f"there are no statistics of port {number}", where=str(self._path))
         names = ("ipackets", "opackets", "imissed", "rx_nombuf", "oerrors")
-        rx, tx, missed, without_buffer, errors = (known_count(stats.get(k)) for k in names)
+        rx, tx, missed, without_buffer, errors = (parse_count(stats.get(k)) for k in names)
         if rx is None or tx is None:
             raise HostError(f"port {number} counts no packets", where=str(self._path))
         return HopCounters(

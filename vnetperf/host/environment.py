@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vnetperf.host.trust import why_not_for_root
+from vnetperf.host.trust import explain_root_refusal
 
 log = logging.getLogger(__name__)
 
@@ -65,14 +65,16 @@ def _trusted(name: str, value: str) -> str:
     kept = []
     for part in re.split(r"[:\s]", value) if name != "LD_LIBRARY_PATH" else re.split("[:;]", value):
         is_name = "/" not in part and name != "LD_LIBRARY_PATH"  # looked for where libraries are
-        if why := "" if is_name else why_not_for_root(part):
-            log.warning("no program of root takes code from %s of %s: %s", part or ".", name, why)
+        if reason := "" if is_name else explain_root_refusal(part):
+            log.warning(
+                "no program of root takes code from %s of %s: %s", part or ".", name, reason
+            )
         else:
             kept.append(part)
     return ":".join(kept)
 
 
-def _is_agents_own(name: str) -> bool:
+def _is_set_by_agent(name: str) -> bool:
     """Whether a variable says who and where the agent is, so that no controller gives its value."""
     return name in _OF_THE_USER or name == "PATH" or name.startswith("VNETPERF_")
 
@@ -84,13 +86,13 @@ class Variables:
     """
 
     def __init__(self) -> None:
-        self._there: dict[str, str] = {}
+        self._inherited: dict[str, str] = {}
         self._named: tuple[str, ...] = ()
-        self._given: dict[str, str] = {}
+        self._testbed_values: dict[str, str] = {}
 
     def keep(self) -> None:
         """Take what is not let through out of this process's environment, and remember it."""
-        self._there = dict(os.environ)
+        self._inherited = dict(os.environ)
         self._apply()
 
     def let_through(self, named: Mapping[str, str | None]) -> None:
@@ -100,14 +102,16 @@ class Variables:
             named: Their values at the controller; None for one that it has not, or may not give:
                 the value counts with which this process was started.
         """
-        for name in self._given:
+        for name in self._testbed_values:
             os.environ.pop(name, None)
-            if name in self._there and self._is_kept(name):
-                os.environ[name] = self._there[name]
+            if name in self._inherited and self._is_kept(name):
+                os.environ[name] = self._inherited[name]
         self._named = tuple(sorted(named))
-        self._given = {n: v for n, v in named.items() if v is not None and not _is_agents_own(n)}
+        self._testbed_values = {
+            n: v for n, v in named.items() if v is not None and not _is_set_by_agent(n)
+        }
         self._apply()
-        os.environ.update(self._given)
+        os.environ.update(self._testbed_values)
         for name in {*self._named} & {*_OF_THE_LOADER} & os.environ.keys():
             os.environ[name] = _trusted(name, os.environ[name])
         if missing := [name for name in self._named if name not in os.environ]:
@@ -120,25 +124,25 @@ class Variables:
             log.info("variables kept from programs: %s", ", ".join(kept))
 
     def _apply(self) -> None:
-        for name in self._there:
+        for name in self._inherited:
             if not self._is_kept(name):
                 os.environ.pop(name, None)
             elif name in self._named:  # what is there stays: folders of others have left PATH
-                os.environ.setdefault(name, self._there[name])
+                os.environ.setdefault(name, self._inherited[name])
         name, value = _LOCALE
-        os.environ[name] = self._there.get(name, value) if name in self._named else value
+        os.environ[name] = self._inherited.get(name, value) if name in self._named else value
 
     def facts(self) -> dict[str, Any]:
         """What programs get, with values where they bear on results, and names of what was there.
 
         A proxy's value may hold a password, and so may one whose name says so.
         """
-        given = dict(os.environ)  # of PATH without folders that others could write to
-        recorded = {n: v for n, v in given.items() if n in _RECORDED or n.startswith("LC_")}
+        environment = dict(os.environ)  # of PATH without folders that others could write to
+        recorded = {n: v for n, v in environment.items() if n in _RECORDED or n.startswith("LC_")}
         return {
             "let through": dict(sorted(recorded.items())),
-            "let through by the testbed": {n: _shown(n, given.get(n)) for n in self._named},
-            "kept from programs": sorted(n for n in self._there if not self._is_kept(n)),
+            "let through by the testbed": {n: _shown(n, environment.get(n)) for n in self._named},
+            "kept from programs": sorted(n for n in self._inherited if not self._is_kept(n)),
         }
 
     def _is_kept(self, name: str) -> bool:

@@ -11,7 +11,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from vnetperf.host.linux import known_count, run_in
+from vnetperf.host.linux import parse_count, run_in
 from vnetperf.model.errors import HostError
 
 T = TypeVar("T")
@@ -43,9 +43,9 @@ def features(name: str, state: Literal["requested", "active"] = "requested") -> 
     """
 
     def read(tool: Any) -> dict[str, int]:
-        found = tool.get_features()
-        is_on = getattr(found, f"is_{state}")
-        return {key: int(is_on(key)) for key in found.keys() if found.is_available(key)}  # noqa: SIM118 - no dict
+        feature_set = tool.get_features()
+        is_on = getattr(feature_set, f"is_{state}")
+        return {key: int(is_on(key)) for key in feature_set.keys() if feature_set.is_available(key)}  # noqa: SIM118 - no dict
 
     return _ethtool(name, None, read, ()) or {}
 
@@ -54,19 +54,19 @@ def set_features(name: str, values: Mapping[str, int]) -> None:
     """Ask for features, each by itself; what the driver refuses is left."""
 
     def write(tool: Any) -> None:
-        found = tool.get_features()
-        for key in values.keys() & set(found.keys()):
-            found[key] = bool(values[key])
-        tool.set_features(found)
+        feature_set = tool.get_features()
+        for key in values.keys() & set(feature_set.keys()):
+            feature_set[key] = bool(values[key])
+        tool.set_features(feature_set)
 
     _ethtool(name, None, write)
 
 
 def set_queues(name: str, count: int, *, netns: Path) -> None:
     """Set the number of queue pairs of an interface."""
-    found = _ethtool(name, netns, methodcaller("get_channels"))
-    combined = found["max_combined"] if found else 0
-    most = combined or (min(found["max_rx"], found["max_tx"]) if found else 0) or 1
+    answer = _ethtool(name, netns, methodcaller("get_channels"))
+    combined = answer["max_combined"] if answer else 0
+    most = combined or (min(answer["max_rx"], answer["max_tx"]) if answer else 0) or 1
     if count > most:
         raise HostError(
             f"{count} queue pairs are requested",
@@ -74,22 +74,22 @@ def set_queues(name: str, count: int, *, netns: Path) -> None:
             accepted=f"up to {most}",
             cure="request fewer rx_queues",
         )
-    if found:
+    if answer:
         pairs = (0, 0, count) if combined else (count, count, 0)
-        now = dict(zip(CHANNELS, _counts(found), strict=True))
-        wanted = now | dict(zip(("rx", "tx", "combined"), pairs, strict=True))
-        if now != wanted:
-            set_channels(name, list(wanted.values()), netns=netns)
+        now = dict(zip(CHANNELS, _counts(answer), strict=True))
+        target = now | dict(zip(("rx", "tx", "combined"), pairs, strict=True))
+        if now != target:
+            set_channels(name, list(target.values()), netns=netns)
 
 
 def channels(name: str) -> list[int]:
     """Queues of an interface as they are, in the order of `CHANNELS`."""
-    found = _ethtool(name, None, methodcaller("get_channels"))
-    return _counts(found) if found else []
+    answer = _ethtool(name, None, methodcaller("get_channels"))
+    return _counts(answer) if answer else []
 
 
-def _counts(found: Any) -> list[int]:
-    return [int(found[f"{kind}_count"]) for kind in CHANNELS]
+def _counts(answer: Any) -> list[int]:
+    return [int(answer[f"{kind}_count"]) for kind in CHANNELS]
 
 
 def set_channels(name: str, counts: list[int], *, netns: Path | None = None) -> None:
@@ -106,8 +106,8 @@ def set_channels(name: str, counts: list[int], *, netns: Path | None = None) -> 
 
 def receive_ring(name: str, *, netns: Path | None = None) -> int | None:
     """Frames that each receive ring of an interface holds; None where its driver tells none."""
-    found = _ethtool(name, netns, methodcaller("get_rings"))
-    return (int(found["rx"]) or None) if found else None
+    answer = _ethtool(name, netns, methodcaller("get_rings"))
+    return (int(answer["rx"]) or None) if answer else None
 
 
 def statistics(name: str, *, netns: Path | None = None) -> dict[str, int]:
@@ -115,23 +115,23 @@ def statistics(name: str, *, netns: Path | None = None) -> dict[str, int]:
 
     Those of which it says that it does not count them are left out.
     """
-    found = _ethtool(name, netns, methodcaller("get_statistics")) or ()
-    counts = ((key.strip(), known_count(int(value))) for key, value in found)
+    answer = _ethtool(name, netns, methodcaller("get_statistics")) or ()
+    counts = ((key.strip(), parse_count(int(value))) for key, value in answer)
     return {key: count for key, count in counts if count is not None}
 
 
 def firmware_version(name: str) -> str:
     """Firmware of an interface in the caller's namespace; empty when the driver reports none."""
     # struct ethtool_drvinfo: command; driver, version and fw_version of 32 octets each; more.
-    found = _ethtool(name, None, partial(_read_struct, GET_DRIVER_INFO, 196)) or b""
-    return found[68:100].partition(b"\0")[0].decode(errors="replace").strip()
+    octets = _ethtool(name, None, partial(_read_struct, GET_DRIVER_INFO, 196)) or b""
+    return octets[68:100].partition(b"\0")[0].decode(errors="replace").strip()
 
 
 def phc_index(name: str) -> int | None:
     """Number of the clock of an interface's NIC: `/dev/ptpN`; None for one without."""
     # struct ethtool_ts_info: command, kinds of stamps, the clock or -1; 8 numbers more.
-    found = _ethtool(name, None, partial(_read_struct, GET_TS_INFO, 44))
-    index = int(struct.unpack_from("=i", found, 8)[0]) if found else -1
+    octets = _ethtool(name, None, partial(_read_struct, GET_TS_INFO, 44))
+    index = int(struct.unpack_from("=i", octets, 8)[0]) if octets else -1
     return index if index >= 0 else None
 
 

@@ -85,20 +85,20 @@ class GuardianClient:
     def _replace_the_dead(
         self, say: Callable[[str], None], note: Callable[[ProcessId], None]
     ) -> None:
-        for left in reversed(range(REPLACEMENTS + 1)):
+        for remaining in reversed(range(REPLACEMENTS + 1)):
             self._wait_for_death()
             if _wait_readable(self._over_read, timeout_s=0):
                 return
-            how = f"the guardian of this run died ({_how_it_ended(self._popen.wait())})"
+            cause = f"the guardian of this run died ({_describe_end(self._popen.wait())})"
             try:
-                if not left:
+                if not remaining:
                     raise HostError(f"{REPLACEMENTS} others died before it")
-                say(f"{how}; another one is started, and guards it from then on")
+                say(f"{cause}; another one is started, and guards it from then on")
                 os.close(self._pipe_fd)
                 self._pipe_fd = -1
                 self._popen, self._pipe_fd, self.identity = _start(*self._guarded)
             except (HostError, OSError) as error:
-                self.trouble = f"{how}, and no other one is started: {error}"
+                self.trouble = f"{cause}, and no other one is started: {error}"
                 say(self.trouble)
                 return
             note(self.identity)
@@ -129,7 +129,7 @@ class GuardianClient:
             return False
 
 
-def _how_it_ended(status: int) -> str:
+def _describe_end(status: int) -> str:
     return f"by signal {-status}" if status < 0 else f"exit status {status}"
 
 
@@ -178,7 +178,7 @@ def _start(
     ready = _wait_readable(ready_read, timeout_s=GUARDIAN_START_S)
     ready = ready and os.read(ready_read, 1) == b"r"
     os.close(ready_read)
-    identity = ProcessId.of(popen.pid)
+    identity = ProcessId.read(popen.pid)
     if not ready or identity is None:
         os.close(pipe_write)
         popen.kill()

@@ -54,16 +54,16 @@ def _all_claims(journals: Path, directory: Path) -> list[UndoData]:
 
     Of the machine and of every host within it: the pool is one, whoever keeps the journal.
     """
-    found: list[UndoData] = []
+    claims: list[UndoData] = []
     roots = HostRoots(state=journals.parent).on_machine
-    for path in (path for one in roots for path in list_files(one.journals, "*.jsonl")):
+    for path in (path for root in roots for path in list_files(root.journals, "*.jsonl")):
         with contextlib.suppress(OSError):  # that run has just ended
             for record in pending_changes(read_journal(path).records):
                 data = record["data"]
-                mine = record["kind"] == "hugepages" and record["boot"] == boot_id()
-                if mine and data["directory"] == str(directory) and "claim" in data:
-                    found.append(data)
-    return found
+                is_claim = record["kind"] == "hugepages" and record["boot"] == boot_id()
+                if is_claim and data["directory"] == str(directory) and "claim" in data:
+                    claims.append(data)
+    return claims
 
 
 @contextlib.contextmanager
@@ -92,7 +92,7 @@ def pool_lock(directory: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def turn_of(data: UndoData) -> contextlib.AbstractContextManager[None]:
+def hold_pool(data: UndoData) -> contextlib.AbstractContextManager[None]:
     """Hold the pool of a change that is undone: until it is marked, others count its pages."""
     return pool_lock(Path(data["directory"]))
 
@@ -128,17 +128,17 @@ def pools(
 
     One that cannot be read is left out, and `troubles` gets the reason.
     """
-    found = []
+    readable_pools = []
     for node, directory in _pool_directories(sys):
         for entry in directory.glob("hugepages-*kB"):
             size_kb = parse_number(entry.name.removeprefix("hugepages-").removesuffix("kB"))
             try:
                 if size_kb is not None:
-                    found.append(_read_pool(entry, node, size_kb, sys))
+                    readable_pools.append(_read_pool(entry, node, size_kb, sys))
             except HostError as error:
                 if troubles is not None:
                     troubles.append(f"{error.where}: {error.what}")
-    return tuple(sorted(found, key=lambda pool: (pool.node, pool.size_kb)))
+    return tuple(sorted(readable_pools, key=lambda pool: (pool.node, pool.size_kb)))
 
 
 def pool(node: int, size_kb: int, *, sys: Path = SYS) -> HugepagePool:
@@ -163,23 +163,23 @@ def reserve(
         missing = free_pages_needed - before.free
         if missing <= 0:
             return None
-        wanted = before.total + missing
+        total = before.total + missing
         data = {
             "directory": str(directory),
             "previous": before.total,
-            "wanted": wanted,
+            "wanted": total,
             "surplus": before.surplus,
             **make_claim(journal, directory, before.total),
         }
-        what = f"node{node} hugepages of {size_kb} kB: {before.total} -> {wanted}"
+        description = f"node{node} hugepages of {size_kb} kB: {before.total} -> {total}"
         # The turn ends before what failed is undone, which takes a turn of its own.
-        with journal.changing("hugepages", what, data) as change, turn:
+        with journal.changing("hugepages", description, data) as change, turn:
             for attempt in range(RESERVE_ATTEMPTS):
                 if attempt:
                     # Memory is there but in pieces: moving pages together changes nothing lasting.
                     with contextlib.suppress(OSError):
                         (proc / "sys/vm/compact_memory").write_text("1\n")
-                write_total(directory, wanted)
+                write_total(directory, total)
                 after = _read_pool(directory, node, size_kb, sys)
                 # Promises that other nodes have to keep are not kept by pages made here.
                 free = after.free + after.promised - before.promised
@@ -198,7 +198,7 @@ def reserve(
 def undo_hugepages(data: UndoData) -> str:
     """Take away the pages that a run added, and none that others added or had before.
 
-    The pool is held by the caller (`turn_of`).
+    The pool is held by the caller (`hold_pool`).
 
     What other journals still claim stays, so a second undo finds nothing to take, and neither does
     that of a change that was announced and never made. When somebody without a journal raised the
@@ -241,11 +241,11 @@ def _pool_directory(node: int, size_kb: int, sys: Path) -> Path:
     directory = directories.get(node, sys / "nonexistent") / f"hugepages-{size_kb}kB"
     if directory.is_dir():
         return directory
-    there = [f"node{found.node} {found.size_kb} kB" for found in pools(sys=sys)]
+    available = [f"node{pool.node} {pool.size_kb} kB" for pool in pools(sys=sys)]
     raise HostError(
         f"there are no hugepages of {size_kb} kB on NUMA node {node}",
         where=str(sys / "devices/system/node"),
-        accepted=", ".join(there) or "none: this kernel has no hugepages",
+        accepted=", ".join(available) or "none: this kernel has no hugepages",
         cure="choose one of these in the testbed's configuration",
     )
 

@@ -40,8 +40,8 @@ from vnetperf.host.paths import (
     HostRoots,
     check_state,
     list_files,
-    open_own,
     open_private,
+    open_trusted,
     remove_if_empty,
 )
 from vnetperf.model.errors import HostError
@@ -81,12 +81,12 @@ class ChangeKind:
         function: UndoFunction = resolve_name(self.function)
         return function
 
-    def held(self, data: UndoData) -> contextlib.AbstractContextManager[None]:
-        """What is held while a change is undone and marked."""
-        held: contextlib.AbstractContextManager[None] = (
+    def hold_turn(self, data: UndoData) -> contextlib.AbstractContextManager[None]:
+        """Hold the turn, as of a pool, in which a change is undone and marked."""
+        lock: contextlib.AbstractContextManager[None] = (
             resolve_name(self.turn)(data) if self.turn else contextlib.nullcontext()
         )
-        return held
+        return lock
 
 
 CHANGE_KINDS: dict[str, ChangeKind] = {
@@ -94,7 +94,7 @@ CHANGE_KINDS: dict[str, ChangeKind] = {
     "value": ChangeKind("vnetperf.host.kernel:undo_value"),
     "irq-default": ChangeKind("vnetperf.host.kernel:undo_value", first=True),
     "hugepages": ChangeKind(
-        "vnetperf.host.hugepages:undo_hugepages", turn="vnetperf.host.hugepages:turn_of"
+        "vnetperf.host.hugepages:undo_hugepages", turn="vnetperf.host.hugepages:hold_pool"
     ),
     "driver": ChangeKind("vnetperf.host.nic.pci:undo_driver", confirmed=True),
     "link": ChangeKind("vnetperf.host.links:undo_link"),
@@ -114,7 +114,7 @@ CHANGE_KINDS: dict[str, ChangeKind] = {
 }
 
 
-def kind_of(name: str) -> ChangeKind:
+def find_kind(name: str) -> ChangeKind:
     """Look a kind up."""
     try:
         return CHANGE_KINDS[name]
@@ -204,10 +204,10 @@ def decode_record(line: bytes) -> Record | None:
         outer = parse_json(line)
         record = outer["r"]
         body = json.dumps(record, sort_keys=True, separators=(",", ":"))
-        whole = outer["crc"] == _checksum(body)
+        is_intact = outer["crc"] == _checksum(body)
     except (ValueError, KeyError, TypeError):
         return None
-    return record if whole and isinstance(record, dict) and _has_fields(record) else None
+    return record if is_intact and isinstance(record, dict) and _has_fields(record) else None
 
 
 #: Fields without which a record cannot be used, by its type.
@@ -229,7 +229,7 @@ def guardian_record(process: ProcessId) -> Record:
     return {"t": "guardian", "process": [process.pid, process.start]}
 
 
-def header_of(content: JournalContent) -> Record:
+def find_header(content: JournalContent) -> Record:
     """The header; empty where there is none."""
     return next((record for record in content.records if record.get("t") == "header"), {})
 
@@ -307,7 +307,7 @@ class ForeignJournalError(HostError):
 
 def check_origin(content: JournalContent, path: Path) -> None:
     """Refuse a journal whose changes are not this machine's, or not known to this version."""
-    header = header_of(content)
+    header = find_header(content)
     if not content.records and not content.damage and content.torn_at is None:
         return  # nothing was announced
     where = str(path)
@@ -378,7 +378,7 @@ def remove_stale_drafts(roots: HostRoots) -> None:
     """Remove journals whose owners died before they had a name: nothing was changed by then."""
     for draft in list_files(roots.journals, f".*{DRAFT}"):
         with contextlib.suppress(OSError, HostError):
-            fd = open_own(draft, os.O_RDWR)
+            fd = open_trusted(draft, os.O_RDWR)
             try:
                 if locks.try_lock(fd):
                     draft.unlink(missing_ok=True)
@@ -407,33 +407,33 @@ def _processes_together(records: Iterable[Record]) -> list[Record]:
 
     One that does not end is then waited for once, and not for each program that was started.
     """
-    found: list[Record] = []
+    changes: list[Record] = []
     together: dict[tuple[Any, ...], Record] = {}
     for record in records:
         data = record["data"]
         key = (record["boot"], str(data.get("run_id")), str(data.get("scope")))
         if record["kind"] != "processes":
-            found.append(record)
-        elif (one := together.get(key)) is None:
-            known = [*(data.get("known") or ())]
-            together[key] = {**record, "others": [], "data": {**data, "known": known}}
-            found.append(together[key])
+            changes.append(record)
+        elif (first := together.get(key)) is None:
+            known_processes = [*(data.get("known") or ())]
+            together[key] = {**record, "others": [], "data": {**data, "known": known_processes}}
+            changes.append(together[key])
         else:
-            one["what"] = record["what"]  # of the first, as they come latest first
-            one["others"].append(record["n"])
-            one["data"]["known"] += data.get("known") or ()
-    return found
+            first["what"] = record["what"]  # of the first, as they come latest first
+            first["others"].append(record["n"])
+            first["data"]["known"] += data.get("known") or ()
+    return changes
 
 
 def undo_record(record: Record, mark: Callable[[], None]) -> str:
     """Undo one change, and mark it."""
-    kind = kind_of(record["kind"])
+    kind = find_kind(record["kind"])
     if kind.volatile and record["boot"] != boot_id():
         # Writing an old value now would overwrite what the new boot configured.
         mark()
         return "gone with the reboot"
     try:
-        with kind.held(record["data"]):
+        with kind.hold_turn(record["data"]):
             outcome = kind.load()(record["data"])
             mark()
         return outcome
@@ -449,7 +449,7 @@ def undo_record(record: Record, mark: Callable[[], None]) -> str:
 
 def _is_undone_first(record: Record) -> bool:
     try:
-        return kind_of(record["kind"]).first
+        return find_kind(record["kind"]).first
     except HostError:
         return False
 
@@ -464,11 +464,11 @@ class Change:
 
     journal: Journal
     number: int
-    what: str
+    description: str
 
     def undo(self) -> str:
         """Undo this one change now; undoing it again does nothing."""
-        return self.journal.undo_one(self.number)
+        return self.journal.undo_change(self.number)
 
 
 class Journal:
@@ -536,7 +536,7 @@ class Journal:
         when others could have written it.
         """
         try:
-            fd = open_own(path, os.O_RDWR | os.O_APPEND)
+            fd = open_trusted(path, os.O_RDWR | os.O_APPEND)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -576,9 +576,9 @@ class Journal:
             except OSError as error:
                 raise _cannot_write_journal(self.path, error) from error
 
-    def intend(self, kind: str, what: str, data: Mapping[str, Any]) -> Change:
+    def intend(self, kind: str, description: str, data: Mapping[str, Any]) -> Change:
         """Write down a change that is about to be made; it is on disk when this returns."""
-        kind_of(kind)
+        find_kind(kind)
         with self._lock:
             number = self._next
             self.append(
@@ -586,26 +586,26 @@ class Journal:
                     "t": "change",
                     "n": number,
                     "kind": kind,
-                    "what": what,
+                    "what": description,
                     "boot": boot_id(),
                     "data": dict(data),
                 }
             )
             self._next += 1
-        log.info("change %d: %s", number, what)
-        return Change(self, number, what)
+        log.info("change %d: %s", number, description)
+        return Change(self, number, description)
 
     @contextlib.contextmanager
-    def changing(self, kind: str, what: str, data: Mapping[str, Any]) -> Iterator[Change]:
+    def changing(self, kind: str, description: str, data: Mapping[str, Any]) -> Iterator[Change]:
         """Journal a change, let the block make it, and undo it at once when the block fails.
 
         If that undo fails as well the change stays pending, so the end of the run tries again.
         """
-        change = self.intend(kind, what, data)
+        change = self.intend(kind, description, data)
         try:
             yield change
-            if kind_of(kind).confirmed:
-                self.require_heard(what)
+            if find_kind(kind).confirmed:
+                self.require_heard(description)
         except BaseException:
             with contextlib.suppress(HostError):
                 change.undo()
@@ -613,16 +613,16 @@ class Journal:
 
     def supersede(self, change: Change, kind: str, data: Mapping[str, Any]) -> Change:
         """Write a change down again, with what is known now that it is made."""
-        known = self.intend(kind, change.what, data)
+        replacement = self.intend(kind, change.description, data)
         self._mark_undone(change.number)
-        return known
+        return replacement
 
-    def require_heard(self, what: str) -> None:
+    def require_heard(self, description: str) -> None:
         """Have whoever controls the run confirm that it hears us after a change; else raise."""
         if self.confirm is not None:
-            self.confirm(what)
+            self.confirm(description)
 
-    def undo_one(self, number: int) -> str:
+    def undo_change(self, number: int) -> str:
         """Undo one change by its number; see `Change.undo`."""
         with self._lock:
             if self._fd < 0:
@@ -665,20 +665,20 @@ class Journal:
                 try:
                     self._finish(damaged=bool(content.damage), named=named)
                 except OSError as error:  # the disk is read-only by now, or broken
-                    why = error.strerror or error
-                    damage += (f"all is undone, but {self.path} cannot be removed: {why}",)
+                    reason = error.strerror or error
+                    damage += (f"all is undone, but {self.path} cannot be removed: {reason}",)
             for line in damage:
                 log.error("damaged journal: %s", line)
             return UndoReport(self.run_id, tuple(undone), tuple(failed), damage)
 
-    def _undo_all(self, left: list[Record]) -> tuple[list[UndoStep], list[UndoStep]]:
+    def _undo_all(self, remaining: list[Record]) -> tuple[list[UndoStep], list[UndoStep]]:
         """Undo each change; what fails is tried once more at the end."""
         undone: list[UndoStep] = []
         failed: list[UndoStep] = []
-        left = _processes_together(left)
+        remaining = _processes_together(remaining)
         for attempt in (1, 2):
             failed, again = [], []
-            for record in left:
+            for record in remaining:
                 try:
                     numbers = (record["n"], *record.get("others", ()))
                     outcome = undo_record(record, partial(self._try_to_mark, *numbers))
@@ -691,8 +691,8 @@ class Journal:
                     continue
                 log.info("undone: %s: %s", record["what"], outcome)
                 undone.append(UndoStep(record["kind"], record["what"], outcome))
-            left = again
-            if left and attempt == 1:
+            remaining = again
+            if remaining and attempt == 1:
                 time.sleep(RETRY_AFTER_S)  # the kernel frees what the dead held a little later
         return undone, failed
 

@@ -111,8 +111,8 @@ def undo_value(data: UndoData) -> str:
     if _same_value(now, previous):
         return f"already {previous}"
     zero_first = bool(data["zero_first"])
-    is_midway = zero_first and now == "0"  # between two writes
-    if not _same_value(now, str(data["wanted"])) and not is_midway:
+    written = zero_first and now == "0"  # between two writes
+    if not _same_value(now, written) and not is_midway:
         return f"left at {now}: somebody else has set it since"
     write_file(path, previous, zero_first=zero_first and now != "0" and previous != "0")
     after = read_value(path)
@@ -143,9 +143,9 @@ def write_file(path: Path, value: str, *, zero_first: bool) -> None:
             ) from error
 
 
-def _same_value(left: str, right: str) -> bool:
+def _same_value(first: str, second: str) -> bool:
     """Whether two values mean the same: spacing, and hex masks padded by the kernel, differ."""
-    return _normalised(left) == _normalised(right)
+    return _normalised(first) == _normalised(second)
 
 
 def _normalised(value: str) -> str:
@@ -181,13 +181,13 @@ def module_loaded(name: str) -> bool:
 
 def module_problem(module: KernelModule | str) -> str:
     """What keeps a module from being used; nothing is loaded to find out."""
-    known = _as_module(module)
-    if module_loaded(known.name) or _is_built_in(known):
+    kernel_module = _as_module(module)
+    if module_loaded(kernel_module.name) or _is_built_in(kernel_module):
         return ""
     directory = MODULES / os.uname().release
     if not directory.is_dir():
         return f"it is not loaded, and {directory} is not there to load it from"
-    if _module_name(known.name) in _module_names(directory / "modules.dep"):
+    if _module_name(kernel_module.name) in _module_names(directory / "modules.dep"):
         return ""
     return f"it is neither loaded nor under {directory}"
 
@@ -195,7 +195,7 @@ def module_problem(module: KernelModule | str) -> str:
 def _as_module(module: KernelModule | str) -> KernelModule:
     if isinstance(module, KernelModule):
         return module
-    common = {one.name: one for one in COMMON_MODULES}
+    common = {candidate.name: candidate for candidate in COMMON_MODULES}
     return common.get(_module_name(module)) or KernelModule(name=module)
 
 
@@ -257,13 +257,13 @@ def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
     namespace that is there: bridges of others' containers are none of the run's. Writing that back
     would turn it on: the settings end with the module, or stay off with one that stays.
     """
-    known = _as_module(module)
-    name = known.name
+    kernel_module = _as_module(module)
+    name = kernel_module.name
     if not _MODULE_NAME.fullmatch(name):  # modprobe takes a path to a file for a module too
         raise HostError(
             f"{name!r} is no name of a kernel module", accepted="letters, digits, _ and -"
         )
-    if module_loaded(name) or _is_built_in(known):
+    if module_loaded(name) or _is_built_in(kernel_module):
         return None
     modprobe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")
     if modprobe is None or not PROC_MODULES.exists():
@@ -276,17 +276,17 @@ def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
     order = run_modprobe([modprobe, "--show-depends", "--", name], name, journal.run_id)
     lines = [line.split() for line in order.splitlines()]
     needed = [_module_name(Path(line[1]).name.split(".ko")[0]) for line in lines if len(line) > 1]
-    missing = [one for one in needed if not module_loaded(one)]
-    what = f"load modules {' '.join(missing)}"
-    with journal.changing("modules", what, {"modules": missing}) as change:
+    missing = [needed_name for needed_name in needed if not module_loaded(needed_name)]
+    description = f"load modules {' '.join(missing)}"
+    with journal.changing("modules", description, {"modules": missing}) as change:
         run_modprobe([modprobe, "--", name], name, journal.run_id)
         if missing and not module_loaded(name):
             raise HostError("modprobe succeeded, but it is not loaded", where=f"module {name}")
-        for setting in known.turns_on:
+        for setting in kernel_module.turns_on:
             write_file(PROC_SYS / setting, "0", zero_first=False)
-        _turn_off_elsewhere(known.turns_on)
-    if known.turns_on:
-        data = {"modules": missing, "off": list(known.turns_on)}
+        _turn_off_elsewhere(kernel_module.turns_on)
+    if kernel_module.turns_on:
+        data = {"modules": missing, "off": list(kernel_module.turns_on)}
         change = journal.supersede(change, "modules", data)
     return change
 
@@ -295,9 +295,9 @@ def _turn_off_elsewhere(settings: Sequence[str]) -> None:
     """Turn settings off in the network namespaces of others, which had none before."""
     if not settings:
         return
-    own = str(Path("/proc/thread-self/ns/net").readlink())
+    own_namespace = str(Path("/proc/thread-self/ns/net").readlink())
     for name, namespace in linux.network_namespaces().items():
-        if name == own:
+        if name == own_namespace:
             continue
         for setting in settings:
             write = partial(write_file, PROC_SYS / setting, "0", zero_first=False)
@@ -313,24 +313,26 @@ def undo_modules(data: UndoData) -> str:
     Those that need others go first. What stays is no error: it has nothing turned on for the
     machine, and unloading a module takes links and devices of others away without a word.
     """
-    if on := [one for one in data.get("off", ()) if read_text(PROC_SYS / one, "0") != "0"]:
+    if on := [
+        setting for setting in data.get("off", ()) if read_text(PROC_SYS / setting, "0") != "0"
+    ]:
         return f"left loaded: somebody has turned {on[0]} on since"  # no reference is counted
-    unloaded, left = [], []
+    unloaded, kept = [], []
     for module in reversed(data["modules"]):
         if not module_loaded(module):
             continue
-        if why := why_left_loaded(module) or _unload_module(module):
-            left.append(f"{module} ({why})")
+        if reason := explain_unload_risk(module) or _unload_module(module):
+            kept.append(f"{module} ({reason})")
         else:
             unloaded.append(module)
-    if left:
-        log.warning("modules left loaded: %s", "; ".join(left))
+    if kept:
+        log.warning("modules left loaded: %s", "; ".join(kept))
     parts = [f"unloaded {' '.join(unloaded)}"] if unloaded else []
-    parts += [f"left loaded: {'; '.join(left)}"] if left else []
+    parts += [f"left loaded: {'; '.join(kept)}"] if kept else []
     return "; ".join(parts) or "already gone"
 
 
-def why_left_loaded(module: str) -> str:
+def explain_unload_risk(module: str) -> str:
     """Why unloading a module may take something of others away; "" when it cannot.
 
     The kernel counts no reference for a link: a module that has a kind of them deletes every
@@ -352,13 +354,13 @@ def why_left_loaded(module: str) -> str:
     if kinds:
         return f"it would delete every {'/'.join(kinds)} link in every namespace"
     drivers = (SYS_MODULE / _module_name(module) / "drivers").glob("*")
-    held = [
+    devices = [
         device.name
         for driver in drivers
         for device in driver.iterdir()
         if device.is_symlink() and device.name != "module"
     ]
-    return f"its driver has {', '.join(sorted(held))}" if held else ""
+    return f"its driver has {', '.join(sorted(devices))}" if devices else ""
 
 
 #: Times that a module in use is tried, each 0.1 s apart: filters are freed by the kernel's workers.
@@ -486,17 +488,17 @@ def boot_options(cmdline: str) -> Any:
         words = shlex.split(cmdline)
     except ValueError:  # a quote that is not closed
         words = cmdline.split()
-    given: dict[str, list[str]] = {}
+    values_by_name: dict[str, list[str]] = {}
     for word in words:
         name, equals, value = word.partition("=")
-        given.setdefault(_option_name(name), []).append(value if equals else "yes")
-    found: dict[str, Any] = {}
+        values_by_name.setdefault(_option_name(name), []).append(value if equals else "yes")
+    options: dict[str, Any] = {}
     for name, meaning in BOOT_OPTIONS.items():
-        if values := given.get(_option_name(name)):
-            found[name] = {"value": "; ".join(values), "means": meaning}
+        if values := values_by_name.get(_option_name(name)):
+            options[name] = {"value": "; ".join(values), "means": meaning}
         elif name in REPORTED_IF_ABSENT:
-            found[name] = NOT_GIVEN
-    return found
+            options[name] = NOT_GIVEN
+    return options
 
 
 def _option_name(name: str) -> str:

@@ -17,8 +17,8 @@ from vnetperf.host.linux import (
     LEAST_OPEN_FILES,
     PROC,
     cgroup_folders,
-    held_capabilities,
     parse_number,
+    read_capabilities,
     read_file,
     read_mounts,
 )
@@ -53,14 +53,14 @@ def read_limits(*, sys: Path = SYS, proc: Path = PROC) -> Limits:
         processors=_processors(sys, proc),
         nodes=_nodes(proc),
         tasks=_tasks(sys, proc),
-        **_of_process(proc),
+        **_process_limits(proc),
     )
 
 
 def limit_facts(*, sys: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
     """All limits for the record: of control groups, and of the process (soft and hard)."""
-    own = {field for field, _, _ in _OWN.values()}
-    of_group = read_limits(sys=sys, proc=proc).model_dump(mode="json", exclude=own)
+    process_fields = {field for field, _, _ in _OWN.values()}
+    of_group = read_limits(sys=sys, proc=proc).model_dump(mode="json", exclude=process_fields)
     return {"control group": of_group} | {
         name: [_limit_text(value) for value in resource.getrlimit(kind)]
         for name, kind in PROCESS_LIMITS.items()
@@ -72,7 +72,7 @@ def _limit_text(value: int) -> int | str:
 
 
 def _memory_kb(sys: Path, proc: Path) -> int | None:
-    left = []
+    free_kb = []
     for group in cgroup_folders("memory", sys=sys, proc=proc):
         for limit, usage in (
             ("memory.max", "memory.current"),
@@ -88,8 +88,8 @@ def _memory_kb(sys: Path, proc: Path) -> int | None:
                     if name in ("active_file", "inactive_file", "slab_reclaimable")
                 )
                 used = (_octets(group / usage) or 0) - cached
-                left.append(max(0, most - max(0, used)) // 1024)
-    return min(left, default=None)
+                free_kb.append(max(0, most - max(0, used)) // 1024)
+    return min(free_kb, default=None)
 
 
 def _hugepages_in_memory(proc: Path) -> bool:
@@ -106,7 +106,7 @@ def _words(line: str) -> tuple[str, str, str]:
 
 
 def _hugepages_kb(sys: Path, proc: Path) -> dict[int, int]:
-    left: dict[int, int] = {}
+    free_kb: dict[int, int] = {}
     for group in cgroup_folders("hugetlb", sys=sys, proc=proc):
         for file in _files(group, "hugetlb.*"):
             match, most = _HUGETLB.fullmatch(file.name), _octets(file)
@@ -117,8 +117,8 @@ def _hugepages_kb(sys: Path, proc: Path) -> dict[int, int]:
             usage = usage if usage is not None else _octets(group / f"{stem}usage_in_bytes")
             size_kb = int(match["size"]) * _UNITS_KB[match["unit"]]
             kb = max(0, most - (usage or 0)) // 1024
-            left[size_kb] = min(kb, left.get(size_kb, kb))
-    return left
+            free_kb[size_kb] = min(kb, free_kb.get(size_kb, kb))
+    return free_kb
 
 
 def _files(directory: Path, pattern: str) -> list[Path]:
@@ -145,17 +145,17 @@ def _tasks(sys: Path, proc: Path) -> int | None:
 
     RLIMIT_NPROC holds for no process with the rights that a run needs (fork(2)).
     """
-    left = []
+    free_tasks = []
     for group in cgroup_folders("pids", sys=sys, proc=proc):
         if (most := _octets(group / "pids.max")) is not None:
-            left.append(most - (_octets(group / "pids.current") or 0))
+            free_tasks.append(most - (_octets(group / "pids.current") or 0))
     # "0.20 0.18 0.12 1/80 11206": of 80 that there are, one runs.
-    there = parse_number(_text(proc / "loadavg").partition("/")[2].partition(" ")[0])
+    existing = parse_number(_text(proc / "loadavg").partition("/")[2].partition(" ")[0])
     for name in ("threads-max", "pid_max"):
         most = _octets(proc / "sys/kernel" / name)
-        if most is not None and there is not None:
-            left.append(most - there)
-    return max(0, min(left)) if left else None
+        if most is not None and existing is not None:
+            free_tasks.append(most - existing)
+    return max(0, min(free_tasks)) if free_tasks else None
 
 
 #: Limits of a process, by their names in /proc/self/limits -> field, what one is there, and the
@@ -171,23 +171,23 @@ _OWN = {
 _ALL_USERS = ["0", "0", "4294967295"]
 
 
-def _of_process(proc: Path) -> dict[str, int]:
+def _process_limits(proc: Path) -> dict[str, int]:
     """Limits of each process that nobody here can raise; a run raises the others (raise_limits)."""
-    held = held_capabilities(proc=proc) or frozenset()
+    capabilities = read_capabilities(proc=proc) or frozenset()
     # In a user namespace of its own root has the capability, and may raise nothing all the same.
     everywhere = _text(proc / "self/uid_map").split() == _ALL_USERS
-    if "SYS_RESOURCE" in held and everywhere:
+    if "SYS_RESOURCE" in capabilities and everywhere:
         return {}
-    found = {}
+    limits = {}
     for line in _text(proc / "self/limits").splitlines():
         field, unit, freed_by = _OWN.get(line[:_NAME_WIDTH].strip(), ("", 1, ""))
         soft, _, hard = line[_NAME_WIDTH:].partition(" ")
         most = parse_number(hard.split()[0]) if hard.split() else None
-        if field and most is not None and not (freed_by in held and everywhere):
+        if field and most is not None and not (freed_by in capabilities and everywhere):
             if field == "open_files":  # raised to no more than programs are made for
                 most = min(most, max(parse_number(soft) or 0, LEAST_OPEN_FILES))
-            found[field] = most // unit
-    return found
+            limits[field] = most // unit
+    return limits
 
 
 #: Width of the first column of /proc/self/limits (fs/proc/base.c).

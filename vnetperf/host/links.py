@@ -18,7 +18,7 @@ from typing import Any
 from vnetperf.host import ethtool, linux
 from vnetperf.host.files import mounts_below
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.linux import known_count, netlink, parse_json, parse_number, read_file, run_in
+from vnetperf.host.linux import netlink, parse_count, parse_json, parse_number, read_file, run_in
 from vnetperf.host.threads import pin_thread
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
@@ -113,11 +113,11 @@ def get(name: str, netns: Path | None = None) -> Link:
     """A link by name."""
     link = find(name, netns)
     if link is None:
-        there = ", ".join(sorted(other.name for other in links(netns)))
+        names = ", ".join(sorted(other.name for other in links(netns)))
         raise HostError(
             f"there is no network link {name!r}",
             where=f"namespace {netns}" if netns else "this machine",
-            accepted=there,
+            accepted=names,
             cure="correct the name in the testbed's configuration",
         )
     return link
@@ -171,20 +171,20 @@ def create_veth(
     for name, where in zip(names, netns, strict=True):
         check_new_name(name, where)
     ends = [[name, str(where) if where else None] for name, where in zip(names, netns, strict=True)]
-    what = f"create veth pair {names[0]} - {names[1]}"
-    with journal.changing("link", what, {"ends": ends, "kind": "veth"}) as change:
-        own = {"num_tx_queues": queues, "num_rx_queues": queues} if queues else {}
+    description = f"create veth pair {names[0]} - {names[1]}"
+    with journal.changing("link", description, {"ends": ends, "kind": "veth"}) as change:
+        queue_counts = {"num_tx_queues": queues, "num_rx_queues": queues} if queues else {}
         with (netns[1] or OWN_NETNS).open("rb") as other:
             first = _free_index(netns[0])
             second = _free_index(netns[1], first)
-            attributes = {"ifname": names[1], "net_ns_fd": other.fileno(), **own}
+            attributes = {"ifname": names[1], "net_ns_fd": other.fileno(), **queue_counts}
             # pyroute2's own word for it, `peer`, gives it no index.
             peer = {
                 "index": second,
                 "attrs": [[f"IFLA_{key.upper()}", value] for key, value in attributes.items()],
             }
             ours: dict[str, Any] = {"ifname": names[0], "index": first, "VETH_INFO_PEER": peer}
-            request(names[0], netns[0], "add", kind="veth", **ours, **own)
+            request(names[0], netns[0], "add", kind="veth", **ours, **queue_counts)
         for name, where in zip(names, netns, strict=True):
             prepare(name, where, mtu=mtu, offloads=offloads)
         for name, where in zip(names, netns, strict=True):
@@ -285,35 +285,35 @@ def start_napi_threads(name: str, cpus: Sequence[int], *, netns: Path) -> tuple[
 
     cure = "Linux 5.12 or newer has threaded NAPI; leave --set napi=threaded out"
     try:
-        now = linux.in_sysfs_of(netns, switch_on)
+        now = linux.run_in_sysfs(netns, switch_on)
     except OSError as error:
         text = f"the kernel gives no threads to NAPI: {error.strerror}"
         raise HostError(text, where=f"link {name}", cure=cure) from error
-    found = wait_at_most(lambda: napi_threads(name), _THREAD_S, f"NAPI threads of {name}")
-    if now == "0" or not found:
+    threads = wait_at_most(lambda: napi_threads(name), _THREAD_S, f"NAPI threads of {name}")
+    if now == "0" or not threads:
         raise HostError(
-            f"threaded NAPI reads back {now}, and {len(found or ())} threads are seen",
+            f"threaded NAPI reads back {now}, and {len(threads or ())} threads are seen",
             where=f"link {name}",
             cure=cure + "; in a container with PIDs of its own, the kernel's threads are not seen",
         )
-    for place, thread in enumerate(found):
+    for place, thread in enumerate(threads):
         pin_thread(thread, (cpus[place % len(cpus)],))
-    log.info("link %s: NAPI threads %s on processors %s", name, found, list(cpus))
-    return found
+    log.info("link %s: NAPI threads %s on processors %s", name, threads, list(cpus))
+    return threads
 
 
 def napi_threads(name: str) -> tuple[int, ...]:
     """Ids of the kernel's threads that do the receive work of a link, in order."""
     begins = napi_thread_prefix(name)
-    found = []
+    thread_ids = []
     for comm in Path("/proc").glob("[0-9]*/comm"):
         # A process may end while we look.
         with contextlib.suppress(OSError, ValueError, IndexError):
             # Anybody may call a process so, but only the kernel's threads are kthreadd's.
             called = read_file(comm)
             if called.startswith(begins) and _parent(comm.parent) == _KTHREADD:
-                found.append(int(comm.parent.name))
-    return tuple(sorted(found))
+                thread_ids.append(int(comm.parent.name))
+    return tuple(sorted(thread_ids))
 
 
 _KTHREADD = 2
@@ -387,7 +387,7 @@ def _index(name: str) -> int:
 
 def _read_links() -> tuple[Link, ...]:
     with netlink("list the links") as route:
-        return tuple(map(_link_of, route.get_links()))
+        return tuple(map(_parse_link, route.get_links()))
 
 
 def _read_link(name: str) -> Link | None:
@@ -395,21 +395,21 @@ def _read_link(name: str) -> Link | None:
 
     with netlink(f"look for link {name}") as route:
         try:
-            found = _link_of(*route.link("get", ifname=name))
+            link = _parse_link(*route.link("get", ifname=name))
         except NetlinkError as error:
             if error.code != errno.ENODEV:
                 raise
             return None
-    return found if found.name == name else None  # the kernel looks among other names, too
+    return link if link.name == name else None  # the kernel looks among other names, too
 
 
 def altnames() -> dict[str, tuple[str, ...]]:
     """Other names of the links in the calling thread's namespace, of those that have some."""
     with netlink("list the links") as route:
-        found = {
+        names_by_link = {
             message.get_attr("IFLA_IFNAME"): _altnames(message) for message in route.get_links()
         }
-    return {name: others for name, others in found.items() if others}
+    return {name: others for name, others in names_by_link.items() if others}
 
 
 def _altnames(message: Any) -> tuple[str, ...]:
@@ -417,7 +417,7 @@ def _altnames(message: Any) -> tuple[str, ...]:
     return tuple(listed.get_attrs("IFLA_ALT_IFNAME")) if listed is not None else ()
 
 
-def _link_of(message: Any) -> Link:
+def _parse_link(message: Any) -> Link:
     return Link(
         name=message.get_attr("IFLA_IFNAME"),
         index=message["index"],
@@ -468,24 +468,26 @@ def statistics(netns: Path | None = None) -> dict[str, LinkStatistics]:
 
 def parse_statistics(text: str) -> dict[str, LinkStatistics]:
     """Read the table of /proc/net/dev."""
-    found = {}
+    by_link = {}
     for line in text.splitlines()[2:]:
         name, _, numbers = line.rpartition(":")  # an alias such as eth0:1 has a colon of its own
-        known = [number for word in numbers.split() if (number := parse_number(word)) is not None]
-        fields = known if len(known) == len(numbers.split()) else []
+        counters = [
+            number for word in numbers.split() if (number := parse_number(word)) is not None
+        ]
+        fields = counters if len(counters) == len(numbers.split()) else []
         if len(fields) < 12:
             continue  # of what is no table of counters nothing is known
-        found[name.strip()] = LinkStatistics(
+        by_link[name.strip()] = LinkStatistics(
             rx=fields[1], rx_dropped=fields[3], tx=fields[9], tx_dropped=fields[11]
         )
-    return found
+    return by_link
 
 
-#: Prints what `fragments_made` reads.
+#: Prints what `count_fragments` reads.
 SHOW_IP = ("cat", "/proc/net/snmp")
 
 
-def fragments_made(snmp: str) -> int | None:
+def count_fragments(snmp: str) -> int | None:
     """IPv4 fragments that a namespace has made (FragCreates of RFC 1213); None: not told."""
     return protocol_counters(snmp, "Ip").get("FragCreates")
 
@@ -498,11 +500,11 @@ def protocol_counters(snmp: str, protocol: str) -> dict[str, int]:
     return {name: count for name, count in counts if count is not None}
 
 
-def sum_known(counts: Iterable[int | None]) -> int | None:
+def sum_counts(counts: Iterable[int | None]) -> int | None:
     """The sum of counts; None where one of them is not known."""
-    every = list(counts)
-    known = [count for count in every if count is not None]
-    return sum(known) if len(known) == len(every) else None
+    all_counts = list(counts)
+    numbers = [count for count in all_counts if count is not None]
+    return sum(numbers) if len(numbers) == len(all_counts) else None
 
 
 TUN_DEVICE = Path("/dev/net/tun")
@@ -562,17 +564,17 @@ def add_qdisc_counters(
     when the ring's slot is cleaned, which may be seconds later; the discipline, when the driver
     takes it. A `tc` that has no JSON, as an image's may, adds nothing.
     """
-    found = dict(links)
+    by_link = dict(links)
     try:
-        told = parse_json(shown or "[]")
+        disciplines = parse_json(shown or "[]")
     except ValueError:
-        return found
-    for entry in told if isinstance(told, list) else ():
+        return by_link
+    for entry in disciplines if isinstance(disciplines, list) else ():
         name = str(entry.get("dev")) if isinstance(entry, dict) else ""
-        if name in found and entry.get("root"):
-            link = found[name]
-            packets, drops = (known_count(entry.get(key)) or 0 for key in ("packets", "drops"))
-            found[name] = replace(
+        if name in by_link and entry.get("root"):
+            link = by_link[name]
+            packets, drops = (parse_count(entry.get(key)) or 0 for key in ("packets", "drops"))
+            by_link[name] = replace(
                 link, tx=max(link.tx, packets), tx_dropped=link.tx_dropped + drops
             )
-    return found
+    return by_link

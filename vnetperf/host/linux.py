@@ -34,10 +34,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 UNSHARE = ("unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--mount-proc", "--")
 
 
-def _checked(result: int, what: str) -> int:
+def _checked(result: int, operation: str) -> int:
     if result == -1:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), what)
+        raise OSError(number, os.strerror(number), operation)
     return result
 
 
@@ -76,15 +76,15 @@ def set_namespace(namespace: int | Path) -> None:
 
 def network_namespaces(proc: Path = Path("/proc")) -> dict[str, Path]:
     """Namespaces that a process is in, or that a mount keeps: name and a path of each."""
-    found: dict[str, Path] = {}
+    namespaces: dict[str, Path] = {}
     for link in proc.glob("[0-9]*/ns/net"):
         with contextlib.suppress(OSError):  # ended meanwhile, or another user's
-            found.setdefault(str(link.readlink()), link)
+            namespaces.setdefault(str(link.readlink()), link)
     with contextlib.suppress(OSError):
         for words in read_mounts(proc / "self/mountinfo"):
             if len(words) > 4 and words[3].startswith("net:["):
-                found.setdefault(words[3], Path(words[4]))
-    return found
+                namespaces.setdefault(words[3], Path(words[4]))
+    return namespaces
 
 
 def unshare_network() -> None:
@@ -105,7 +105,7 @@ def _mount(source: Path, target: Path, flags: int) -> None:
     _checked(_libc.mount(*names, None, ctypes.c_ulong(flags), None), str(target))
 
 
-def in_sysfs_of(netns: Path, function: Callable[[], T]) -> T:
+def run_in_sysfs(netns: Path, function: Callable[[], T]) -> T:
     """Run a function where /sys/class/net has the interfaces of a network namespace.
 
     It runs in a thread of its own, whose view of the file system is private and ends with it.
@@ -152,26 +152,29 @@ def keep_changes_in(state: Path, folders: Sequence[Path], *, visible: Path) -> N
     """
     _checked(_libc.unshare(CLONE_NEWNS), "unshare")
     _mount(Path("none"), Path("/"), MS_REC | MS_PRIVATE)
-    there = [folder for folder in folders if folder.is_dir() and not folder.is_symlink()]
-    own = [state / folder.relative_to("/") for folder in there]
-    for folder in own:
+    present = [folder for folder in folders if folder.is_dir() and not folder.is_symlink()]
+    replacements = [state / folder.relative_to("/") for folder in present]
+    for folder in replacements:
         folder.mkdir(parents=True, exist_ok=True)
-    held = [os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for place in (visible, *own)]
+    descriptors = [
+        os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        for place in (visible, *replacements)
+    ]
     try:
-        for folder, fd in zip(there, held[1:], strict=True):
+        for folder, fd in zip(present, descriptors[1:], strict=True):
             bind_mount(Path(f"/proc/thread-self/fd/{fd}"), folder)
         visible.mkdir(parents=True, exist_ok=True)  # below one of the new ones
-        bind_mount(Path(f"/proc/thread-self/fd/{held[0]}"), visible, recursive=True)
+        bind_mount(Path(f"/proc/thread-self/fd/{descriptors[0]}"), visible, recursive=True)
     finally:
-        for fd in held:
+        for fd in descriptors:
             os.close(fd)
     bind_mount(_NET_SETTINGS, _NET_SETTINGS)
     change_mount(Path("/"), add=READ_ONLY, recursive=True)
-    for place in (*there, _NET_SETTINGS):
+    for place in (*present, _NET_SETTINGS):
         change_mount(place, clear=READ_ONLY)
 
 
-def why_mounts_stay_writable() -> str:
+def explain_writable_mounts() -> str:
     """Why a private view of the file system cannot be made read-only; "" when it can."""
     try:
         raw_syscall(_MOUNT_SETATTR, *(ctypes.c_long(0) for _ in range(5)))
@@ -225,7 +228,7 @@ def run_in(netns: Path | None, function: Callable[[], T]) -> T:
 
 
 @contextlib.contextmanager
-def netlink(what: str, where: str = "", cure: str = "run as root; see dmesg") -> Iterator[Any]:
+def netlink(operation: str, where: str = "", cure: str = "run as root; see dmesg") -> Iterator[Any]:
     """A netlink socket in the calling thread's namespace.
 
     What the kernel refuses is an error that states what was tried.
@@ -237,7 +240,9 @@ def netlink(what: str, where: str = "", cure: str = "run as root; see dmesg") ->
         with IPRoute() as route:
             yield route
     except (NetlinkError, OSError) as error:
-        raise HostError(f"the kernel refused to {what}: {error}", where=where, cure=cure) from error
+        raise HostError(
+            f"the kernel refused to {operation}: {error}", where=where, cure=cure
+        ) from error
 
 
 def raw_syscall(number: int, *arguments: Any) -> int:
@@ -276,7 +281,7 @@ class ProcessId:
     start: int
 
     @classmethod
-    def of(cls, pid: int) -> ProcessId | None:
+    def read(cls, pid: int) -> ProcessId | None:
         """Identity of a living process, or None when there is none (a zombie counts as dead)."""
         stat = _proc_stat(pid)
         return None if stat is None or stat[0] in "ZX" else cls(pid, int(stat[19]))
@@ -284,14 +289,14 @@ class ProcessId:
     @classmethod
     def me(cls) -> ProcessId:
         """Identity of the calling process."""
-        own = cls.of(os.getpid())
-        if own is None:
+        identity = cls.read(os.getpid())
+        if identity is None:
             raise HostError("cannot read /proc/self/stat", cure="mount /proc")
-        return own
+        return identity
 
     def alive(self) -> bool:
         """Whether this very process still runs."""
-        return ProcessId.of(self.pid) == self
+        return ProcessId.read(self.pid) == self
 
 
 def is_stopped(pid: int) -> bool:
@@ -324,8 +329,8 @@ def _proc_stat(pid: int) -> list[str] | None:
     # The command name is in parentheses and may itself hold spaces and parentheses.
     fields = text.rpartition(")")[2].split()
     # A process that ends while it is read, and what is no such file, have less.
-    whole = len(fields) > _LAST_FIELD and all(map(_is_number, fields[1 : _LAST_FIELD + 1]))
-    return fields if whole else None
+    is_complete = len(fields) > _LAST_FIELD and all(map(_is_number, fields[1 : _LAST_FIELD + 1]))
+    return fields if is_complete else None
 
 
 #: The last field that is looked at here, counted from the state.
@@ -345,19 +350,19 @@ class ProcessTimes:
     """Processor time of a process, in ticks: its own, and that of children it has waited for."""
 
     parent: int
-    own: int
+    used: int
     ended: int
 
 
 def process_times() -> dict[int, ProcessTimes]:
     """Processor time of every process, by pid."""
-    found = {}
+    times = {}
     for name in os.listdir(PROC):  # noqa: PTH208 - a path for each takes as long again
         stat = _proc_stat(int(name)) if name.isdecimal() else None
         if stat is not None:
-            own, ended = (int(stat[at]) + int(stat[at + 1]) for at in (11, 13))
-            found[int(name)] = ProcessTimes(int(stat[1]), own, ended)
-    return found
+            running, ended = (int(stat[column]) + int(stat[column + 1]) for column in (11, 13))
+            times[int(name)] = ProcessTimes(int(stat[1]), running, ended)
+    return times
 
 
 #: Most octets that are read of one file; the longest of the kernel's texts, kallsyms, has 15 MB.
@@ -421,7 +426,7 @@ def parse_number(text: str) -> int | None:
 _NOT_KEPT = 2**64 - 1
 
 
-def known_count(value: object) -> int | None:
+def parse_count(value: object) -> int | None:
     """A counter of a driver's or a program's; None where it keeps none."""
     number = parse_number(value) if isinstance(value, str) else value
     return number if isinstance(number, int) and 0 <= number < _NOT_KEPT else None
@@ -432,12 +437,12 @@ def numbered_entries(folder: Path, prefix: str = "") -> dict[int, Path]:
 
     Nothing where it is not there or may not be read.
     """
-    found = {
+    entries = {
         number: path
         for path in folder.glob(f"{prefix}[0-9]*")
         if (number := parse_number(path.name.removeprefix(prefix))) is not None
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(entries.items()))
 
 
 def boot_id() -> str:
@@ -528,9 +533,11 @@ def cgroup_folders(controller: str, *, sys: Path, proc: Path) -> Iterator[Path]:
             bases = [root, root / "unified"]
         else:
             continue
-        own = Path(group.lstrip("/"))
+        group_path = Path(group.lstrip("/"))
         for base in dict.fromkeys(bases):
-            yield from (base / part for part in (own, *own.parents) if ".." not in part.parts)
+            yield from (
+                base / part for part in (group_path, *group_path.parents) if ".." not in part.parts
+            )
 
 
 #: Capabilities by their numbers (linux/capability.h).
@@ -546,7 +553,7 @@ CAPABILITIES = (
 _RUN_NEEDS = ("NET_ADMIN", "NET_RAW", "SYS_ADMIN")
 
 
-def held_capabilities(*, proc: Path = PROC) -> frozenset[str] | None:
+def read_capabilities(*, proc: Path = PROC) -> frozenset[str] | None:
     """Capabilities of this process and of programs that it starts; None where they are not known.
 
     A program that root starts has what its bounding set leaves it, one that another user starts
@@ -571,10 +578,10 @@ def missing_capabilities(*, proc: Path = PROC) -> tuple[str, ...]:
     Root of a container or of systemd-nspawn may lack some. Where they are not known, the user's
     number counts.
     """
-    held = held_capabilities(proc=proc)
-    if held is None:
-        held = frozenset(() if os.geteuid() else _RUN_NEEDS)
-    return tuple(f"CAP_{name}" for name in _RUN_NEEDS if name not in held)
+    capabilities = read_capabilities(proc=proc)
+    if capabilities is None:
+        capabilities = frozenset(() if os.geteuid() else _RUN_NEEDS)
+    return tuple(f"CAP_{name}" for name in _RUN_NEEDS if name not in capabilities)
 
 
 def is_root() -> bool:
@@ -591,8 +598,8 @@ CALLER = "VNETPERF_CALLER"
 
 def caller_uid() -> int:
     """The user that this runs for: the launcher's, else the one behind sudo, else the own."""
-    found = os.environ.get(CALLER) or os.environ.get("SUDO_UID", "")
-    return int(found) if found.isdecimal() else os.getuid()
+    uid = os.environ.get(CALLER) or os.environ.get("SUDO_UID", "")
+    return int(uid) if uid.isdecimal() else os.getuid()
 
 
 def user_name() -> str:
@@ -651,13 +658,13 @@ def raise_limits() -> None:
     Without the right to do so (CAP_SYS_RESOURCE), to what the shell has left as the highest.
     """
     for limit, least in _LEAST_LIMITS.items():
-        found = resource.getrlimit(limit)
-        pairs = zip(found, least, strict=True)
+        current = resource.getrlimit(limit)
+        pairs = zip(current, least, strict=True)
         soft, hard = (_UNLIMITED if _UNLIMITED in pair else max(pair) for pair in pairs)
-        highest = min((soft, found[1]), key=lambda one: one % (1 << 64))  # -1 is none
-        for wanted in ((soft, hard), (highest, found[1])):
+        highest = min((soft, current[1]), key=lambda number: number % (1 << 64))  # -1 is none
+        for target in ((soft, hard), (highest, current[1])):
             with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(limit, wanted)
+                resource.setrlimit(limit, target)
                 break
 
 

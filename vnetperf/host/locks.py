@@ -23,8 +23,8 @@ from vnetperf.host.paths import (
     HostRoots,
     check_state,
     list_files,
-    open_own,
     open_private,
+    open_trusted,
     remove_if_empty,
 )
 from vnetperf.host.wait import wait_for
@@ -185,7 +185,7 @@ def remove_stale_locks(roots: HostRoots) -> None:
     """Remove lock files that nobody holds."""
     for path in list_files(roots.locks, "*.lock"):
         with contextlib.suppress(OSError, HostError):
-            fd = open_own(path, os.O_RDWR)
+            fd = open_trusted(path, os.O_RDWR)
             if _try_flock(fd, path):
                 release_testbed_lock(fd, path)
             else:
@@ -218,10 +218,10 @@ def is_current_file(fd: int, path: Path) -> bool:
 def _testbed_busy(
     path: Path, testbed: str, holder: LockHolder | None, waited: float
 ) -> TestbedBusyError:
-    who = holder.describe() if holder else "a run that is just beginning or ending"
+    owner = holder.describe() if holder else "a run that is just beginning or ending"
     after = f" after waiting {waited:.0f} s" if waited >= 1 else ""
     return TestbedBusyError(
-        f"the {testbed} is held by {who}{after}",
+        f"the {testbed} is held by {owner}{after}",
         where=str(path),
         accepted="one run at a time",
         cure="wait for it (with a longer timeout for the testbed), or end that process: its "

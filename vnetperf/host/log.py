@@ -97,10 +97,10 @@ class RunLog(logging.Handler):
             text = f"\n({self._unwritten} records before could not be written)\n{text}"
         line = f"{text}\n".encode(errors="backslashreplace")
         try:
-            whole = self._file.write(line) == len(line)
+            is_complete = self._file.write(line) == len(line)
         except (OSError, ValueError):  # no space, or closed
-            whole = False
-        self._unwritten = 0 if whole else self._unwritten + 1
+            is_complete = False
+        self._unwritten = 0 if is_complete else self._unwritten + 1
 
     def forget_lines(self) -> None:
         """Begin something new: `last_lines` are of what follows."""

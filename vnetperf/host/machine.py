@@ -159,8 +159,8 @@ class Machine:
         """Statistics of all links of the run's network namespace."""
         table = links.statistics(self.netns)
         for netns in set(self._elsewhere.values()):
-            there = links.statistics(netns).items()
-            table |= {n: seen for n, seen in there if self._elsewhere.get(n) == netns}
+            statistics = links.statistics(netns).items()
+            table |= {n: counters for n, counters in statistics if self._elsewhere.get(n) == netns}
         return table
 
     def create_link(
@@ -183,13 +183,13 @@ class Machine:
 
     def links_by_place(self) -> dict[str, links.Link]:
         """Links of all namespaces of the run: by name, those of others as "NAME in host0"."""
-        found = {link.name: link for link in self.all_links()}
+        by_place = {link.name: link for link in self.all_links()}
         for netns in self._namespaces:
             place = netns.parent.name
             for link in links.links(netns):
                 if self._elsewhere.get(link.name) != netns:
-                    found[f"{link.name} in {place}"] = link
-        return found
+                    by_place[f"{link.name} in {place}"] = link
+        return by_place
 
     def link(self, name: str) -> links.Link:
         """A link in the run's network namespace."""
@@ -241,14 +241,14 @@ class Machine:
         if address not in self._borrowed:
             self._require_free(address, isolated)
             home = netns or self.netns
-            there = nic.borrow_nic(self.journal, address, home, name=name, isolated=isolated)
+            interface = nic.borrow_nic(self.journal, address, home, name=name, isolated=isolated)
             if queues is not None:
-                ethtool.set_queues(there, queues, netns=home)
+                ethtool.set_queues(interface, queues, netns=home)
             netdev.prepare_interface(
-                there, netns=home, mtu=mtu, promiscuous=promiscuous, mac=mac, offloads=offloads
+                interface, netns=home, mtu=mtu, promiscuous=promiscuous, mac=mac, offloads=offloads
             )
-            self._borrowed[address] = there, home
-            self._lent.add(there)
+            self._borrowed[address] = interface, home
+            self._lent.add(interface)
         return self._borrowed[address][0]
 
     def borrow_interface(self, name: str, *, mtu: int, isolated: bool = False) -> None:
@@ -263,7 +263,7 @@ class Machine:
 
     def make_vfs(self, address: str, count: int) -> tuple[str, ...]:
         """Make virtual functions without drivers; the earlier number is back with the run's end."""
-        return self._made(vfs.create_vfs(self.journal, address, count))
+        return self._remember_functions(vfs.create_vfs(self.journal, address, count))
 
     def make_switchdev(self, address: str, count: int) -> tuple[str, ...]:
         """Make virtual functions as `make_vfs` of a NIC whose switch is in switchdev mode.
@@ -272,9 +272,11 @@ class Machine:
         namespace then, as all of the switch's are. The former mode is back with the run's end.
         """
         eswitch.return_uplink(*self._borrowed[address])
-        return self._made(vfs.create_vfs(self.journal, address, count, eswitch="switchdev"))
+        return self._remember_functions(
+            vfs.create_vfs(self.journal, address, count, eswitch="switchdev")
+        )
 
-    def _made(self, functions: tuple[str, ...]) -> tuple[str, ...]:
+    def _remember_functions(self, functions: tuple[str, ...]) -> tuple[str, ...]:
         self._functions.update(functions)
         return functions
 
@@ -299,7 +301,7 @@ class Machine:
         """Path of a socket that a VNF listens at, in a directory to which QEMU may write."""
         return str(self.subdir("vhost") / f"{name}.sock")
 
-    def remove_at_end(self, path: Path) -> None:
+    def schedule_removal(self, path: Path) -> None:
         """Have a file removed with the run's end that a program of the run makes elsewhere."""
         self.journal.intend("tree", f"remove {path}", {"path": str(path)})
 

@@ -11,7 +11,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host.trust import why_untrusted
+from vnetperf.host.trust import explain_distrust
 from vnetperf.model.errors import HostError
 
 
@@ -30,12 +30,12 @@ class HostRoots:
     machine: HostRoots | None = None
 
     @classmethod
-    def of_host(cls, name: str) -> HostRoots:
+    def for_host(cls, name: str) -> HostRoots:
         """Those of a host that is network namespaces of this machine; "" is the machine itself."""
-        whole = cls()
-        return whole.within(name) if name else whole
+        machine = cls()
+        return machine.host_roots(name) if name else machine
 
-    def within(self, name: str) -> HostRoots:
+    def host_roots(self, name: str) -> HostRoots:
         """Those of a host that is network namespaces of the machine that these are of."""
         state, run = (p.with_name(f"{p.name}-{name}") for p in (self.state, self.run))
         return HostRoots(state, run, machine=self)
@@ -43,10 +43,10 @@ class HostRoots:
     @property
     def on_machine(self) -> tuple[HostRoots, ...]:
         """The machine's own, then those of each host within it that keeps something."""
-        whole = self.machine or self
-        mark = f"{whole.state.name}-"
-        found = sorted(p for p in whole.state.parent.glob(f"{mark}*") if p.is_dir())
-        return (whole, *(whole.within(path.name.removeprefix(mark)) for path in found))
+        machine = self.machine or self
+        mark = f"{machine.state.name}-"
+        folders = sorted(p for p in machine.state.parent.glob(f"{mark}*") if p.is_dir())
+        return (machine, *(machine.host_roots(path.name.removeprefix(mark)) for path in folders))
 
     @property
     def journals(self) -> Path:
@@ -78,9 +78,9 @@ SPARE_OCTETS = 1 << 20
 
 def is_full(place: Path) -> bool:
     """Whether a directory, or the first above it that is there, is on a disk without room."""
-    there = next(path for path in (place, *place.parents) if path.exists())
+    existing = next(path for path in (place, *place.parents) if path.exists())
     try:
-        disk = shutil.disk_usage(there)
+        disk = shutil.disk_usage(existing)
         return disk.total > 0 and disk.free < SPARE_OCTETS  # ramfs states no size
     except OSError:  # it has gone meanwhile
         return False
@@ -95,19 +95,19 @@ def cache_directory() -> Path:
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    if os.geteuid() == 0 and why_untrusted(root, only_root=True, may_miss=True):
+    if os.geteuid() == 0 and explain_distrust(root, only_root=True, may_miss=True):
         root = Path(pwd.getpwuid(0).pw_dir) / ".cache"
     return root / "vnetperf"
 
 
-def make_cache(name: str, what: str) -> Path:
+def make_cache(name: str, purpose: str) -> Path:
     """A directory of the cache, made when it is missing, mode 0700."""
     path = cache_directory() / name
     try:
         make_private(path)
     except OSError as error:
         raise HostError(
-            f"the directory for {what} cannot be made: {error.strerror}",
+            f"the directory for {purpose} cannot be made: {error.strerror}",
             where=str(path),
             accepted="a directory that you may write to",
             cure="set XDG_CACHE_HOME to one",
@@ -143,13 +143,13 @@ def open_private(path: Path, flags: int) -> int:
     while True:
         make_private(path.parent)
         with contextlib.suppress(FileNotFoundError):  # a run that ended just now removed it
-            return open_own(path, flags)
+            return open_trusted(path, flags)
 
 
-def open_own(path: Path, flags: int) -> int:
+def open_trusted(path: Path, flags: int) -> int:
     """Open a regular file that nobody else could have written, by no link; mode 0600 if made."""
     fd = open_regular(path, flags)
-    if wrong := _why_not_own(os.fstat(fd), "regular file", is_kind=True):
+    if wrong := _explain_foreign(os.fstat(fd), "regular file", is_kind=True):
         os.close(fd)
         raise _untrusted(path, wrong, "regular file", _CURE)
     return fd
@@ -172,8 +172,8 @@ def open_regular(path: Path, flags: int) -> int:
 
 def check_private(directory: Path) -> None:
     """Make sure that nobody else can put anything into a directory that is there."""
-    found = directory.lstat()
-    if wrong := _why_not_own(found, "directory", is_kind=stat.S_ISDIR(found.st_mode)):
+    status = directory.lstat()
+    if wrong := _explain_foreign(status, "directory", is_kind=stat.S_ISDIR(status.st_mode)):
         cure = "look at what is in it, and remove it; it will be made again"
         raise _untrusted(directory, wrong, "directory", cure)
 
@@ -184,9 +184,9 @@ def check_state(roots: HostRoots) -> None:
     What is not there is not looked at, but nobody else may be able to make it.
     """
     above = roots.state.parent
-    if why := why_untrusted(above, only_root=True, also=(os.geteuid(),), may_miss=True):
+    if reason := explain_distrust(above, only_root=True, also=(os.geteuid(),), may_miss=True):
         raise HostError(
-            f"others could put journals of their own in place of this machine's: {why}",
+            f"others could put journals of their own in place of this machine's: {reason}",
             where=str(roots.state),
             accepted=f"directories above it that only user {os.geteuid()} and root may write to",
             cure=f"give {above} to root, and take the others' right to write away",
@@ -196,14 +196,14 @@ def check_state(roots: HostRoots) -> None:
             check_private(directory)
 
 
-def _why_not_own(found: os.stat_result, kind: str, *, is_kind: bool) -> str:
+def _explain_foreign(status: os.stat_result, kind: str, *, is_kind: bool) -> str:
     """Why others could have written a file or directory; an ACL's rights are in the mode too."""
     if not is_kind:
         return f"is no {kind}, or a link to one"
-    if found.st_uid != os.geteuid():
-        return f"belongs to user {found.st_uid}"
-    if found.st_mode & 0o022:
-        return f"may be written to by others (mode {found.st_mode & 0o7777:04o})"
+    if status.st_uid != os.geteuid():
+        return f"belongs to user {status.st_uid}"
+    if status.st_mode & 0o022:
+        return f"may be written to by others (mode {status.st_mode & 0o7777:04o})"
     return ""
 
 
@@ -241,10 +241,10 @@ def read_end(file: Path, most: int) -> str:
         parent = os.open(file.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-            found = os.open(file.name, flags, dir_fd=parent)
+            fd = os.open(file.name, flags, dir_fd=parent)
         finally:
             os.close(parent)
-        with os.fdopen(found, "rb") as opened:
+        with os.fdopen(fd, "rb") as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
                 return ""
             opened.seek(max(0, opened.seek(0, os.SEEK_END) - most))

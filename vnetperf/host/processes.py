@@ -54,14 +54,14 @@ def find_processes(run_id: str) -> list[int]:
 
 
 def end_processes(
-    run_id: str, known: Iterable[ProcessId] = (), *, scope: Path | None = None
+    run_id: str, identities: Iterable[ProcessId] = (), *, scope: Path | None = None
 ) -> list[int]:
     """End every process of a run: SIGTERM, a short wait, SIGKILL."""
-    known = tuple(known)
+    identities = tuple(identities)
     ended: set[int] = set()
     begin = time.monotonic()
     while True:
-        targets = _open_pidfds(run_id, known, scope)
+        targets = _open_pidfds(run_id, identities, scope)
         try:
             if not targets:
                 return sorted(ended)
@@ -88,9 +88,9 @@ def end_processes(
 
 def undo_processes(data: UndoData) -> str:
     """End the processes of a run."""
-    known = [ProcessId(pid, start) for pid, start in data.get("known", ())]
+    identities = [ProcessId(pid, start) for pid, start in data.get("known", ())]
     scope = Path(data["scope"]) if data.get("scope") else None
-    ended = end_processes(data["run_id"], known, scope=scope)
+    ended = end_processes(data["run_id"], identities, scope=scope)
     for group in reversed(_groups(scope)):
         undo_cgroup({"path": str(group)})
     return f"ended {len(ended)} processes" if ended else "none left"
@@ -105,16 +105,16 @@ def _groups(scope: Path | None) -> list[Path]:
 
 def _pids_in(scope: Path | None) -> set[int]:
     """Processes of the scope and of groups below it."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for group in _groups(scope):
         with contextlib.suppress(OSError):  # removed meanwhile
             numbers = map(parse_number, read_file(group / "cgroup.procs").split())
             # 0 is a process of a pid namespace that is not ours.
-            found |= {pid for pid in numbers if pid is not None and pid > 0}
-    return found - {os.getpid()}
+            pids |= {pid for pid in numbers if pid is not None and pid > 0}
+    return pids - {os.getpid()}
 
 
-def _scope_of(run_id: str, mounts: Path, proc: Path) -> Path | None:
+def _find_scope(run_id: str, mounts: Path, proc: Path) -> Path | None:
     """Where a run's scope can be: below our own group, so that no controller treats it otherwise.
 
     None without cgroup v2.
@@ -123,8 +123,8 @@ def _scope_of(run_id: str, mounts: Path, proc: Path) -> Path | None:
     with contextlib.suppress(OSError):
         for line in read_file(proc / "self/cgroup").splitlines():
             if top is not None and line.startswith("0::"):
-                here = top / line.removeprefix("0::").lstrip("/")
-                return here / f"vnetperf-{run_id}" if os.access(here, os.W_OK) else None
+                own_group = top / line.removeprefix("0::").lstrip("/")
+                return own_group / f"vnetperf-{run_id}" if os.access(own_group, os.W_OK) else None
     return None
 
 
@@ -139,14 +139,16 @@ class _PidFd:
 
 
 def _open_pidfds(
-    run_id: str, known: tuple[ProcessId, ...], scope: Path | None = None
+    run_id: str, identities: tuple[ProcessId, ...], scope: Path | None = None
 ) -> list[_PidFd]:
     """Handles of the processes to end, each checked *after* its handle was opened.
 
     A pid could be reused between finding and signalling; a pidfd that was checked cannot.
     """
     me = os.getpid()
-    candidates = set(find_processes(run_id)) | {who.pid for who in known if who.pid != me}
+    candidates = set(find_processes(run_id)) | {
+        identity.pid for identity in identities if identity.pid != me
+    }
     candidates |= _pids_in(scope)
     targets = []
     for pid in candidates:
@@ -154,7 +156,7 @@ def _open_pidfds(
             fd = os.pidfd_open(pid)
         except OSError:
             continue
-        ours = belongs_to_run(pid, run_id) or ProcessId.of(pid) in known
+        ours = belongs_to_run(pid, run_id) or ProcessId.read(pid) in identities
         if ours or pid in _pids_in(scope):
             targets.append(_PidFd(pid, fd))
         else:
@@ -171,12 +173,12 @@ def _wait_ended(targets: list[_PidFd], timeout_s: float) -> None:
     poller = select.poll()
     for target in targets:
         poller.register(target.fd, select.POLLIN)
-    left = len(targets)
+    running = len(targets)
     deadline = time.monotonic() + max(timeout_s, 0.01)
-    while left and (rest := deadline - time.monotonic()) > 0:
+    while running and (rest := deadline - time.monotonic()) > 0:
         for fd, _ in poller.poll(rest * 1000):
             poller.unregister(fd)
-            left -= 1
+            running -= 1
 
 
 _DEATH_SIGNAL_SCRIPT = (
@@ -353,11 +355,11 @@ class ManagedProcess:
                 text = file.read().decode(errors="replace")
         except OSError as error:
             return f"(no log: {error})"
-        found = _without_usage(text.splitlines())[-lines:]
+        tail = _without_usage(text.splitlines())[-lines:]
         # It can write no reason there, and what maps a file there ends by SIGBUS.
         if is_full(self.log.parent):
-            found.append(f"(the disk of {self.log.parent} is full: make room there)")
-        return "\n".join(found)
+            tail.append(f"(the disk of {self.log.parent} is full: make room there)")
+        return "\n".join(tail)
 
     def signal(self, number: int) -> None:
         """Send a signal; nothing happens when it has ended."""
@@ -397,18 +399,18 @@ class ManagedProcess:
         self,
         predicate: Callable[[], bool],
         timeout_s: float,
-        what: str,
+        description: str,
         poll_s: float = READY_POLL_S,
     ) -> None:
         """Wait until the predicate holds."""
         wait_for(
             predicate,
             timeout_s,
-            f"{what} of {self.name}",
+            f"{description} of {self.name}",
             poll_s=poll_s,
-            check=lambda: self.expect_alive(f"while waiting for {what}"),
+            check=lambda: self.expect_alive(f"while waiting for {description}"),
             error=lambda: HostError(
-                f"{self.name} runs, but {what} did not come within {timeout_s:g} s",
+                f"{self.name} runs, but {description} did not come within {timeout_s:g} s",
                 where=str(self.log),
                 cure=f"its last lines:\n{self.log_tail()}",
             ),
@@ -423,8 +425,8 @@ class ManagedProcess:
         if code is None:
             ending = "has begun to end; how is not known yet"
         else:
-            how = f"exit code {code}" if code >= 0 else f"signal {names.get(-code, -code)}"
-            ending = f"ended by {how}"
+            cause = f"exit code {code}" if code >= 0 else f"signal {names.get(-code, -code)}"
+            ending = f"ended by {cause}"
         raise HostError(
             f"{self.name} {ending}{' ' + context if context else ''}",
             where=str(self.log),
@@ -441,11 +443,11 @@ class Processes:
         self._journal = journal
         self._log_dir = log_dir
         self._started: list[ManagedProcess] = []
-        scope = _scope_of(journal.run_id, mounts, proc)
+        scope = _find_scope(journal.run_id, mounts, proc)
         self._undo = {"run_id": journal.run_id, "scope": str(scope) if scope else ""}
         # Once a run is enough: undoing ends all that carry its id, whoever started them.
         journal.intend("processes", "start processes", self._undo)
-        self.scope = _made(scope)
+        self.scope = _make_scope(scope)
 
     def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
         """The variables of a program of this run.
@@ -527,7 +529,7 @@ class Processes:
 
     def _remember(self, pid: int) -> None:
         """Journal the pid too, for programs that overwrite their environment (setproctitle)."""
-        identity = ProcessId.of(pid)
+        identity = ProcessId.read(pid)
         if identity is not None:
             data = {**self._undo, "known": [[identity.pid, identity.start]]}
             self._journal.intend("processes", f"process {pid}", data)
@@ -542,7 +544,7 @@ class Processes:
         raise HostError(f"{name} was started too often in one run", where=str(self._log_dir))
 
 
-def _made(scope: Path | None) -> Path | None:
+def _make_scope(scope: Path | None) -> Path | None:
     """The scope, made; None where the kernel refuses it, or has no processes in such a group."""
     try:
         if scope is not None:

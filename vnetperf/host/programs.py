@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from vnetperf.host.facts import is_unknown, unknown
 from vnetperf.host.linux import read_file
-from vnetperf.host.trust import watch_starts, why_not_for_root
+from vnetperf.host.trust import explain_root_refusal, watch_starts
 from vnetperf.model.testbed import Program
 
 log = logging.getLogger(__name__)
@@ -50,20 +50,20 @@ def build_id(path: Path) -> str:
             kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", segments, start)
             if kind == _PT_NOTE:
                 file.seek(offset)
-                if found := _build_id_in_notes(file.read(min(length, _MAX_READ))):
-                    return found
+                if identifier := _build_id_in_notes(file.read(min(length, _MAX_READ))):
+                    return identifier
     return ""
 
 
 def _build_id_in_notes(notes: bytes) -> str:
-    at = 0
-    while at + 12 <= len(notes):
-        name_length, length, kind = struct.unpack_from("<III", notes, at)
-        name = at + 12
+    offset = 0
+    while offset + 12 <= len(notes):
+        name_length, length, kind = struct.unpack_from("<III", notes, offset)
+        name = offset + 12
         content = name + -(-name_length // 4) * 4
         if kind == _NT_GNU_BUILD_ID and notes[name : name + 4] == b"GNU\0":
             return notes[content : content + length].hex()
-        at = content + -(-length // 4) * 4
+        offset = content + -(-length // 4) * 4
     return ""
 
 
@@ -87,19 +87,19 @@ def find_programs(
     programs: Iterable[Program], paths: Mapping[str, str] | None = None
 ) -> dict[str, FoundProgram]:
     """Find programs, by name; `paths` are those of the testbed file, by `Program.setting`."""
-    declared, given = tuple(programs), {k: v for k, v in (paths or {}).items() if v}
+    declared, paths_by_setting = tuple(programs), {k: v for k, v in (paths or {}).items() if v}
     settings = {program.name: program.setting for program in declared}
 
     def find(program: Program) -> FoundProgram:
-        named = (given.get(settings.get(other, ""), "") for other in program.beside)
+        named = (paths_by_setting.get(settings.get(other, ""), "") for other in program.beside)
         # Tools of another version may not understand a daemon: take those built with it.
         prefixes = [Path(path).parent.parent for path in named if path]
-        beside = [str(prefix / folder) for prefix in prefixes for folder in ("bin", "sbin")]
-        return _find_program(program, given.get(program.setting, ""), beside)
+        folders = [str(prefix / folder) for prefix in prefixes for folder in ("bin", "sbin")]
+        return _find_program(program, paths_by_setting.get(program.setting, ""), folders)
 
     with ThreadPoolExecutor(8) as pool:
-        found = pool.map(find, declared)
-        return dict(zip(settings, found, strict=True))
+        located = pool.map(find, declared)
+        return dict(zip(settings, located, strict=True))
 
 
 def linked_libraries(path: str) -> tuple[str, ...]:
@@ -109,15 +109,15 @@ def linked_libraries(path: str) -> tuple[str, ...]:
     return ()
 
 
-def _find_program(program: Program, override: str, beside: Sequence[str]) -> FoundProgram:
+def _find_program(program: Program, override: str, folders: Sequence[str]) -> FoundProgram:
     problem = ""
-    search = os.pathsep.join([*beside, os.environ.get("PATH", ""), EXTRA_PATH])
+    search = os.pathsep.join([*folders, os.environ.get("PATH", ""), EXTRA_PATH])
     for place in (override,) if override else program.places or (program.name,):
         path, untrusted = find_trusted(place, search)
         problem = problem or untrusted
         if not path:
             if override and not problem:
-                problem = f"{override} {_why_not_executable(Path(override))}; {CORRECT_PATH}"
+                problem = f"{override} {_explain_not_executable(Path(override))}; {CORRECT_PATH}"
             continue
         text = _version(program, path)
         if program.version_contains in text:
@@ -143,10 +143,10 @@ def find_trusted(name: str, search: str) -> tuple[str, str]:
         path = shutil.which(name, path=folder)
         if path is None:
             continue
-        why = why_not_for_root(path)
-        if not why:
+        reason = explain_root_refusal(path)
+        if not reason:
             return path, problem
-        problem = problem or f"{path} is not run as root: {why}; give it to root, or remove it"
+        problem = problem or f"{path} is not run as root: {reason}; give it to root, or remove it"
         if "/" in name:
             break  # PATH is not searched for it
     return "", problem
@@ -172,9 +172,9 @@ def printed_object(text: str, keys: Collection[str] = ()) -> dict[str, Any] | No
         if len(begin[1]) > len(begins[0][1]):
             continue
         with contextlib.suppress(ValueError, RecursionError):
-            found: dict[str, Any] = json.JSONDecoder().raw_decode(text, begin.end() - 1)[0]
-            if not keys or any(key in found for key in keys):
-                return found
+            document: dict[str, Any] = json.JSONDecoder().raw_decode(text, begin.end() - 1)[0]
+            if not keys or any(key in document for key in keys):
+                return document
     return None
 
 
@@ -186,16 +186,18 @@ def trust_programs() -> None:
     """
     watch_starts()
     folders = dict.fromkeys(os.environ.get("PATH", os.defpath).split(os.pathsep))
-    reasons = {folder: why_not_for_root(folder) for folder in folders}
-    for folder, why in reasons.items():
-        if why and Path(folder).exists():
+    reasons = {folder: explain_root_refusal(folder) for folder in folders}
+    for folder, reason in reasons.items():
+        if reason and Path(folder).exists():
             log.warning(
-                "no program is run as root from %s: %s", folder or "PATH's empty folder", why
+                "no program is run as root from %s: %s", folder or "PATH's empty folder", reason
             )
-    os.environ["PATH"] = os.pathsep.join(f for f, why in reasons.items() if not why) or EXTRA_PATH
+    os.environ["PATH"] = (
+        os.pathsep.join(f for f, reason in reasons.items() if not reason) or EXTRA_PATH
+    )
 
 
-def _why_not_executable(path: Path) -> str:
+def _explain_not_executable(path: Path) -> str:
     try:
         if path.is_dir():
             return "is a directory"
@@ -280,15 +282,17 @@ def software_facts(
     """Version of the software of each program that is recorded, or ``not installed``."""
     listed = {p.software: p for p in programs if p.software}
     candidates = {name: p.debian or (p.package,) for name, p in listed.items()}
-    installed = _debian_packages(dpkg_status, {one for many in candidates.values() for one in many})
+    installed = _debian_packages(
+        dpkg_status, {candidate for many in candidates.values() for candidate in many}
+    )
     facts: dict[str, Any] = {"python": platform.python_version()}
     for name in sorted(listed):
         versions = [installed[package] for package in candidates[name] if package in installed]
         if versions:
             facts[name] = versions[0]
         elif paths.get(listed[name].name):
-            how = "but not by a Debian package" if dpkg_status.exists() else NO_DPKG
-            facts[name] = unknown(f"installed, {how}")
+            origin = "but not by a Debian package" if dpkg_status.exists() else NO_DPKG
+            facts[name] = unknown(f"installed, {origin}")
         else:
             facts[name] = NOT_INSTALLED
     return facts
@@ -307,39 +311,39 @@ def owning_packages(
     paths: Iterable[str], *, info: Path = DPKG_INFO, status: Path = DPKG_STATUS
 ) -> dict[str, str]:
     """Debian package of each file that one has installed, with its version."""
-    wanted: dict[str, list[str]] = {}
+    paths_by_listing: dict[str, list[str]] = {}
     for path in paths:
         real = os.path.realpath(path)
         # A package may list a file where it was before /bin became a link to /usr/bin.
         for listed in {path, real, path.removeprefix("/usr"), real.removeprefix("/usr")}:
-            wanted.setdefault(listed, []).append(path)
+            paths_by_listing.setdefault(listed, []).append(path)
     owners: dict[str, str] = {}
     for file in info.glob("*.list"):
         with contextlib.suppress(OSError):
-            for line in wanted.keys() & set(read_file(file).splitlines()):
-                owners |= dict.fromkeys(wanted[line], file.stem.partition(":")[0])
+            for line in paths_by_listing.keys() & set(read_file(file).splitlines()):
+                owners |= dict.fromkeys(paths_by_listing[line], file.stem.partition(":")[0])
     versions = _debian_packages(status, set(owners.values()))
     return {path: f"{owner} {versions.get(owner, '')}".strip() for path, owner in owners.items()}
 
 
 def python_distributions(*names: str) -> dict[str, str]:
     """Python distributions and those they require, directly or not, with their versions."""
-    found: dict[str, str] = {}
-    wanted, seen = list(names), set[str]()
-    while wanted:
-        name = wanted.pop()
-        if name in seen:
+    versions: dict[str, str] = {}
+    queue, visited = list(names), set[str]()
+    while queue:
+        name = queue.pop()
+        if name in visited:
             continue
-        seen.add(name)
+        visited.add(name)
         with contextlib.suppress(metadata.PackageNotFoundError):
             installed = metadata.distribution(name)
-            told = installed.metadata  # parsed anew by each attribute of a distribution
-            found[told["Name"]] = told["Version"]
+            fields = installed.metadata  # parsed anew by each attribute of a distribution
+            versions[fields["Name"]] = fields["Version"]
             # Those of an egg, as Debian's packages have it, are in a file of their own.
-            required = told.get_all("Requires-Dist") or installed.requires or ()
+            required = fields.get_all("Requires-Dist") or installed.requires or ()
             plain = (r for r in required if "extra ==" not in r)
-            wanted += [match[0] for r in plain if (match := _REQUIRED.match(r))]
-    return dict(sorted(found.items(), key=lambda item: item[0].casefold()))
+            queue += [match[0] for r in plain if (match := _REQUIRED.match(r))]
+    return dict(sorted(versions.items(), key=lambda item: item[0].casefold()))
 
 
 def kvm_facts(*, dev: Path = Path("/dev")) -> dict[str, str]:
@@ -361,23 +365,23 @@ def kvm_facts(*, dev: Path = Path("/dev")) -> dict[str, str]:
 _INSTALLED: Final = ("installed", "triggers-awaited", "triggers-pending")
 
 
-def _debian_packages(status: Path, wanted: Iterable[str]) -> dict[str, str]:
+def _debian_packages(status: Path, packages: Iterable[str]) -> dict[str, str]:
     """Installed packages of interest with version, read from dpkg's own list (it is fast).
 
     A package of several architectures has an entry for each; the first that is installed counts.
     """
-    found: dict[str, str] = {}
-    names = set(wanted)
+    versions: dict[str, str] = {}
+    names = set(packages)
     try:
         entries = read_file(status).split("\n\n")
     except OSError:
-        return found
+        return versions
     for entry in entries:
         name = entry.lstrip("\n").partition("\n")[0].removeprefix("Package:").strip()
-        if name not in names or name in found:
+        if name not in names or name in versions:
             continue
         fields = dict(line.partition(":")[::2] for line in entry.splitlines() if ":" in line)
         words, version = fields.get("Status", "").split(), fields.get("Version", "").strip()
         if words[2:] and words[2] in _INSTALLED and version:
-            found[name] = version
-    return found
+            versions[name] = version
+    return versions

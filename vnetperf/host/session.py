@@ -34,7 +34,7 @@ from vnetperf.host.paths import (
     check_private,
     check_state,
     list_files,
-    open_own,
+    open_trusted,
     remove_if_empty,
 )
 from vnetperf.host.processes import Processes
@@ -118,7 +118,7 @@ class LiveRun:
         """Whether somebody restores the machine right now."""
         return self.role != "agent"
 
-    def is_of(self, process: Sequence[int]) -> bool:
+    def matches(self, process: Sequence[int]) -> bool:
         """Whether it is a process, given by pid and start time."""
         return self.pid > 0 and (self.pid, self.start) == tuple(process)
 
@@ -158,9 +158,9 @@ class RestoreReport:
     @property
     def troubles(self) -> tuple[str, ...]:
         """What of dead runs may still be on this machine, one sentence each."""
-        left = [text for report in self.restored for text in report.troubles]
+        failures = [text for report in self.restored for text in report.troubles]
         undone = [run.describe() for run in self.live if run.is_undone]
-        return (*left, *undone, *self.unreadable)
+        return (*failures, *undone, *self.unreadable)
 
 
 def restore(
@@ -172,11 +172,11 @@ def restore(
     name until it is closed; process ids decide nothing here.
     """
     roots = roots or HostRoots()
-    every = (roots,) if roots.machine else roots.on_machine
-    reports = [_restore_host(one, on_run) for one in every]
+    all_roots = (roots,) if roots.machine else roots.on_machine
+    reports = [_restore_host(host_roots, on_run) for host_roots in all_roots]
     return RestoreReport(
         *(
-            tuple(found for report in reports for found in getattr(report, field.name))
+            tuple(finding for report in reports for finding in getattr(report, field.name))
             for field in fields(RestoreReport)
         )
     )
@@ -196,7 +196,9 @@ def restore_patiently(
         return not any(is_waited_for(run) for run in passes[-1].live)
 
     wait_at_most(all_have_ended, timeout_s, "the undo of an earlier run", poll_s=0.1)
-    last_of = {one.run_id: one for report in passes for one in report.restored}
+    last_of = {
+        undo_report.run_id: undo_report for report in passes for undo_report in report.restored
+    }
     return replace(passes[-1], restored=tuple(last_of.values()))
 
 
@@ -220,7 +222,7 @@ def _restore_host(roots: HostRoots, on_run: Callable[[str], None] | None) -> Res
         except FileNotFoundError:
             continue  # its owner has just ended in order
         except JournalHeldError:
-            live += find_owner(path)
+            live += _find_owners(path)
         except ForeignJournalError as error:
             foreign.append(str(error))
         except (HostError, OSError) as error:
@@ -235,13 +237,13 @@ def _restore_host(roots: HostRoots, on_run: Callable[[str], None] | None) -> Res
     return RestoreReport(tuple(restored), tuple(live), tuple(unreadable), damaged, tuple(foreign))
 
 
-def find_owner(path: Path) -> list[LiveRun]:
+def _find_owners(path: Path) -> list[LiveRun]:
     """Who holds a journal, of whatever version, as its header has it; none when it is gone."""
     try:
         content = journal_file.read_journal(path)
     except FileNotFoundError:
         return []
-    header = {**journal_file.header_of(content)}
+    header = {**journal_file.find_header(content)}
     for later in content.records:
         header |= {"guardian": later.get("process")} if later.get("t") == "guardian" else {}
     role, pid, start = "restore", 0, 0
@@ -274,7 +276,7 @@ def _remove_orphan_logs(roots: HostRoots) -> None:
     for log in list_files(roots.journals, "*.log"):
         journals = (log.with_suffix(".jsonl"), log.with_suffix(".damaged"))
         with contextlib.suppress(OSError, HostError):  # its guardian has removed it
-            fd = open_own(log, os.O_RDWR)
+            fd = open_trusted(log, os.O_RDWR)
             try:
                 empty = os.fstat(fd).st_size == 0 and not any(map(Path.exists, journals))
                 if empty and locks.try_lock(fd):
@@ -348,20 +350,20 @@ class HostRun:
                 undo_on_error.callback(machine_lock.release)
             lock = TestbedLock.acquire(roots, testbed, run_id, timeout_s=timeout_s, on_wait=on_wait)
             undo_on_error.callback(lock.release)
-            whole = roots.machine or roots
-            for other in () if follows else whole.on_machine[1:]:
+            machine = roots.machine or roots
+            for other in () if follows else machine.on_machine[1:]:
                 if other.state != roots.state:
                     TestbedLock.acquire(
                         other, testbed, run_id, timeout_s=timeout_s, on_wait=on_wait
                     ).release()
 
-            def is_of_this_testbed(run: LiveRun) -> bool:
+            def blocks_testbed(run: LiveRun) -> bool:
                 return run.is_undone and run.testbed == testbed
 
             restored = restore_patiently(
-                roots if follows else whole, max(timeout_s, OTHERS_S), is_of_this_testbed
+                roots if follows else machine, max(timeout_s, OTHERS_S), blocks_testbed
             )
-            if others := [*filter(is_of_this_testbed, restored.live)]:
+            if others := [*filter(blocks_testbed, restored.live)]:
                 raise TestbedBusyError(
                     f"what an earlier run changed is not undone yet: {others[0].describe()}",
                     where=f"testbed {testbed}",
@@ -373,7 +375,7 @@ class HostRun:
             journal.confirm = confirm
             undo_on_error.callback(journal.close)  # what could not be undone is the guardian's
             undo_on_error.callback(journal.undo)
-            snapshot.take_picture(journal, roots.run, whole=not follows)
+            snapshot.take_picture(journal, roots.run, whole_machine=not follows)
             rundir = RunDir.create(journal, roots)
             run = cls(journal, lock, guard, rundir, restored, machine_lock=machine_lock)
             run._on_restored = on_restored

@@ -108,7 +108,7 @@ def take_snapshot(roots: HostRoots | None = None, areas: Collection[str] | None 
         "irqs": _irqs,
         "files": lambda: _files((roots.run, roots.state, *MACHINE_TREES)) | _shared_memory(),
     }
-    return _taken({area: readers[area] for area in (readers if areas is None else areas)})
+    return _read_areas({area: readers[area] for area in (readers if areas is None else areas)})
 
 
 #: Longest wait for what goes a little after it was undone, seconds.
@@ -121,7 +121,7 @@ def picture(run: Path) -> Snapshot:
     Of processes only those that have a file of a run open: a daemon that outlived it does.
     """
     trees = (run, *(tree for tree in MACHINE_TREES if tree.name in ("hugepages", "dpdk")))
-    taken = _taken(
+    snapshot = _read_areas(
         {
             **_READERS,
             "processes": lambda: _holders(run),
@@ -129,32 +129,32 @@ def picture(run: Path) -> Snapshot:
         }
     )
     # Those of other hosts within this machine are in journals of their own.
-    others, mine = f"{HostRoots().run}-", f"{run}/"
-    mounts = taken.areas["mounts"].items()
-    kept = {n: kind for n, kind in mounts if n.startswith(mine) or not n.startswith(others)}
-    return Snapshot({**taken.areas, "mounts": kept})
+    others, own_prefix = f"{HostRoots().run}-", f"{run}/"
+    mounts = snapshot.areas["mounts"].items()
+    kept = {n: kind for n, kind in mounts if n.startswith(own_prefix) or not n.startswith(others)}
+    return Snapshot({**snapshot.areas, "mounts": kept})
 
 
-def own_picture(run: Path) -> Snapshot:
+def run_picture(run: Path) -> Snapshot:
     """Processes and files of a run's own.
 
     It is of a host within a machine on which another host of the same deployment changes things
     meanwhile.
     """
     files = {"files": lambda: dict.fromkeys(_files((run,)), "there")}
-    return _taken({"processes": lambda: _holders(run), **files})
+    return _read_areas({"processes": lambda: _holders(run), **files})
 
 
 def without_loaded(now: Snapshot, before: Snapshot, modules: Collection[str]) -> Snapshot:
     """A picture without modules that a run has loaded since, nor links that these have made."""
-    made = {"modules": set(modules)}
-    made["links"] = {link for module in modules for link in FALLBACK_LINKS.get(module, ())}
+    expected = {"modules": set(modules)}
+    expected["links"] = {link for module in modules for link in FALLBACK_LINKS.get(module, ())}
     return Snapshot(
         {
             area: {
                 name: value
                 for name, value in entries.items()
-                if name in before.areas.get(area, {}) or name not in made.get(area, ())
+                if name in before.areas.get(area, {}) or name not in expected.get(area, ())
             }
             for area, entries in now.areas.items()
         }
@@ -167,20 +167,20 @@ def differences(before: Snapshot, run: Path, modules: Collection[str] = ()) -> t
     Modules that the run has loaded, and the links that some of them make by themselves, are no
     difference: those that are still there were left on purpose (`kernel.undo_modules`).
     """
-    found: list[str] = []
-    looked = picture if "links" in before.areas else own_picture
+    changes: list[str] = []
+    looked = picture if "links" in before.areas else run_picture
 
     def as_before() -> bool:
-        found[:] = compare_snapshots(before, without_loaded(looked(run), before, modules))
-        return not found
+        changes[:] = compare_snapshots(before, without_loaded(looked(run), before, modules))
+        return not changes
 
     wait_at_most(as_before, SETTLE_S, "the machine as it was before", poll_s=0.1)
-    return tuple(found)
+    return tuple(changes)
 
 
-def take_picture(journal: Journal, run: Path, *, whole: bool = True) -> None:
+def take_picture(journal: Journal, run: Path, *, whole_machine: bool = True) -> None:
     """Write down the machine before a run's first change; `run` is where its folder will be."""
-    areas = (picture if whole else own_picture)(run).areas
+    areas = (picture if whole_machine else run_picture)(run).areas
     journal.append({"t": "before", "boot": boot_id(), "run": str(run), "areas": areas})
 
 
@@ -197,13 +197,13 @@ def undo_and_compare(journal: Journal) -> UndoReport:
         if any(step.kind == "modules" for step in report.failed):
             loaded = set()
         try:
-            found = differences(Snapshot(before["areas"]), Path(before["run"]), loaded)
+            changes = differences(Snapshot(before["areas"]), Path(before["run"]), loaded)
         except Exception as error:
             log.exception("the machine cannot be compared")
-            found = (f"the machine cannot be compared with what it was: {error}",)
-        for text in found:
+            changes = (f"the machine cannot be compared with what it was: {error}",)
+        for text in changes:
             log.warning("not as before run %s: %s", report.run_id, text)
-        report = replace(report, differences=found)
+        report = replace(report, differences=changes)
         _keep_last(roots, report)
     return report
 
@@ -220,12 +220,12 @@ def modules_loaded(journal: Journal) -> set[str]:
 
 def _keep_last(roots: HostRoots, report: UndoReport) -> None:
     """Keep what was found after a run; a full disk is no reason to fail."""
-    found = {
+    record = {
         "run": report.run_id,
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "troubles": report.troubles,
         "differences": report.differences,
-        **_here(),
+        **_identify_machine(),
     }
     draft = roots.last.with_name(f".{roots.last.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
@@ -234,13 +234,13 @@ def _keep_last(roots: HostRoots, report: UndoReport) -> None:
             with os.fdopen(
                 os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w"
             ) as file:
-                file.write(json.dumps(found, indent=1) + "\n")
+                file.write(json.dumps(record, indent=1) + "\n")
             draft.replace(roots.last)
         finally:
             draft.unlink(missing_ok=True)
 
 
-def _here() -> dict[str, str]:
+def _identify_machine() -> dict[str, str]:
     """Which machine this is, where several share the directory."""
     return {"machine": machine_id(), "boot": boot_id(), "host": os.uname().nodename}
 
@@ -251,22 +251,22 @@ def read_last(roots: HostRoots) -> dict[str, Any]:
     ``unknown`` alone, with the reason, when it is not this machine's or cannot be read.
     """
     try:
-        found = parse_json(read_file(roots.last))
+        record = parse_json(read_file(roots.last))
     except FileNotFoundError:
         return {}
     except OSError as error:
         return {"unknown": f"{roots.last}: {error.strerror}"}
     except ValueError:
         return {"unknown": f"{roots.last} is not as it was written"}
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         return {"unknown": f"{roots.last} is not as it was written"}
     # A container has its machine's boot, and often a machine-id of its own.
-    if all(found.get(key) != value for key, value in _here().items() if key != "host"):
-        return {"unknown": f"{roots.last} is of {found.get('host', 'another machine')}"}
-    return found
+    if all(record.get(key) != value for key, value in _identify_machine().items() if key != "host"):
+        return {"unknown": f"{roots.last} is of {record.get('host', 'another machine')}"}
+    return record
 
 
-def _taken(readers: Mapping[str, Callable[[], dict[str, str]]]) -> Snapshot:
+def _read_areas(readers: Mapping[str, Callable[[], dict[str, str]]]) -> Snapshot:
     areas = {}
     for area, reader in readers.items():
         try:
@@ -299,15 +299,15 @@ def _hugepages() -> dict[str, str]:
 
 
 def _processes() -> dict[str, str]:
-    found = {}
+    processes = {}
     for entry in PROC.iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
-        identity = ProcessId.of(int(entry.name))  # None: ended, or a zombie
+        identity = ProcessId.read(int(entry.name))  # None: ended, or a zombie
         command = _text(entry / "cmdline").replace("\0", " ").strip()
         if identity is not None and command:  # kernel threads have no command line
-            found[f"{identity.pid}@{identity.start}"] = command
-    return found
+            processes[f"{identity.pid}@{identity.start}"] = command
+    return processes
 
 
 def _holders(run: Path) -> dict[str, str]:
@@ -315,46 +315,49 @@ def _holders(run: Path) -> dict[str, str]:
 
     Others come and go on every machine, and what they are called is nobody's business.
     """
-    found = {}
+    holders = {}
     for entry in PROC.glob("[0-9]*"):
-        held: list[Path] = []
+        open_paths: list[Path] = []
         with contextlib.suppress(OSError):  # ended meanwhile
-            held = [(entry / "cwd").readlink(), *(fd.readlink() for fd in (entry / "fd").iterdir())]
-        if entry.name != str(os.getpid()) and any(path.is_relative_to(run) for path in held):
-            found[entry.name] = _text(entry / "comm")
-    return found
+            open_paths = [
+                (entry / "cwd").readlink(),
+                *(fd.readlink() for fd in (entry / "fd").iterdir()),
+            ]
+        if entry.name != str(os.getpid()) and any(path.is_relative_to(run) for path in open_paths):
+            holders[entry.name] = _text(entry / "comm")
+    return holders
 
 
 def _mounts() -> dict[str, str]:
-    found: dict[str, str] = {}
+    mounts: dict[str, str] = {}
     for words in read_mounts(PROC / "self/mountinfo"):
         kind = words[words.index("-") + 1 :][:2]
-        found[f"{words[4]} ({words[0]})"] = " ".join(kind)
-    return found
+        mounts[f"{words[4]} ({words[0]})"] = " ".join(kind)
+    return mounts
 
 
 def _links() -> dict[str, str]:
-    found = {}
+    links = {}
     for path in Path("/sys/class/net").iterdir():
         if not (path / "ifindex").exists():  # bonding_masters is a file
             continue
         flags = int(_text(path / "flags") or "0", 16) & 0x1181  # up, promisc, noarp, multicast
         # A driver that is bound again makes its device's interface anew, with another index.
         index = "" if (path / "device").exists() else f"index {_text(path / 'ifindex')} "
-        found[path.name] = f"{index}mtu {_text(path / 'mtu')} {flags:#x}"
-    return found
+        links[path.name] = f"{index}mtu {_text(path / 'mtu')} {flags:#x}"
+    return links
 
 
 def _routes() -> dict[str, str]:
     """Routes of the main namespace, without the counters that the kernel keeps of their use."""
-    found = {}
+    routes = {}
     for line in _text(PROC / "net/route").splitlines()[1:]:
         words = line.split()
-        found[f"{words[1]}/{words[7]} {words[0]} metric {words[6]}"] = f"via {words[2]}"
+        routes[f"{words[1]}/{words[7]} {words[0]} metric {words[6]}"] = f"via {words[2]}"
     for line in _text(PROC / "net/ipv6_route").splitlines():
         words = line.split()
-        found[f"{words[0]}/{words[1]} {words[9]} metric {words[5]}"] = f"via {words[4]}"
-    return found
+        routes[f"{words[0]}/{words[1]} {words[9]} metric {words[5]}"] = f"via {words[4]}"
+    return routes
 
 
 def _netns() -> dict[str, str]:
@@ -367,11 +370,11 @@ def _modules() -> dict[str, str]:
 
 
 def _drivers() -> dict[str, str]:
-    found = {}
+    drivers = {}
     for device in Path("/sys/bus/pci/devices").glob("*"):
         driver = device / "driver"
-        found[device.name] = driver.resolve().name if driver.exists() else "none"
-    return found
+        drivers[device.name] = driver.resolve().name if driver.exists() else "none"
+    return drivers
 
 
 def _values() -> dict[str, str]:
@@ -386,19 +389,19 @@ def _irqs() -> dict[str, str]:
 
 
 def _files(trees: Iterable[Path]) -> dict[str, str]:
-    found = {}
+    files = {}
     for tree in trees:
         for directory, _, names in os.walk(tree):
-            found[f"{directory}/"] = "directory"
+            files[f"{directory}/"] = "directory"
             for name in names:
-                found[f"{directory}/{name}"] = _size(Path(directory) / name)
-    return found
+                files[f"{directory}/{name}"] = _size(Path(directory) / name)
+    return files
 
 
 def _shared_memory() -> dict[str, str]:
     """What shm_open(3) made: files. Who makes a folder there takes it for a disk, as tests do."""
-    made = (path for path in SHARED_MEMORY.iterdir() if not path.is_dir())
-    return {str(path): _size(path) for path in made}
+    files = (path for path in SHARED_MEMORY.iterdir() if not path.is_dir())
+    return {str(path): _size(path) for path in files}
 
 
 def _size(path: Path) -> str:

@@ -49,34 +49,34 @@ def thread_ids(pid: int) -> tuple[int, ...]:
 
 def pin_thread(tid: int, cpus: Iterable[int]) -> None:
     """Bind one thread to CPUs, and verify it."""
-    wanted = frozenset(cpus)
+    target = frozenset(cpus)
     try:
-        os.sched_setaffinity(tid, wanted)
-        taken = frozenset(os.sched_getaffinity(tid))
+        os.sched_setaffinity(tid, target)
+        actual = frozenset(os.sched_getaffinity(tid))
     except OSError as error:
-        raise _cannot_pin(tid, wanted, error.strerror or str(error)) from error
-    if taken != wanted:
-        raise _cannot_pin(tid, wanted, f"the kernel took only {sorted(taken)}")
+        raise _cannot_pin(tid, target, error.strerror or str(error)) from error
+    if actual != target:
+        raise _cannot_pin(tid, target, f"the kernel took only {sorted(actual)}")
 
 
 def pin_process(pid: int, cpus: Iterable[int]) -> int:
     """Bind all threads of a process to CPUs, also those that start meanwhile."""
-    wanted = frozenset(cpus)
-    bound = for_each_thread(pid, lambda tid: pin_thread(tid, wanted))
+    target = frozenset(cpus)
+    bound = visit_threads(pid, lambda tid: pin_thread(tid, target))
     if not bound:
-        raise _cannot_pin(pid, wanted, "it has no threads, it has ended")
+        raise _cannot_pin(pid, target, "it has no threads, it has ended")
     return bound
 
 
-def for_each_thread(pid: int, action: Callable[[int], None]) -> int:
+def visit_threads(pid: int, action: Callable[[int], None]) -> int:
     """Do something once to each thread, until a look finds no new one.
 
     Threads that end meanwhile are passed over.
     """
-    seen: set[int] = set()
+    visited: set[int] = set()
     done = 0
     for _ in range(MAX_ROUNDS):
-        new = set(thread_ids(pid)) - seen
+        new = set(thread_ids(pid)) - visited
         if not new:
             break
         for tid in sorted(new):
@@ -86,13 +86,13 @@ def for_each_thread(pid: int, action: Callable[[int], None]) -> int:
             except HostError:
                 if tid in thread_ids(pid):
                     raise
-        seen |= new
+        visited |= new
     return done
 
 
-def _cannot_pin(tid: int, cpus: frozenset[int], why: str) -> HostError:
+def _cannot_pin(tid: int, cpus: frozenset[int], reason: str) -> HostError:
     return HostError(
-        f"thread {tid} cannot be bound to CPUs {sorted(cpus)}: {why}",
+        f"thread {tid} cannot be bound to CPUs {sorted(cpus)}: {reason}",
         accepted=f"among {sorted(os.sched_getaffinity(0))}",
         cure="choose CPUs that are online and allowed by this process's cgroup",
     )
@@ -156,7 +156,7 @@ def set_nice(pid: int, nice: int) -> str:
     It ends with the process.
     """
 
-    def set_one(tid: int) -> str:
+    def set_thread(tid: int) -> str:
         try:
             os.setpriority(os.PRIO_PROCESS, tid, nice)
         except ProcessLookupError:
@@ -165,8 +165,12 @@ def set_nice(pid: int, nice: int) -> str:
             return error.strerror or str(error)
         return ""
 
-    threads, why = _set_each(pid, set_one)
-    return f"nice {nice}" if threads and not why else f"nice {nice} not taken: {why or _NO_THREADS}"
+    threads, reason = _set_threads(pid, set_thread)
+    return (
+        f"nice {nice}"
+        if threads and not reason
+        else f"nice {nice} not taken: {reason or _NO_THREADS}"
+    )
 
 
 def set_slice(pid: int, slice_ns: int = SLICE_NS) -> str:
@@ -176,32 +180,32 @@ def set_slice(pid: int, slice_ns: int = SLICE_NS) -> str:
     journaled: it ends with the process.
     """
 
-    def set_one(tid: int) -> str | None:
+    def set_thread(tid: int) -> str | None:
         before = read_sched_attributes(tid)
         return _try_slice(tid, before, slice_ns) if before.policy in _NORMAL_POLICIES else None
 
     try:
-        threads, why = _set_each(pid, set_one)
+        threads, reason = _set_threads(pid, set_thread)
     except HostError as error:
-        threads, why = 0, str(error)
-    if threads and not why:
+        threads, reason = 0, str(error)
+    if threads and not reason:
         return f"{slice_ns / 1000:g} us on {threads} threads"
-    return f"not available: {why or _NO_THREADS}"
+    return f"not available: {reason or _NO_THREADS}"
 
 
-def _set_each(pid: int, set_one: Callable[[int], str | None]) -> tuple[int, str]:
+def _set_threads(pid: int, set_thread: Callable[[int], str | None]) -> tuple[int, str]:
     """Set something of each thread: how many there are, and why one of them did not take it.
 
-    `set_one` returns the reason, "" when it took it, and None for one that is to be left alone.
+    `set_thread` returns the reason, "" when it took it, and None for one that is to be left alone.
     """
     reasons: list[str] = []
 
     def collect(tid: int) -> None:
         with contextlib.suppress(ProcessLookupError):  # a thread may end meanwhile
-            if (why := set_one(tid)) is not None:
-                reasons.append(why)
+            if (reason := set_thread(tid)) is not None:
+                reasons.append(reason)
 
-    for_each_thread(pid, collect)
+    visit_threads(pid, collect)
     return len(reasons), next(filter(None, reversed(reasons)), "")
 
 
@@ -221,7 +225,7 @@ def _try_slice(tid: int, before: SchedAttributes, slice_ns: int) -> str:
     return f"the kernel made it {now} ns instead of {slice_ns} ns"
 
 
-def why_no_slices() -> str:
+def explain_no_slices() -> str:
     """Why this machine gives no slices, empty when it does: tried on a thread of our own."""
 
     def probe() -> str:
@@ -300,7 +304,7 @@ def open_counter(event: PerfEvent, tid: int) -> int:
     except ProcessLookupError:
         raise
     except OSError as error:
-        raise HostError(_why_not_counted(error), where=event.name) from error
+        raise HostError(_explain_not_counted(error), where=event.name) from error
 
 
 def read_counter(fd: int) -> PerfCount:
@@ -308,7 +312,7 @@ def read_counter(fd: int) -> PerfCount:
     return PerfCount(*_PERF_READ.unpack(os.read(fd, _PERF_READ.size)))
 
 
-def why_counts_nothing() -> str:
+def explain_no_counts() -> str:
     """Why the processor's counters count nothing though they can be opened; "" where they count.
 
     Some hypervisors let them be opened and never count: a loop of our own is the proof.
@@ -325,7 +329,7 @@ def why_counts_nothing() -> str:
     return "" if counted else "a counter of cycles was opened, and counted nothing of a loop"
 
 
-def _why_not_counted(error: OSError) -> str:
+def _explain_not_counted(error: OSError) -> str:
     if error.errno in _PERF_UNSUPPORTED:
         return "neither this processor nor a hypervisor under this machine counts them"
     if error.errno == errno.ENOSYS:

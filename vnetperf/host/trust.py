@@ -28,7 +28,7 @@ _ACL, _ACL_VERSION = "system.posix_acl_access", 2
 _ACL_USER, _ACL_GROUP_OWNER, _ACL_GROUP, _ACL_WRITE = 0x02, 0x04, 0x08, 0x02
 
 
-def why_untrusted(
+def explain_distrust(
     path: Path, *, only_root: bool = False, also: Collection[int] = (), may_miss: bool = False
 ) -> str:
     """How others could replace a file, or put something into a directory; "" when they cannot.
@@ -39,54 +39,56 @@ def why_untrusted(
     Users and groups to whom a POSIX ACL gives the right to write always count. `also` are users who
     are trusted besides; `may_miss` trusts what does not exist as far as nobody else could make it.
     """
-    users = {0, *also} if only_root else {0, os.geteuid(), *_caller_of_sudo(), *also}
-    why = functools.partial(why_untrusted, only_root=only_root, also=also, may_miss=may_miss)
+    users = {0, *also} if only_root else {0, os.geteuid(), *_sudo_caller(), *also}
+    explain = functools.partial(explain_distrust, only_root=only_root, also=also, may_miss=may_miss)
     end = path.absolute()
     try:
         with contextlib.suppress(*([FileNotFoundError] if may_miss else [])):
             end.stat()  # no link below leads to itself
         for place in (*reversed(end.parents), end):
             try:
-                found = place.lstat()
+                status = place.lstat()
             except FileNotFoundError:
                 if may_miss:
-                    return why(place.parent)  # as the end of the way: sticky is no excuse
+                    return explain(place.parent)  # as the end of the way: sticky is no excuse
                 raise
-            if found.st_uid not in users:
-                return f"{place} belongs to user {found.st_uid}"
-            if stat.S_ISLNK(found.st_mode):
-                if reason := why(place.parent / place.readlink()):
+            if status.st_uid not in users:
+                return f"{place} belongs to user {status.st_uid}"
+            if stat.S_ISLNK(status.st_mode):
+                if reason := explain(place.parent / place.readlink()):
                     return reason
                 continue
-            sticky = place != end and found.st_mode & stat.S_ISVTX
-            if not sticky and (who := _other_writers(place, found, users, only_root=only_root)):
-                return f"{place} may be written to by others ({who})"
+            sticky = place != end and status.st_mode & stat.S_ISVTX
+            if not sticky and (
+                writers := _other_writers(place, status, users, only_root=only_root)
+            ):
+                return f"{place} may be written to by others ({writers})"
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
     return ""
 
 
 def _other_writers(
-    place: str | Path, found: os.stat_result, users: Collection[int], *, only_root: bool
+    place: str | Path, status: os.stat_result, users: Collection[int], *, only_root: bool
 ) -> str:
     """Who else may write: anybody, with `only_root` a group but root's, or whom an ACL names.
 
     What is written to a socket's file or to /dev/null, nobody can read there.
     """
-    null = stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL_DEVICE
-    mode = f"mode {found.st_mode & 0o7777:04o}"
+    null = stat.S_ISCHR(status.st_mode) and status.st_rdev == _NULL_DEVICE
+    mode = f"mode {status.st_mode & 0o7777:04o}"
     # The group's bits are the mask of an ACL, where there is one: without w it lets nobody write.
-    if null or stat.S_ISSOCK(found.st_mode) or not found.st_mode & 0o022:
+    if null or stat.S_ISSOCK(status.st_mode) or not status.st_mode & 0o022:
         return ""
-    who = [mode] if found.st_mode & 0o002 else []
-    for tag, number in _writers_by_acl(place) if not who else ():
+    writers = [mode] if status.st_mode & 0o002 else []
+    for tag, number in _writers_by_acl(place) if not writers else ():
         if tag == _ACL_USER and number not in users:
-            who.append(f"{mode}, an ACL with user {number}")
+            writers.append(f"{mode}, an ACL with user {number}")
         elif tag == _ACL_GROUP and number:
-            who.append(f"{mode}, an ACL with group {number}")
-        elif tag == _ACL_GROUP_OWNER and only_root and found.st_gid:
-            who.append(mode)
-    return next(iter(who), "")
+            writers.append(f"{mode}, an ACL with group {number}")
+        elif tag == _ACL_GROUP_OWNER and only_root and status.st_gid:
+            writers.append(mode)
+    return next(iter(writers), "")
 
 
 def _writers_by_acl(place: str | Path) -> list[tuple[int, int]]:
@@ -103,29 +105,29 @@ def _writers_by_acl(place: str | Path) -> list[tuple[int, int]]:
     return [(tag, number) for tag, rights, number in entries if rights & _ACL_WRITE]
 
 
-def why_untrusted_below(*tops: Path) -> str:
+def explain_distrust_below(*tops: Path) -> str:
     """How another user than root could change a directory or anything below it; "" when none can.
 
     Links are followed, also to directories elsewhere, and to what does not exist.
     """
-    left, seen = [top.absolute() for top in tops], set[str]()
-    while left:
-        top = left.pop()
-        if why := why_untrusted(top, only_root=True, may_miss=True):
-            return why
-        if (real := os.path.realpath(top)) in seen:  # if on another way
+    pending, visited = [top.absolute() for top in tops], set[str]()
+    while pending:
+        top = pending.pop()
+        if reason := explain_distrust(top, only_root=True, may_miss=True):
+            return reason
+        if (real := os.path.realpath(top)) in visited:  # if on another way
             continue
-        seen.add(real)
+        visited.add(real)
         directories = [real] if top.is_dir() else []
         while directories:
-            for path, found in _entries(directories.pop()):
-                if stat.S_ISLNK(found.st_mode):
-                    left.append(Path(path))
-                elif (found.st_uid or found.st_mode & 0o022) and (
-                    why := why_untrusted(Path(path), only_root=True, may_miss=True)
+            for path, status in _entries(directories.pop()):
+                if stat.S_ISLNK(status.st_mode):
+                    pending.append(Path(path))
+                elif (status.st_uid or status.st_mode & 0o022) and (
+                    reason := explain_distrust(Path(path), only_root=True, may_miss=True)
                 ):
-                    return why
-                if stat.S_ISDIR(found.st_mode):
+                    return reason
+                if stat.S_ISDIR(status.st_mode):
                     directories.append(path)
     return ""
 
@@ -141,7 +143,7 @@ def _entries(directory: str) -> Iterator[tuple[str, os.stat_result]]:
             yield path, os.lstat(path)
 
 
-def _caller_of_sudo() -> tuple[int, ...]:
+def _sudo_caller() -> tuple[int, ...]:
     user = os.environ.get("SUDO_UID", "") if os.getuid() == 0 else ""
     return (int(user),) if user.isdecimal() else ()
 
@@ -150,7 +152,7 @@ def _caller_of_sudo() -> tuple[int, ...]:
 _FIRST_LINE = 256
 
 
-def why_not_for_root(path: str, search: str | None = None) -> str:
+def explain_root_refusal(path: str, search: str | None = None) -> str:
     """Why root does not run a program, or one of a folder; "" when it does, and for other users.
 
     The interpreter that a script names is run as well as the script; `search` is the PATH that env
@@ -160,11 +162,13 @@ def why_not_for_root(path: str, search: str | None = None) -> str:
         return ""
     if not path.startswith("/"):
         return f"{path or '.'} is whatever directory it is started in"
-    if why := why_untrusted(Path(path)):
-        return why
+    if reason := explain_distrust(Path(path)):
+        return reason
     for interpreter in _interpreters(path, search):
-        if interpreter.startswith("/") and (why := why_untrusted(Path(interpreter), may_miss=True)):
-            return f"it is run by {interpreter}, and {why}"
+        if interpreter.startswith("/") and (
+            reason := explain_distrust(Path(interpreter), may_miss=True)
+        ):
+            return f"it is run by {interpreter}, and {reason}"
     return ""
 
 
@@ -194,10 +198,10 @@ def watch_starts() -> None:
     From then on, for its whole life: the interpreter itself reports each start before it happens.
     """
     if os.geteuid() == 0:
-        sys.addaudithook(_look_at_start)
+        sys.addaudithook(_check_start)
 
 
-def _look_at_start(event: str, args: tuple[Any, ...]) -> None:
+def _check_start(event: str, args: tuple[Any, ...]) -> None:
     """An audit hook (PEP 578), called for every event of the interpreter: the rest returns fast."""
     if event == "subprocess.Popen":
         executable, argv, cwd, environment = args
@@ -237,10 +241,10 @@ def refuse_untrusted(
     if os.geteuid():
         return
     place = StartPlace(_search_path(environment), _directory(cwd))
-    for path, here in programs_of(argv, place):
-        if why := _why_not_started(path, here.folders):
+    for path, start in programs_of(argv, place):
+        if reason := _explain_not_started(path, start.folders):
             raise UntrustedProgramError(
-                f"{path} is not run as root: {why}",
+                f"{path} is not run as root: {reason}",
                 where=" ".join(argv)[:200],
                 cure="give it to root, or remove it",
                 filename=path,
@@ -256,10 +260,10 @@ def _directory(cwd: str | None) -> str:
 
 def _search_path(environment: Mapping[Any, Any] | None) -> str:
     """PATH of a program's variables, which may be octets; of this process without any."""
-    given: Mapping[Any, Any] = os.environ if environment is None else environment
+    variables: Mapping[Any, Any] = os.environ if environment is None else environment
     for key in ("PATH", b"PATH"):
         with contextlib.suppress(TypeError):  # os.environ takes no octets
-            if (value := given.get(key)) is not None:
+            if (value := variables.get(key)) is not None:
                 return os.fsdecode(value)
     return os.defpath
 
@@ -269,14 +273,14 @@ def _search_path(environment: Mapping[Any, Any] | None) -> str:
 _trusted: set[tuple[tuple[str, int, int, int], ...]] = set()
 
 
-def _why_not_started(path: str, search: str) -> str:
-    known = []
+def _explain_not_started(path: str, search: str) -> str:
+    identities = []
     for file in (path, *_interpreters(path, search)):
         with contextlib.suppress(OSError):  # gone, so that it will not start
-            for found in (os.lstat(file), os.stat(file)):  # noqa: PTH116 - before every start
-                known.append((file, found.st_dev, found.st_ino, found.st_ctime_ns))
-    if not known or (files := tuple(known)) in _trusted:
+            for status in (os.lstat(file), os.stat(file)):  # noqa: PTH116 - before every start
+                identities.append((file, status.st_dev, status.st_ino, status.st_ctime_ns))
+    if not identities or (files := tuple(identities)) in _trusted:
         return ""
-    if not (why := why_not_for_root(path, search)):
+    if not (reason := explain_root_refusal(path, search)):
         _trusted.add(files)
-    return why
+    return reason

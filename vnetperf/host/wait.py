@@ -50,7 +50,7 @@ def patient(seconds: float) -> float:
 def wait_for(
     predicate: Callable[[], T | None],
     timeout_s: float,
-    what: str,
+    description: str,
     *,
     poll_s: float = POLL_S,
     check: Callable[[], object] | None = None,
@@ -62,17 +62,17 @@ def wait_for(
     `check` is called after each call that returned nothing, and raises when waiting is pointless;
     `error` makes what is raised after the deadline. In the virtual lab `timeout_s` is longer.
     """
-    value = _poll(predicate, timeout_s, what, poll_s, check)
+    value = _poll(predicate, timeout_s, description, poll_s, check)
     if not value:
-        raise error() if error else HostError(f"{what}: not there after {timeout_s:g} s")
+        raise error() if error else HostError(f"{description}: not there after {timeout_s:g} s")
     return value
 
 
 def wait_at_most(
-    predicate: Callable[[], T], timeout_s: float, what: str, *, poll_s: float = POLL_S
+    predicate: Callable[[], T], timeout_s: float, description: str, *, poll_s: float = POLL_S
 ) -> T:
     """Call a predicate until its value is true or the time is over, and return the value."""
-    return _poll(predicate, timeout_s, what, poll_s, None)
+    return _poll(predicate, timeout_s, description, poll_s, None)
 
 
 #: Time between two looks at a program whose answer is waited for, seconds.
@@ -89,12 +89,12 @@ def receive(
     deadline = time.monotonic() + timeout_s
     try:
         while True:
-            left = deadline - time.monotonic()
-            connection.settimeout(max(0.001, min(CHECK_S, left)))
+            remaining_s = deadline - time.monotonic()
+            connection.settimeout(max(0.001, min(CHECK_S, remaining_s)))
             try:
                 return connection.recv(octets)
             except TimeoutError:
-                if left <= CHECK_S:
+                if remaining_s <= CHECK_S:
                     raise
             check()
     finally:
@@ -105,7 +105,7 @@ def receive(
 def _poll(
     predicate: Callable[[], T],
     timeout_s: float,
-    what: str,
+    description: str,
     poll_s: float,
     check: Callable[[], object] | None,
 ) -> T:
@@ -117,13 +117,13 @@ def _poll(
         value = predicate()
         if not value:
             if not waited:
-                log.debug("waiting for %s, at most %g s", what, deadline - began)
+                log.debug("waiting for %s, at most %g s", description, deadline - began)
                 waited = True
             if check is not None:
                 check()
         if value or late:
             if waited:
                 outcome = "there" if value else "missing"
-                log.debug("%s: %s after %.2f s", what, outcome, time.monotonic() - began)
+                log.debug("%s: %s after %.2f s", description, outcome, time.monotonic() - began)
             return value
         time.sleep(poll_s)

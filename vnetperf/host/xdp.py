@@ -81,7 +81,7 @@ LIBRARY = "libbpf.so.1"
 KERNEL_TYPES = Path("/sys/kernel/btf/vmlinux")
 
 
-def why_no_bpf() -> str:
+def explain_no_bpf() -> str:
     """Why this machine loads no programs, with the cure; "" when nothing speaks against it."""
     try:
         _libbpf()
@@ -105,7 +105,7 @@ def _lacks_type(name: str) -> bool:
         return False
 
 
-def why_no_tcx() -> str:
+def explain_no_tcx() -> str:
     """Why no programs can be linked to traffic control here; "" when nothing speaks against it."""
     if _lacks_type("tcx_link"):
         cure = "boot Linux 6.6 or later (CONFIG_NET_XGRESS), or choose another mode"
@@ -303,9 +303,9 @@ class BpfObject:
             )
 
     def _share(self, maps: Mapping[str, BpfMap]) -> int:
-        for name, one in maps.items():
-            own = self._library.bpf_object__find_map_by_name(self._object, name.encode())
-            if code := int(self._library.bpf_map__reuse_fd(own, one.fd)):
+        for name, bpf_map in maps.items():
+            map_in_object = self._library.bpf_object__find_map_by_name(self._object, name.encode())
+            if code := int(self._library.bpf_map__reuse_fd(map_in_object, bpf_map.fd)):
                 return code
         return 0
 
@@ -314,8 +314,8 @@ class BpfObject:
 
     def program(self, name: str) -> int:
         """File descriptor of a program; it is the object's."""
-        found = self._library.bpf_object__find_program_by_name(self._object, name.encode())
-        return self._known(self._library.bpf_program__fd(found) if found else -1, name)
+        handle = self._library.bpf_object__find_program_by_name(self._object, name.encode())
+        return self._require_fd(self._library.bpf_program__fd(handle) if handle else -1, name)
 
     def number(self, name: str) -> int:
         """Number of a program in the kernel, by which other processes find it."""
@@ -324,14 +324,14 @@ class BpfObject:
         code = self._library.bpf_obj_get_info_by_fd(
             self.program(name), ctypes.byref(info), ctypes.byref(size)
         )
-        return self._known(info.number if code == 0 else -1, name)
+        return self._require_fd(info.number if code == 0 else -1, name)
 
     def map(self, name: str) -> BpfMap:
         """A map."""
-        found = self._library.bpf_object__find_map_fd_by_name(self._object, name.encode())
-        return BpfMap(f"{self.name}, map {name}", self._known(found, name))
+        fd = self._library.bpf_object__find_map_fd_by_name(self._object, name.encode())
+        return BpfMap(f"{self.name}, map {name}", self._require_fd(fd, name))
 
-    def _known(self, fd: int, name: str) -> int:
+    def _require_fd(self, fd: int, name: str) -> int:
         if fd < 0:
             raise HostError(f"there is no {name}", where=self.name)
         return fd
@@ -350,8 +350,8 @@ class BpfObject:
         )
         code = self._library.bpf_prog_test_run_opts(self.program(program), ctypes.byref(run))
         if code:
-            what = f"the kernel does not run {program}: {os.strerror(-code)}"
-            raise HostError(what, where=self.name)
+            message = f"the kernel does not run {program}: {os.strerror(-code)}"
+            raise HostError(message, where=self.name)
         return run.verdict, room.raw if room else b""
 
     def attach(self, program: str, netdev: str, mode: str) -> Attached:
@@ -359,10 +359,10 @@ class BpfObject:
 
         What the kernel made of it is read back: a mode that it does not have there is an error.
         """
-        index, there = _interface(netdev)
-        if there is not None:
+        index, previous = _interface(netdev)
+        if previous is not None:
             raise HostError(
-                f"another program is attached already, in mode {there.mode}",
+                f"another program is attached already, in mode {previous.mode}",
                 where=f"link {netdev}",
                 cure=f"ip link set dev {netdev} xdp off, if nobody needs it",
             )
@@ -371,22 +371,28 @@ class BpfObject:
             self.program(program), index, _BPF_XDP, ctypes.byref(flags)
         )
         if fd < 0:
-            why = os.strerror(-fd)
+            reason = os.strerror(-fd)
             raise HostError(
-                f"the interface takes no XDP program in mode {mode}: {why}",
+                f"the interface takes no XDP program in mode {mode}: {reason}",
                 where=f"link {netdev}",
                 cure=_CURES.get(-fd, "see dmesg; --set mode=generic works on every interface"),
             )
         self._links.append(fd)
-        _, made = _interface(netdev)
-        if made is None or made.mode != mode:
+        _, attachment = _interface(netdev)
+        if attachment is None or attachment.mode != mode:
             raise HostError(
                 f"mode {mode} was requested, and the kernel has attached "
-                f"{'nothing' if made is None else f'it in mode {made.mode}'}",
+                f"{'nothing' if attachment is None else f'it in mode {attachment.mode}'}",
                 where=f"link {netdev}",
             )
-        log.info("XDP: %s at %s, mode %s, program %d", self.name, netdev, made.mode, made.program)
-        return made
+        log.info(
+            "XDP: %s at %s, mode %s, program %d",
+            self.name,
+            netdev,
+            attachment.mode,
+            attachment.program,
+        )
+        return attachment
 
     def attach_to_traffic_control(self, program: str, netdev: str) -> None:
         """Attach a program to what comes in by an interface of the calling thread's namespace."""
@@ -472,7 +478,7 @@ class BpfMap:
         self._call(_libbpf().bpf_map_lookup_elem(self.fd, key, value), "read")
         return value.raw
 
-    def of_processors(self, key: bytes, octets: int) -> bytes:
+    def read_per_cpu(self, key: bytes, octets: int) -> bytes:
         """The values of a key of every processor; their octets are a multiple of 8."""
         return self.read(key, octets * _libbpf().libbpf_num_possible_cpus())
 
@@ -501,9 +507,9 @@ class BpfMap:
             yield keys.raw[: key * count.value]
             place = after
 
-    def _call(self, code: int, what: str) -> None:
+    def _call(self, code: int, operation: str) -> None:
         if code:
-            raise HostError(f"cannot be {what}: {os.strerror(-code)}", where=self._name)
+            raise HostError(f"cannot be {operation}: {os.strerror(-code)}", where=self._name)
 
 
 _BPF_XDP: Final = 37  # enum bpf_attach_type
@@ -536,24 +542,24 @@ def attached() -> dict[str, Attached]:
     """Interfaces of the calling thread's namespace that have a program."""
     with netlink("list programs of interfaces") as route:
         messages: list[Any] = list(route.get_links())
-    found = {message.get_attr("IFLA_IFNAME"): _program_of(message) for message in messages}
-    return {name: program for name, program in found.items() if program is not None}
+    programs = {message.get_attr("IFLA_IFNAME"): _parse_program(message) for message in messages}
+    return {name: program for name, program in programs.items() if program is not None}
 
 
 def _interface(netdev: str) -> tuple[int, Attached | None]:
     with netlink("find an interface", f"link {netdev}") as route:
         for message in route.get_links():
             if message.get_attr("IFLA_IFNAME") == netdev:
-                return message["index"], _program_of(message)
+                return message["index"], _parse_program(message)
     raise HostError("there is no such interface", where=f"link {netdev}")
 
 
-def _program_of(message: Any) -> Attached | None:
+def _parse_program(message: Any) -> Attached | None:
     state = message.get_attr("IFLA_XDP")
-    how = state.get_attr("IFLA_XDP_ATTACHED") if state else None
-    if how is None:
+    mode = state.get_attr("IFLA_XDP_ATTACHED") if state else None
+    if mode is None:
         return None
-    return Attached(_REPORTED.get(how, str(how)), state.get_attr("IFLA_XDP_PROG_ID") or 0)
+    return Attached(_REPORTED.get(mode, str(mode)), state.get_attr("IFLA_XDP_PROG_ID") or 0)
 
 
 def take_native_frames(netdev: str) -> None:
@@ -578,12 +584,12 @@ def let_peer_receive(netdev: str) -> str:
     """
     with netlink("find the other end of a pair", f"link {netdev}") as route:
         messages: list[Any] = list(route.get_links())
-    own = next((m for m in messages if m.get_attr("IFLA_IFNAME") == netdev), None)
-    if own is None or own.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND") != "veth":
+    link = next((m for m in messages if m.get_attr("IFLA_IFNAME") == netdev), None)
+    if link is None or link.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND") != "veth":
         return ""
-    if own.get_attr("IFLA_LINK_NETNSID") is not None:
+    if link.get_attr("IFLA_LINK_NETNSID") is not None:
         return ""
-    index = own.get_attr("IFLA_LINK")
+    index = link.get_attr("IFLA_LINK")
     peer = next((m.get_attr("IFLA_IFNAME") for m in messages if m["index"] == index), "")
     if not peer:
         return ""

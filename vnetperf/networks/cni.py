@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from pydantic import AliasGenerator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from vnetperf.config.files import SHIPPED, SYSTEM, is_file, read_text_of_user, validate
+from vnetperf.config.files import SHIPPED, SYSTEM, is_file, read_user_text, validate
 from vnetperf.config.settings import check_trusted
 from vnetperf.host import links
 from vnetperf.host.linux import (
@@ -34,7 +34,7 @@ from vnetperf.host.linux import (
 )
 from vnetperf.host.machine import Machine
 from vnetperf.host.programs import EXTRA_PATH
-from vnetperf.host.trust import why_untrusted
+from vnetperf.host.trust import explain_distrust
 from vnetperf.host.wait import patient
 from vnetperf.model.base import Frozen, text_like
 from vnetperf.model.errors import ConfigError, DutError, did_you_mean
@@ -324,7 +324,7 @@ def read_conflist(value: Any) -> Any:
         try:
             if path.exists() and not path.is_file():  # a pipe would be waited for
                 raise OSError(errno.EINVAL, "it is no regular file")
-            content = parse_json(read_text_of_user(path))
+            content = parse_json(read_user_text(path))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ConfigError(f"cannot be read: {reason}", where=where, accepted="JSON") from error
@@ -382,7 +382,7 @@ def look_into(folders: Iterable[str], names: Sequence[str] = ()) -> dict[str, di
     for folder in map(Path, folders):
         files = sorted(folder.iterdir()) if folder.is_dir() else ()
         refusals[str(folder)] = {
-            file.name: why_untrusted(file, only_root=True)
+            file.name: explain_distrust(file, only_root=True)
             or ("" if os.access(file, os.X_OK) else f"{file} is not executable")
             for file in files
             if file.is_file() and (not names or file.name in names)
@@ -504,7 +504,7 @@ class CniRuntime:
             "CNI_PATH": ":".join(
                 folder
                 for folder in self._folders
-                if Path(folder).is_dir() and not why_untrusted(Path(folder), only_root=True)
+                if Path(folder).is_dir() and not explain_distrust(Path(folder), only_root=True)
             ),
         }
 

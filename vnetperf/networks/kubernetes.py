@@ -27,7 +27,7 @@ from vnetperf.host.cluster import (
     ClusterError,
     create_pod,
     exec_arguments,
-    why_not_used,
+    explain_unused_kubeconfig,
 )
 from vnetperf.host.journal import Change
 from vnetperf.host.linux import parse_number
@@ -414,7 +414,10 @@ class KubernetesNetwork(Network):
         if section == KubernetesSection():
             return None
         reason = f"[kubernetes] has no {section.absent[0]}" if section.absent else ""
-        return {"why": reason or why_not_used(section.kubeconfig), "tools": [*section.tools]}
+        return {
+            "why": reason or explain_unused_kubeconfig(section.kubeconfig),
+            "tools": [*section.tools],
+        }
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:

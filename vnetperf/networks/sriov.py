@@ -107,14 +107,14 @@ class SriovNetwork(Network):
         profile, options = scenario.traffic, scenario.options.own(VfOptions)
         sources = {*profile.values, *(profile.vary if profile.flows > 1 else ())}
         if nic_mode(scenario) == SWITCHDEV:
-            if reason := switchdev.why_not_switchdev(facts, scenario):
+            if reason := switchdev.explain_switchdev_conflict(facts, scenario):
                 return reason
         elif "eth_src" in sources and options.spoof_check is not False and not scenario.sockets:
             return (
                 "a NIC drops what a pod sends with another source address than its own; choose "
                 "--set spoof_check=false, or a profile with --traffic that leaves eth_src alone"
             )
-        return vfs.why_none(facts) or cls.missing_requirement(facts)
+        return vfs.explain_no_vfs(facts) or cls.missing_requirement(facts)
 
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
@@ -122,9 +122,9 @@ class SriovNetwork(Network):
         deployment_name, cure = scenario.deployment.name, "choose fewer --pods"
         for host, use in map_host_nics(nics, scenario).items():
             count = len(pods_on(scenario, host))
-            if reason := vfs.why_not_so_many(facts, use.pci, count, of=deployment_name, cure=cure):
+            if reason := vfs.explain_too_few_vfs(facts, use.pci, count, subject=deployment_name, cure=cure):
                 return reason
-            if nic_mode(scenario) == SWITCHDEV and (reason := switchdev.why_no_switchdev(use)):
+            if nic_mode(scenario) == SWITCHDEV and (reason := switchdev.explain_no_switchdev(use)):
                 return reason
         return ""
 

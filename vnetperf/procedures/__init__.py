@@ -136,8 +136,8 @@ class StandardTest:
     @property
     def inputs(self) -> type[ProcedureInputs[Any]]:
         """Model of its inputs: the generator's signature states it."""
-        found: type[ProcedureInputs[Any]] = get_type_hints(self.run)["inputs"]
-        return found
+        model: type[ProcedureInputs[Any]] = get_type_hints(self.run)["inputs"]
+        return model
 
     def parameters(self, preset: Preset) -> Any:
         """Its parameters in a preset."""
@@ -209,13 +209,13 @@ def standard_test(test: str) -> StandardTest:
 
 def duration_estimate(test: str, preset: Preset, rate_fps: float) -> DurationEstimate | None:
     """The most that a test requests at one frame size."""
-    known = PROCEDURES.get(test)
-    if known is None or known.estimate is None:
+    procedure = PROCEDURES.get(test)
+    if procedure is None or procedure.estimate is None:
         return None
-    found = known.estimate(preset, rate_fps)
-    if not (known.needs_carried and known.needs_throughput(preset)):
-        return found
+    estimate = procedure.estimate(preset, rate_fps)
+    if not (procedure.needs_carried and procedure.needs_throughput(preset)):
+        return estimate
     tries_s = THROUGHPUT_TRIES * max(goal.final_trial_s for goal in preset.goals)
     return replace(
-        found, trials=found.trials + THROUGHPUT_TRIES, traffic_s=found.traffic_s + tries_s
+        estimate, trials=estimate.trials + THROUGHPUT_TRIES, traffic_s=estimate.traffic_s + tries_s
     )

@@ -89,27 +89,27 @@ def address_caching(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressTa
             break
         if growing:
             count = min(test.max_addresses, max(FIRST, 2 * most))
-            one = yield from _try(inputs, count, fps, known=most)
+            attempt = yield from _try(inputs, count, fps, learned_before=most)
         else:
             count = (most + too_many) // 2
-            one = _Not.FORGOTTEN
-        if isinstance(one, _Not):
-            one = yield from _anew(inputs, count, fps)
-        if one is _Not.FORGOTTEN and tried:
+            attempt = _Not.FORGOTTEN
+        if isinstance(attempt, _Not):
+            attempt = yield from _forget_and_try(inputs, count, fps)
+        if attempt is _Not.FORGOTTEN and tried:
             note = (
                 f"fewer than {too_many}, and no nearer: the DUT keeps addresses; set "
                 "rfc2889.ageing_s to the time after which it forgets"
             )
             break
-        if isinstance(one, _Not):
-            raise _no_result(inputs, one)
-        tried.append(one)
-        most, too_many = (count, too_many) if one.learned else (most, count)
+        if isinstance(attempt, _Not):
+            raise _no_result(inputs, attempt)
+        tried.append(attempt)
+        most, too_many = (count, too_many) if attempt.learned else (most, count)
     capped = most == test.max_addresses
     return AddressTable(
         addresses=most,
         learning_fps=fps,
-        tried=tuple(one.row for one in tried),
+        tried=tuple(attempt.row for attempt in tried),
         capped=capped,
         note="more were not tried: rfc2889.max_addresses" if capped else note,
     )
@@ -126,22 +126,22 @@ def address_learning(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressT
     tried: list[_Tried] = []
     low, high, fps, of_tester = 0.0, fast, slow, True
     while True:
-        one = yield from _anew(inputs, count, fps)
-        if isinstance(one, _Not) and (one is not _Not.SENT or not low):
-            raise _no_result(inputs, one)
-        if isinstance(one, _Not):
+        attempt = yield from _forget_and_try(inputs, count, fps)
+        if isinstance(attempt, _Not) and (attempt is not _Not.SENT or not low):
+            raise _no_result(inputs, attempt)
+        if isinstance(attempt, _Not):
             high, of_tester = fps, True
         else:
-            tried.append(one)
-            if not (low or one.learned):
+            tried.append(attempt)
+            if not (low or attempt.learned):
                 count = _half(inputs, count, slow)
                 continue
-            low, high = (fps, high) if one.learned else (low, fps)
-            of_tester = of_tester and one.learned
+            low, high = (fps, high) if attempt.learned else (low, fps)
+            of_tester = of_tester and attempt.learned
         if high <= low * (1 + LEARNING_RESOLUTION):
             break
         fps = fast if fps == slow else sqrt(low * high)
-    notes = [f"between trials the DUT forgot by {_how(test)}"]
+    notes = [f"between trials the DUT forgot by {_describe_forgetting(test)}"]
     if count < most:
         notes.insert(0, f"of {count} addresses: twice as many were not all learned at {slow:g}/s")
     if of_tester:
@@ -149,7 +149,7 @@ def address_learning(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressT
     return AddressTable(
         addresses=count,
         learning_fps=low,
-        tried=tuple(one.row for one in tried),
+        tried=tuple(attempt.row for attempt in tried),
         capped=of_tester,
         note="; ".join(notes),
     )
@@ -172,15 +172,19 @@ def forgetting(test: Rfc2889Test) -> tuple[TrialRequest, ...]:
     return () if test.ageing_s else (_FORGET,)
 
 
-def _how(test: Rfc2889Test) -> str:
+def _describe_forgetting(test: Rfc2889Test) -> str:
     return f"{test.ageing_s:g} s of waiting" if test.ageing_s else "its first port going down"
 
 
-def _no_result(inputs: ProcedureInputs[Rfc2889Test], why: _Not) -> NoResultError:
-    kept = why is _Not.FORGOTTEN
-    after = f" after {_how(inputs.parameters)}" if kept else f" in each of {ATTEMPTS} attempts"
+def _no_result(inputs: ProcedureInputs[Rfc2889Test], reason: _Not) -> NoResultError:
+    kept = reason is _Not.FORGOTTEN
+    after = (
+        f" after {_describe_forgetting(inputs.parameters)}"
+        if kept
+        else f" in each of {ATTEMPTS} attempts"
+    )
     return NoResultError(
-        f"{why.value}{after}",
+        f"{reason.value}{after}",
         where=f"{inputs.frame_size} octets",
         cure="set rfc2889.ageing_s in the preset to the time after which it forgets"
         if kept
@@ -188,21 +192,23 @@ def _no_result(inputs: ProcedureInputs[Rfc2889Test], why: _Not) -> NoResultError
     )
 
 
-def _anew(inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float) -> Procedure[_Tried | _Not]:
+def _forget_and_try(
+    inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float
+) -> Procedure[_Tried | _Not]:
     """Make the DUT forget, then learn at a rate; again when something was left out or lost."""
     waited = _FORGET.model_copy(
         update={"event": None, "idle_s": inputs.parameters.ageing_s},
     )
     forget = next(iter(forgetting(inputs.parameters)), waited)
-    one: _Tried | _Not = _Not.SENT
+    attempt: _Tried | _Not = _Not.SENT
     for _ in range(ATTEMPTS):
         yield forget
         if not (yield from _passes()):
             return _Not.FORGOTTEN
-        one = yield from _try(inputs, count, fps, known=0)
-        if one not in (_Not.SENT, _Not.ARRIVED):
+        attempt = yield from _try(inputs, count, fps, learned_before=0)
+        if attempt not in (_Not.SENT, _Not.ARRIVED):
             break
-    return one
+    return attempt
 
 
 def _passes() -> Procedure[bool]:
@@ -214,18 +220,19 @@ def _passes() -> Procedure[bool]:
 
 
 def _try(
-    inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float, *, known: int
+    inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float, *, learned_before: int
 ) -> Procedure[_Tried | _Not]:
     """Learn at one rate, check at the preset's or a slower one.
 
-    So many of the addresses are known before; all the others are flooded while they are learned.
+    `learned_before` addresses are in the table already; the switch floods the others until it
+    learns them.
     """
     slow = min(fps, inputs.parameters.learning_fps)
     learning = yield _series(count, fps, when_limited="count")
     if any(counts.sent < counts.intended for counts in learning.result.directions):
         return _Not.SENT
     # At a high rate some may be lost, which shows nothing of what is known.
-    if fps == slow and learning.result.received < count - known + SPARE_ADDRESSES // 2:
+    if fps == slow and learning.result.received < count - learned_before + SPARE_ADDRESSES // 2:
         return _Not.FORGOTTEN
     checked = yield _series(count, slow)
     if checked.is_short:

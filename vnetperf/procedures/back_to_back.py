@@ -40,7 +40,7 @@ _MINIMUM_GAP = 0.99
 SLOWEST = 1.05
 #: Share of the bursts whose gaps are no longer than the usual one.
 _QUICK_SHARE = 0.25
-#: Times that such a burst is sent, at most: one of four is quick. Of an older log, 5.
+#: Most times that such a burst is sent: one of four is quick. Older logs have 5.
 ATTEMPTS, _OLDER_ATTEMPTS = 10, 5
 #: Rules by which bursts that are no faster than the DUT forwards end the test.
 _FASTER_SINCE = 3
@@ -85,7 +85,7 @@ class _SentBurst:
     valid: bool
 
     @property
-    def whole(self) -> bool:
+    def came_through(self) -> bool:
         return self.valid and self.came >= self.frames
 
     @property
@@ -148,7 +148,7 @@ class _Bursts:
         self.sent.append(burst)
         if not burst.valid or slow:
             return _Burst.UNCOUNTED
-        return _Burst.PASSED if burst.whole else _Burst.LOST
+        return _Burst.PASSED if burst.came_through else _Burst.LOST
 
     def are_over(self, test: BackToBackTest) -> bool:
         """Whether the time that bursts may take is used up."""
@@ -162,11 +162,11 @@ class _Bursts:
         return self._usual[1]
 
     def _find_usual_gap(self) -> float | None:
-        lengths = [burst.frames for burst in self.sent if burst.whole]
+        lengths = [burst.frames for burst in self.sent if burst.came_through]
         if not lengths:
             return None
         middle = median(lengths)
-        # Of those that were sent again, being slow, the quickest: they would be most of all.
+        # A slow burst is sent again, so only its quickest attempt counts: slow ones would be most.
         quickest: dict[tuple[int, int], float] = {}
         for burst in self.sent:
             if burst.gap_s and burst.refused <= _FEW_REFUSED:
@@ -184,7 +184,7 @@ class _Bursts:
         if self.limit_s is not None:
             return burst.gap_s > self.limit_s
         usual = self.usual_gap_s
-        return burst.whole and usual is not None and burst.gap_s > SLOWEST * usual
+        return burst.came_through and usual is not None and burst.gap_s > SLOWEST * usual
 
     @property
     def slow(self) -> list[_SentBurst]:
@@ -209,7 +209,7 @@ class _Bursts:
         Where only single frames came through, that of the others.
         """
         slow = {burst.number for burst in self.slow}
-        counted = [b.timed for b in self.sent if b.whole and b.number not in slow]
+        counted = [b.timed for b in self.sent if b.came_through and b.number not in slow]
         frames = sum(count for count, _ in counted)
         mean = sum(seconds for _, seconds in counted) / frames if frames else None
         return mean or self.usual_gap_s
@@ -226,18 +226,20 @@ def back_to_back(inputs: ProcedureInputs[BackToBackTest]) -> Procedure[BackToBac
         bursts.limit_s = SLOWEST * inputs.burst_gap_ns / 1e9 if inputs.burst_gap_ns else inf
     searches: list[_Search] = []
     most = test.searches * (_MOST_SEARCHES if bursts.limit_s is None else 1)
-    found: list[_Search] = []
-    while len(found) < test.searches and len(searches) < most and not bursts.are_over(test):
+    counted_searches: list[_Search] = []
+    while (
+        len(counted_searches) < test.searches and len(searches) < most and not bursts.are_over(test)
+    ):
         searches.append((yield from _search(test, steps, rate, bursts)))
         _require_faster(inputs, searches[-1], steps * test.step_frames, bursts)
         # With each search more is known of what gap is usual.
-        found = [one for one in searches if bursts.decide(one)]
-        if not found and len(searches) >= _HOPELESS:
+        counted_searches = [search for search in searches if bursts.decide(search)]
+        if not counted_searches and len(searches) >= _HOPELESS:
             break
-    if not found:
+    if not counted_searches:
         raise _never_sent(inputs, bursts)
-    ended = sum(one.limit is not _Burst.CUT for one in searches)
-    return _outcome(inputs, found, ended, steps * test.step_frames, bursts)
+    ended = sum(search.limit is not _Burst.CUT for search in searches)
+    return _outcome(inputs, counted_searches, ended, steps * test.step_frames, bursts)
 
 
 def _largest_rate(inputs: ProcedureInputs[BackToBackTest]) -> float:
@@ -251,10 +253,10 @@ def _require_faster(
     inputs: ProcedureInputs[BackToBackTest], search: _Search, longest: int, bursts: _Bursts
 ) -> None:
     """Refuse bursts that came through since the tester sends them as slowly as the DUT forwards."""
-    known, gap_s = inputs.known, bursts.usual_gap_s
+    throughput, gap_s = inputs.required_throughput, bursts.usual_gap_s
     if gap_s is None or search.passed < NEAR_LONGEST * longest or inputs.rules < _FASTER_SINCE:
         return
-    rate, most = bursts.per_interface / gap_s, max(known.upper_fps or 0.0, known.load_fps)
+    rate, most = bursts.per_interface / gap_s, max(throughput.upper_fps or 0.0, throughput.load_fps)
     if rate <= SLOWEST * most:
         raise NoResultError(
             f"the tester's bursts leave at {rate:.0f} frames/s per interface, no faster than the "
@@ -265,44 +267,44 @@ def _require_faster(
 
 
 def _never_sent(inputs: ProcedureInputs[BackToBackTest], bursts: _Bursts) -> NoResultError:
-    whys = []
+    reasons = []
     cure = "give the tester a core of its own, or set back_to_back.max_burst_s lower"
     if bursts.are_over(inputs.parameters):
-        whys.append(
+        reasons.append(
             f"none of the searches had come to its end after {inputs.parameters.max_s:g} s "
             "(back_to_back.max_s)"
         )
         cure = f"{cure}, or back_to_back.max_s higher"
     if slow := [burst.gap_s for burst in bursts.slow if burst.gap_s is not None]:
         limit_s = bursts.limit_s or SLOWEST * (bursts.usual_gap_s or 0.0)
-        whys.append(
+        reasons.append(
             f"{len(slow)} left at {1e9 * min(slow):.4g} ns a frame or more (at most "
             f"{1e9 * limit_s:.4g} ns count), while the DUT can empty its buffer"
         )
     if bursts.disturbed:
-        whys.append(
+        reasons.append(
             f"{bursts.disturbed} were not sent whole, or the tester itself may have lost what was "
             "lost"
         )
     return NoResultError(
-        f"too few bursts counted of {len(bursts.sent)}: {'; '.join(whys)}",
+        f"too few bursts counted of {len(bursts.sent)}: {'; '.join(reasons)}",
         where=f"back-to-back frames of {inputs.frame_size} octets",
         cure=cure,
     )
 
 
 def _require_room(inputs: ProcedureInputs[BackToBackTest]) -> None:
-    known = inputs.known
+    throughput = inputs.required_throughput
     where = f"back-to-back frames of {inputs.frame_size} octets"
-    if not inputs.nominal and known.load_fps >= _FULL_RATE * inputs.media_fps:
+    if not inputs.nominal and throughput.load_fps >= _FULL_RATE * inputs.media_fps:
         raise NoResultError(
             "the throughput is the medium's largest rate, so that no buffer can fill (RFC 9004)",
             where=where,
         )
-    if known.qualifier == "at least":
+    if throughput.qualifier == "at least":
         raise NoResultError(
             "the throughput is at least the largest load that can be offered, so that nothing "
-            f"tells whether a buffer fills (RFC 9004); {known.note}",
+            f"tells whether a buffer fills (RFC 9004); {throughput.note}",
             where=where,
         )
 
@@ -357,20 +359,20 @@ def _forwarded_fps(searches: Sequence[_Search], times: float) -> float | None:
     By bursts that lost frames: of one that took longer than the shortest of them as many more came
     back as were forwarded in that time. The median, as some of them are interrupted.
     """
-    found = []
+    rates = []
     for search in searches:
         lossy = [
             (times * burst.frames * burst.gap_s, times * burst.came, burst.frames)
             for burst in search.sent
             if burst.lossy and burst.gap_s is not None and burst.frames > search.passed
         ]
-        least_s, least_came, _ = min(lossy, key=lambda one: one[2], default=(0.0, 0.0, 0))
-        found += [
+        least_s, least_came, _ = min(lossy, key=lambda timing: timing[2], default=(0.0, 0.0, 0))
+        rates += [
             (came - least_came) / (took_s - least_s)
             for took_s, came, _ in lossy
             if _LEAST_LONGER * least_s <= took_s <= _MOST_LONGER * least_s
         ]
-    return max(0.0, median(found)) if found else None
+    return max(0.0, median(rates)) if rates else None
 
 
 def _outcome(
@@ -380,8 +382,10 @@ def _outcome(
     longest: int,
     bursts: _Bursts,
 ) -> BackToBack:
-    test, known, times = inputs.parameters, inputs.known, bursts.per_interface
-    frames = spread([one.passed * times for one in searches], resolution=test.step_frames * times)
+    test, throughput, times = inputs.parameters, inputs.required_throughput, bursts.per_interface
+    frames = spread(
+        [search.passed * times for search in searches], resolution=test.step_frames * times
+    )
     gap_s, usual_s = bursts.gap_s, bursts.usual_gap_s
     # Without a medium and without a calibrated gap there is no theoretical rate.
     has_rate = not inputs.nominal or inputs.burst_gap_ns is not None
@@ -394,10 +398,10 @@ def _outcome(
         calibrated_gap_ns=inputs.burst_gap_ns,
         slow_bursts=None if bursts.limit_s == inf else len(bursts.slow),
         undecided=max(0, test.searches - len(searches)),
-        throughput_fps=known.load_fps * inputs.in_sum,
+        throughput_fps=throughput.load_fps * inputs.in_sum,
         max_rate_fps=_largest_rate(inputs) if has_rate else None,
         ring_frames=bursts.ring_frames,
-        capped=any(one.limit is _Burst.LONGEST for one in searches),
+        capped=any(search.limit is _Burst.LONGEST for search in searches),
         trials=tuple(burst.number for burst in bursts.sent),
     )
     if not result.is_limit:
@@ -414,21 +418,23 @@ def _times(
 ) -> dict[str, float | None]:
     """Buffer times by this test's own bursts, and by RFC 9004."""
     gap_s = bursts.gap_s
-    found: dict[str, float | None] = {}
+    times: dict[str, float | None] = {}
     if not result.frames.mean:
-        found |= {"implied_s": 0.0, "corrected_s": 0.0}
+        times |= {"implied_s": 0.0, "corrected_s": 0.0}
     elif gap_s is not None:
-        implied = found["implied_s"] = result.frames.mean * gap_s
+        implied = times["implied_s"] = result.frames.mean * gap_s
         forwarded = _forwarded_fps(searches, bursts.per_interface)
         if forwarded is not None:
-            found["forwarded_fps"] = forwarded
-            if (held := 1.0 - forwarded * gap_s) > _LEAST_HELD:
-                found["corrected_s"] = implied * held
+            times["forwarded_fps"] = forwarded
+            if (held_share := 1.0 - forwarded * gap_s) > _LEAST_HELD:
+                times["corrected_s"] = implied * held_share
     if (rate := result.max_rate_fps) is not None:
-        implied = found["rfc9004_implied_s"] = result.frames.mean / rate
-        if inputs.known.load_fps < rate:
-            found["rfc9004_corrected_s"] = implied * (1.0 - inputs.known.load_fps / rate)
-    return found
+        implied = times["rfc9004_implied_s"] = result.frames.mean / rate
+        if inputs.required_throughput.load_fps < rate:
+            times["rfc9004_corrected_s"] = implied * (
+                1.0 - inputs.required_throughput.load_fps / rate
+            )
+    return times
 
 
 def _notes(
@@ -438,9 +444,9 @@ def _notes(
     attempts: int,
     bursts: _Bursts,
 ) -> list[str]:
-    test, known, gap_s = inputs.parameters, inputs.known, bursts.gap_s
-    notes = [known.note] if known.note else []
-    if capped := sum(one.limit is _Burst.LONGEST for one in searches):
+    test, throughput, gap_s = inputs.parameters, inputs.required_throughput, bursts.gap_s
+    notes = [throughput.note] if throughput.note else []
+    if capped := sum(search.limit is _Burst.LONGEST for search in searches):
         notes.append(
             f"no result: the longest burst that is tried came through in {capped} of "
             f"{len(searches)} searches; raise max_burst_s"
@@ -460,7 +466,7 @@ def _notes(
             f"{left_out} of {attempts} searches are not in it: the longest burst that came "
             "through, or the one above it, did not count"
         )
-    notes += _notes_of_ring(result, known.load_fps)
+    notes += _describe_ring(result, throughput.load_fps)
     if slow := len(bursts.slow):
         than = "calibrated" if bursts.limit_s is not None else "in a quarter of them"
         notes.append(
@@ -476,7 +482,7 @@ def _notes(
         notes.append("no calibrated gap is recorded: every burst counted, however slowly it left")
     elif result.max_rate_fps is None:
         notes.append("no calibrated gap is recorded: there is no time by RFC 9004")
-    if result.max_rate_fps is not None and known.load_fps >= result.max_rate_fps:
+    if result.max_rate_fps is not None and throughput.load_fps >= result.max_rate_fps:
         notes.append(
             "no corrected buffer time by RFC 9004: its theoretical rate is no larger than the "
             "throughput"
@@ -489,7 +495,7 @@ def _notes(
     return notes
 
 
-def _notes_of_ring(result: BackToBack, throughput_fps: float) -> list[str]:
+def _describe_ring(result: BackToBack, throughput_fps: float) -> list[str]:
     """What was found, where it is a ring of the wire or nothing was forwarded meanwhile."""
     notes = []
     forwarded = result.forwarded_fps

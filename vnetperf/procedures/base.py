@@ -83,7 +83,7 @@ class ProcedureInputs(Frozen, Generic[P]):
         return sum(self.loads) if self.loads else self.directions
 
     @property
-    def known(self) -> KnownThroughput:
+    def required_throughput(self) -> KnownThroughput:
         """The throughput, for a test that needs it; `LogError` where the log has none."""
         if self.throughput is None:
             raise LogError("a test that needs the throughput was logged without one", where="log")
@@ -99,42 +99,44 @@ THROUGHPUT_TRIES = 3
 Found = TypeVar("Found")
 
 
-def at_carried_load(known: KnownThroughput | None, procedure: Procedure[Found]) -> Procedure[Found]:
+def require_carried_load(
+    throughput: KnownThroughput | None, procedure: Procedure[Found]
+) -> Procedure[Found]:
     """Try the throughput that a test takes its loads of, then run the test.
 
     Args:
-        known: The throughput; None for a test that takes none.
+        throughput: The throughput; None for a test that takes none.
         procedure: The test, not yet started.
 
     Returns:
         What the test found.
 
     Raises:
-        NoResultError: None of the trials kept to the goal: what would be measured is not the DUT at
-            its throughput.
+        NoResultError: No trial kept to the goal, so the test would not measure the DUT at its
+            throughput.
     """
     losses = []
-    for _ in range(THROUGHPUT_TRIES if known is not None and known.try_s else 0):
-        assert known is not None  # noqa: S101 - for the type checker: there are no tries without
+    for _ in range(THROUGHPUT_TRIES if throughput is not None and throughput.try_s else 0):
+        assert throughput is not None  # noqa: S101 - for the type checker: there are no tries without
         outcome = yield TrialRequest(
-            load_fps=known.load_fps,
-            duration_s=known.try_s,
+            load_fps=throughput.load_fps,
+            duration_s=throughput.try_s,
             histogram_up_to_loss=-1.0,
             phase="throughput",
             when_limited="count",
-            classifies=(known.loss_ratio,),
+            classifies=(throughput.loss_ratio,),
         )
-        if outcome.loss.is_low(known.loss_ratio):
+        if outcome.loss.is_low(throughput.loss_ratio):
             break
         losses.append(outcome.loss)
     else:
-        if losses and known is not None:
+        if losses and throughput is not None:
             least = min(losses, key=lambda loss: (loss.most, loss.least))
             raise NoResultError(
                 f"the DUT's loss was {least} at the load taken for the throughput, "
-                f"{known.load_fps:.0f} frames/s per interface, in the best of {len(losses)} "
-                f"trials of {known.try_s:g} s, where goal {known.goal} allows "
-                f"{known.loss_ratio:.3%}",
+                f"{throughput.load_fps:.0f} frames/s per interface, in the best of {len(losses)} "
+                f"trials of {throughput.try_s:g} s, where goal {throughput.goal} allows "
+                f"{throughput.loss_ratio:.3%}",
                 cure="what the DUT carries varies: see the rounds of its throughput",
             )
     return (yield from procedure)
@@ -151,11 +153,11 @@ def shortfall_note(trials: Iterable[TrialOutcome]) -> str:
 
     A number of a trial that is VALID all the same is that of its load (`NUMBER_SHORTFALL`).
     """
-    short = [one for one in trials if one.is_short]
+    short = [outcome for outcome in trials if outcome.is_short]
     if not short:
         return ""
-    most = max(one.missing for one in short)
-    numbers = ", ".join(str(one.number) for one in short)
+    most = max(outcome.missing for outcome in short)
+    numbers = ", ".join(str(outcome.number) for outcome in short)
     plural = "s" if len(short) > 1 else ""
     by = f", by {most:.2%} at most" if most else ""
     return f"less than the load was offered in trial{plural} {numbers}{by}"
@@ -174,19 +176,19 @@ def direction_name(direction: int, ends: Sequence[str]) -> str:
     return f"{ends[direction]}->{ends[1 - direction]}"
 
 
-def latencies_of(result: TrialResult, ends: Sequence[str]) -> dict[str, Latency]:
+def collect_latencies(result: TrialResult, ends: Sequence[str]) -> dict[str, Latency]:
     """Latencies of a trial by direction, or that of the round trip by its name."""
-    found = {
+    latencies = {
         direction_name(counts.direction, ends): counts.latency
         for counts in result.directions
         if counts.latency is not None
     }
     if result.round_trip is not None:
-        found[RoundTrip.name(ends)] = result.round_trip.latency
-    return found
+        latencies[RoundTrip.name(ends)] = result.round_trip.latency
+    return latencies
 
 
-def share_of_throughput(share: float) -> str:
+def name_share(share: float) -> str:
     """What results call a load that is a share of the throughput."""
     return "throughput" if share == 1 else f"{100 * share:g} % of throughput"
 
@@ -207,14 +209,14 @@ def bin_width(wanted_s: float, total_s: float) -> float:
     return max(wanted_s, total_s / (MOST_BINS * FILLED))
 
 
-def curve_of(outcome: TrialOutcome, marks: Mapping[str, float]) -> Curve | None:
+def build_curve(outcome: TrialOutcome, marks: Mapping[str, float]) -> Curve | None:
     """Course of a trial over time, both directions together, in at most `MOST_BINS` bins."""
     timelines = outcome.result.timelines
     if not timelines:
         return None
-    offered = _sums(one.sent for one in timelines)
-    received = _sums(one.received for one in timelines)
-    arrived = _sums(one.arrived for one in timelines)
+    offered = _sums(timeline.sent for timeline in timelines)
+    received = _sums(timeline.received for timeline in timelines)
+    arrived = _sums(timeline.arrived for timeline in timelines)
     together = ceil(max(len(offered), len(arrived)) / MOST_BINS) or 1
     lost = [o - r for o, r in zip_longest(offered, received, fillvalue=0)]
     return Curve(
@@ -223,7 +225,7 @@ def curve_of(outcome: TrialOutcome, marks: Mapping[str, float]) -> Curve | None:
         offered=_merged(offered, together),
         lost=_merged(lost, together),
         arrived=_merged(arrived, together),
-        marks={what: round(at, 6) for what, at in marks.items()},
+        marks={name: round(time_s, 6) for name, time_s in marks.items()},
     )
 
 

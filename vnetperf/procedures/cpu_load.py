@@ -28,8 +28,8 @@ from vnetperf.model.result import MACHINE, OTHERS, RoleUse, total_if_known
 from vnetperf.model.trial import SAME_RTOL, TrialOutcome, TrialRequest, TrialResult, Verdict
 from vnetperf.procedures.base import (
     ProcedureInputs,
+    name_share,
     per_interface,
-    share_of_throughput,
     shortfall_note,
 )
 from vnetperf.procedures.rates import forwarded_fps
@@ -47,51 +47,60 @@ def cpu_by_role(result: TrialResult) -> tuple[RoleUse, ...]:
     for load in result.threads:
         host = load.role.partition(":")[0]
         of_host[host if host in result.machines else ""].append(load)
-    found: list[RoleUse] = []
+    uses: list[RoleUse] = []
     for host, loads in of_host.items():
         machine = result.machines.get(host, result.machine)
         if loads or not (result.machines and not host):
             unknown = (f"{host}: cpu" if host else "cpu") in result.uncollected
             seconds = 0.0 if unknown else result.watched_at(f"{host}:" if host else "")
-            found += _of_host(f"{host}:" if host else "", loads, machine, seconds)
-    return tuple(found)
+            uses += _list_uses(f"{host}:" if host else "", loads, machine, seconds)
+    return tuple(uses)
 
 
-def _of_host(
+def _list_uses(
     prefix: str, loads: Sequence[ThreadLoad], machine: MachineLoad | None, seconds: float
 ) -> Iterator[RoleUse]:
-    by_number = {one.cpu: one for one in (machine.by_processor if machine is not None else ())}
+    by_number = {
+        processor.cpu: processor
+        for processor in (machine.by_processor if machine is not None else ())
+    }
     kernel = [load for load in loads if load.role == prefix + KERNEL]
-    own = [load for load in loads if load.role != prefix + KERNEL]
+    deployed = [load for load in loads if load.role != prefix + KERNEL]
     cpus = {
-        role: {load.cpu for load in own if load.role == role}
-        for role in dict.fromkeys(load.role for load in own)
+        role: {load.cpu for load in deployed if load.role == role}
+        for role in dict.fromkeys(load.role for load in deployed)
     }
     apart = [load for load in kernel if not load.thread.startswith(SOFTIRQ_THREAD)]
     recorded = machine is not None and _is_recorded(loads, machine, seconds)
-    times: list[float | None] = [None] * (len(own) + len(apart))
+    times: list[float | None] = [None] * (len(deployed) + len(apart))
     if machine is not None and recorded:
         upon = {} if machine.interrupts_apart else _interrupts_by_cpu(kernel, machine, seconds)
         surely = machine.interrupts_apart is not None
-        times = _own_time([*own, *apart], upon, seconds, surely=surely)
+        times = _subtract_interrupts([*deployed, *apart], upon, seconds, surely=surely)
     busy = {
-        role: _sum([time for load, time in zip(own, times, strict=False) if load.role == role], 9)
+        role: _sum(
+            [time for load, time in zip(deployed, times, strict=False) if load.role == role], 9
+        )
         for role in cpus
     }
-    for role, mine in cpus.items():
-        of_role = [load for load in own if load.role == role]
-        theirs = [by_number[cpu] for cpu in sorted(mine) if cpu in by_number]
-        known = len(theirs) == len(mine)
+    for role, numbers in cpus.items():
+        of_role = [load for load in deployed if load.role == role]
+        processors = [by_number[cpu] for cpu in sorted(numbers) if cpu in by_number]
+        is_complete = len(processors) == len(numbers)
         yield RoleUse(
             role=role,
             user=round(sum(load.user for load in of_role), 3),
             system=round(sum(load.system for load in of_role), 3),
-            softirq=round(sum(one.softirq for one in theirs), 4) if known else None,
+            softirq=round(sum(processor.softirq for processor in processors), 4)
+            if is_complete
+            else None,
             guest=_sum([load.guest for load in of_role], 3),
-            steal=round(sum(one.steal for one in theirs), 4) if known else None,
-            processors=tuple(sorted(mine)),
+            steal=round(sum(processor.steal for processor in processors), 4)
+            if is_complete
+            else None,
+            processors=tuple(sorted(numbers)),
             shared_with=tuple(
-                other for other, used in cpus.items() if other != role and used & mine
+                other for other, used in cpus.items() if other != role and used & numbers
             ),
             busy=_rounded(busy[role]),
             waiting=_waiting(of_role, seconds),
@@ -99,32 +108,37 @@ def _of_host(
         )
     if not by_number:
         return
-    every = list(by_number.values())
-    whole = tuple(sorted(by_number))
-    interrupts = fsum(one.irq + one.softirq for one in every)
-    used = fsum(one.busy for one in every)
+    all_processors = list(by_number.values())
+    all_numbers = tuple(sorted(by_number))
+    interrupts = fsum(processor.irq + processor.softirq for processor in all_processors)
+    used = fsum(processor.busy for processor in all_processors)
     if recorded:
-        forwarding = _sum([interrupts, *times[len(own) :]], 9)
+        forwarding = _sum([interrupts, *times[len(deployed) :]], 9)
         yield RoleUse(
             role=prefix + KERNEL,
             system=round(sum(load.system for load in kernel), 3),
-            softirq=round(sum(one.softirq for one in every), 3),
-            processors=whole,
+            softirq=round(sum(processor.softirq for processor in all_processors), 3),
+            processors=all_numbers,
             busy=_rounded(forwarding),
             waiting=_waiting(kernel, seconds),
             switches_per_s=_switches(kernel, seconds),
         )
         named = _sum([forwarding, *busy.values()], 9)
-        rest = None if named is None else _rest(used - named, len(every) * _TICK_S / seconds)
-        yield RoleUse(role=prefix + OTHERS, processors=whole, busy=_rounded(rest))
+        rest = (
+            None if named is None else _rest(used - named, len(all_processors) * _TICK_S / seconds)
+        )
+        yield RoleUse(role=prefix + OTHERS, processors=all_numbers, busy=_rounded(rest))
     names = ("user", "system", "softirq", "guest", "steal")
     yield RoleUse(
         role=prefix + MACHINE,
-        processors=whole,
+        processors=all_numbers,
         busy=round(used, 4) if recorded else None,
-        backlog_dropped=total_if_known(one.backlog_dropped for one in every),
-        backlog_squeezed=total_if_known(one.backlog_squeezed for one in every),
-        **{name: round(sum(getattr(one, name) for one in every), 3) for name in names},
+        backlog_dropped=total_if_known(processor.backlog_dropped for processor in all_processors),
+        backlog_squeezed=total_if_known(processor.backlog_squeezed for processor in all_processors),
+        **{
+            name: round(sum(getattr(processor, name) for processor in all_processors), 3)
+            for name in names
+        },
     )
 
 
@@ -133,7 +147,7 @@ def _rest(processors: float, resolution: float) -> float | None:
     return max(0.0, processors) if processors >= -resolution else None
 
 
-def _own_time(
+def _subtract_interrupts(
     loads: Sequence[ThreadLoad], upon_any: Mapping[int, float], seconds: float, *, surely: bool
 ) -> list[float | None]:
     """Processors that each thread kept busy itself, without the interrupts that came upon it.
@@ -143,28 +157,28 @@ def _own_time(
     in_kernel: dict[int, float] = {}
     for load in loads:
         in_kernel[load.cpu] = in_kernel.get(load.cpu, 0.0) + load.system
-    found: list[float | None] = []
+    times: list[float | None] = []
     for load in loads:
         part = load.system / in_kernel[load.cpu] if in_kernel[load.cpu] else 0.0
         upon = min(load.system, part * upon_any.get(load.cpu, 0.0))
         unknown = upon > 0 and not surely
-        found.append(None if unknown else max(0.0, _ran(load, seconds) - upon))
-    return found
+        times.append(None if unknown else max(0.0, _ran(load, seconds) - upon))
+    return times
 
 
-def ran_of_switch(thread: str, result: TrialResult) -> float | None:
+def vswitch_run_share(thread: str, result: TrialResult) -> float | None:
     """Share of a trial in which a thread of the vSwitch had a processor, 0..1; None: not known.
 
     Args:
-        thread: Its name as the vSwitch has it: the kernel's, or "core 1". Of a name that stands for
-            all of them the share is their mean.
+        thread: Its name as the vSwitch has it: the kernel's, or "core 1". A name that stands for
+            all threads gives the mean of their shares.
         result: The trial.
     """
     host, _, name = thread.rpartition(": ")
     of_switch = []
     for load in result.threads:
-        at, _, role = load.role.rpartition(":")
-        if at == host and role not in (TESTER, KERNEL) and not role.startswith("vnf"):
+        load_host, _, role = load.role.rpartition(":")
+        if load_host == host and role not in (TESTER, KERNEL) and not role.startswith("vnf"):
             of_switch.append(load)
     named = [
         load
@@ -184,7 +198,7 @@ def _is_recorded(loads: Sequence[ThreadLoad], machine: MachineLoad | None, secon
     """Whether the time of all threads that matter is known."""
     if machine is None or not machine.by_processor or seconds <= 0:
         return False
-    return all(load.run_s is not None for load in loads)
+    return all(processor.run_s is not None for processor in loads)
 
 
 def _interrupts_by_cpu(
@@ -192,15 +206,15 @@ def _interrupts_by_cpu(
 ) -> dict[int, float]:
     """Interrupts and soft interrupts of each processor that came upon some other thread."""
 
-    def left(one: ProcessorLoad) -> float:
+    def unattributed(processor: ProcessorLoad) -> float:
         threads = (
             _ran(load, seconds)
             for load in kernel
-            if load.cpu == one.cpu and load.thread.startswith(SOFTIRQ_THREAD)
+            if load.cpu == processor.cpu and load.thread.startswith(SOFTIRQ_THREAD)
         )
-        return max(0.0, one.irq + one.softirq - fsum(threads))
+        return max(0.0, processor.irq + processor.softirq - fsum(threads))
 
-    return {one.cpu: left(one) for one in machine.by_processor}
+    return {processor.cpu: unattributed(processor) for processor in machine.by_processor}
 
 
 def _rounded(value: float | None) -> float | None:
@@ -208,8 +222,8 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _sum(values: Sequence[float | None], digits: int) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(fsum(known), digits) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return round(fsum(numbers), digits) if len(numbers) == len(values) else None
 
 
 def _waiting(loads: Sequence[ThreadLoad], seconds: float) -> float | None:
@@ -221,11 +235,11 @@ def _waiting(loads: Sequence[ThreadLoad], seconds: float) -> float | None:
 def _switches(loads: Sequence[ThreadLoad], seconds: float) -> float | None:
     if seconds <= 0 or any(load.voluntary_switches is None for load in loads):
         return None
-    each = (
+    rates = (
         (load.involuntary_switches + (load.voluntary_switches or 0)) / (load.watched_s or seconds)
         for load in loads
     )
-    return round(fsum(each), 1)
+    return round(fsum(rates), 1)
 
 
 def _ran(load: ThreadLoad, seconds: float) -> float:
@@ -257,12 +271,15 @@ def cpu_load(inputs: ProcedureInputs[CpuLoadTest]) -> Procedure[CpuLoad]:
                 when_limited="count",
             )
             trials[load].append((yield request))
-    every = [outcome for each in trials.values() for outcome in each]
-    notes = (inputs.known.note if test.shares else "", _above_ceiling(inputs))
+    outcomes = [outcome for repeats in trials.values() for outcome in repeats]
+    notes = (inputs.required_throughput.note if test.shares else "", _above_ceiling(inputs))
     return CpuLoad(
-        at=tuple(_at(inputs, *of, trials[load]) for load, of in loads.items()),
-        fits=_fits(every),
-        note="; ".join(filter(None, (*notes, shortfall_note(every)))),
+        at=tuple(
+            _merge_trials(inputs, share, load_name, trials[load])
+            for load, (share, load_name) in loads.items()
+        ),
+        fits=_fits(outcomes),
+        note="; ".join(filter(None, (*notes, shortfall_note(outcomes)))),
     )
 
 
@@ -270,12 +287,12 @@ def _loads(inputs: ProcedureInputs[CpuLoadTest]) -> dict[float, tuple[float | No
     """Load -> its share of the throughput, and what it is called; rising."""
     loads: dict[float, tuple[float | None, str]] = {}
     for share in sorted(set(inputs.parameters.shares)):
-        known = inputs.known
-        load = min(inputs.ceiling_fps, max(inputs.min_load_fps, share * known.load_fps))
-        if isclose(load, share * known.load_fps):
-            loads.setdefault(load, (share, share_of_throughput(share)))
+        throughput = inputs.required_throughput
+        load = min(inputs.ceiling_fps, max(inputs.min_load_fps, share * throughput.load_fps))
+        if isclose(load, share * throughput.load_fps):
+            loads.setdefault(load, (share, name_share(share)))
         else:  # no such share was run
-            loads.setdefault(load, (load / known.load_fps, per_interface(load)))
+            loads.setdefault(load, (load / throughput.load_fps, per_interface(load)))
     for load in _absolute(inputs):
         if load <= inputs.ceiling_fps * (1 + SAME_RTOL):
             loads[load] = (loads[load][0] if load in loads else None, per_interface(load))
@@ -296,28 +313,28 @@ def _above_ceiling(inputs: ProcedureInputs[CpuLoadTest]) -> str:
     return f"not measured at {named}: at most {inputs.ceiling_fps:.0f} can be offered"
 
 
-def _at(
+def _merge_trials(
     inputs: ProcedureInputs[CpuLoadTest],
     share: float | None,
-    of: str,
+    load_name: str,
     trials: Sequence[TrialOutcome],
 ) -> CpuAt:
-    uses = [{use.role: use for use in cpu_by_role(one.result)} for one in trials]
-    work = [each for one in trials for each in one.result.datapath]
-    polls = total_if_known(each.polls for each in work)
-    empty = total_if_known(each.empty_polls for each in work)
-    busy = sum(each.busy_cycles for each in work)
-    idle = total_if_known(each.idle_cycles for each in work)
+    uses = [{use.role: use for use in cpu_by_role(trial.result)} for trial in trials]
+    work = [thread for trial in trials for thread in trial.result.datapath]
+    polls = total_if_known(thread.polls for thread in work)
+    empty = total_if_known(thread.empty_polls for thread in work)
+    busy = sum(thread.busy_cycles for thread in work)
+    idle = total_if_known(thread.idle_cycles for thread in work)
     return CpuAt(
         load_fps=trials[0].load_fps * inputs.in_sum,
-        of=of,
+        of=load_name,
         share=share,
         duration_s=trials[0].duration_s,
-        forwarded_fps=spread([forwarded_fps(one) for one in trials]),
-        loss_ratio=max(one.result.worst_loss_ratio() for one in trials),
+        forwarded_fps=spread([forwarded_fps(trial) for trial in trials]),
+        loss_ratio=max(trial.result.worst_loss_ratio() for trial in trials),
         roles={
             role: cost
-            for role in dict.fromkeys(role for each in uses for role in each)
+            for role in dict.fromkeys(role for by_role in uses for role in by_role)
             if (cost := _cost(role, uses, trials)) is not None
         },
         in_work=busy / (busy + idle) if idle is not None and busy + idle else None,
@@ -327,8 +344,8 @@ def _at(
         energy=_energy(trials),
         relative=relative_costs(trials),
         tester=sending_conditions(trials),
-        trials=tuple(one.number for one in trials),
-        disturbed=tuple(one.number for one in trials if one.verdict is not Verdict.VALID),
+        trials=tuple(trial.number for trial in trials),
+        disturbed=tuple(trial.number for trial in trials if trial.verdict is not Verdict.VALID),
     )
 
 
@@ -336,19 +353,19 @@ def _cost(
     role: str, uses: Sequence[Mapping[str, RoleUse]], trials: Sequence[TrialOutcome]
 ) -> RoleCost | None:
     """What a role took in trials at one load; None where some did not record it."""
-    busy = [each[role].busy for each in uses if role in each]
-    known = [one for one in busy if one is not None]
-    if len(known) < len(trials):
+    busy = [by_role[role].busy for by_role in uses if role in by_role]
+    measured = [processors for processors in busy if processors is not None]
+    if len(measured) < len(trials):
         return None
     # Other programs have no part in a frame.
-    each = [
-        value * one.result.watched_at(role) * 1e9 / frames
-        for value, one in zip(known, trials, strict=True)
-        if (frames := one.result.received) and not _is_others(role)
+    ns_per_frame = [
+        processors * trial.result.watched_at(role) * 1e9 / frames
+        for processors, trial in zip(measured, trials, strict=True)
+        if (frames := trial.result.received) and not _is_others(role)
     ]
     return RoleCost(
-        processors=spread(known),
-        ns_per_frame=spread(each) if each else None,
+        processors=spread(measured),
+        ns_per_frame=spread(ns_per_frame) if ns_per_frame else None,
         cycles_per_frame=_events_per_frame(role, "cycles", trials),
         instructions_per_frame=_events_per_frame(role, "instructions", trials),
         cache_misses_per_frame=_events_per_frame(role, "cache misses", trials),
@@ -371,20 +388,20 @@ def mean_power(result: TrialResult) -> dict[str, float]:
 
 def _energy(trials: Sequence[TrialOutcome]) -> dict[str, EnergyCost]:
     """What each part took that was metered in all trials at one load."""
-    watts = [mean_power(one.result) for one in trials]
-    joules = [{use.part: use.joules for use in one.result.energy} for one in trials]
-    frames = [one.result.received for one in trials]
+    watts = [mean_power(trial.result) for trial in trials]
+    joules = [{use.part: use.joules for use in trial.result.energy} for trial in trials]
+    frames = [trial.result.received for trial in trials]
     return {
         part: EnergyCost(
-            watts=spread([each[part] for each in watts]),
+            watts=spread([by_part[part] for by_part in watts]),
             nj_per_frame=spread(
-                [each[part] * 1e9 / count for each, count in zip(joules, frames, strict=True)]
+                [by_part[part] * 1e9 / count for by_part, count in zip(joules, frames, strict=True)]
             )
             if all(frames)
             else None,
         )
         for part in watts[0]
-        if all(part in each for each in watts)
+        if all(part in by_part for by_part in watts)
     }
 
 
@@ -393,29 +410,34 @@ def _events_per_frame(role: str, event: str, trials: Sequence[TrialOutcome]) -> 
 
     A trial without any count of the role, while its frames are in the sum, is one too.
     """
-    each = [[one.counts.get(event) for one in t.result.events if one.role == role] for t in trials]
-    whole = total_if_known(count for counts in each for count in counts)
-    frames = sum(one.result.received for one in trials)
-    return whole / frames if all(each) and whole is not None and frames else None
+    by_trial = [
+        [events.counts.get(event) for events in trial.result.events if events.role == role]
+        for trial in trials
+    ]
+    total = total_if_known(count for counts in by_trial for count in counts)
+    frames = sum(trial.result.received for trial in trials)
+    return total / frames if all(by_trial) and total is not None and frames else None
 
 
 def _watched(trials: Sequence[TrialOutcome]) -> float | None:
     """Share of a processor that watching took itself, the mean of the trials."""
     shares = [
-        one.result.watched_cpu_s / one.result.collected_s
-        for one in trials
-        if one.result.watched_cpu_s is not None and one.result.collected_s
+        trial.result.watched_cpu_s / trial.result.collected_s
+        for trial in trials
+        if trial.result.watched_cpu_s is not None and trial.result.collected_s
     ]
     return fmean(shares) if shares else None
 
 
 def _watched_s(trials: Sequence[TrialOutcome]) -> dict[str, float]:
     """How long the threads of each host were watched, the mean of the trials."""
-    each = [{"": one.result.collected_s, **one.result.collected_at} for one in trials]
+    seconds_by_host = [
+        {"": trial.result.collected_s, **trial.result.collected_at} for trial in trials
+    ]
     return {
-        host: fmean(seconds[host] for seconds in each)
-        for host in each[0]
-        if all(seconds.get(host) for seconds in each)
+        host: fmean(seconds[host] for seconds in seconds_by_host)
+        for host in seconds_by_host[0]
+        if all(seconds.get(host) for seconds in seconds_by_host)
     }
 
 
@@ -427,20 +449,20 @@ _SURE_ERRORS = 2.0
 
 def _fits(trials: Sequence[TrialOutcome]) -> dict[str, CpuFit]:
     """The straight line of processors over what was forwarded, of each role: least squares."""
-    watched = [one for one in trials if one.result.collected_s]
-    uses = [{use.role: use.busy for use in cpu_by_role(one.result)} for one in trials]
+    watched = [trial for trial in trials if trial.result.collected_s]
+    uses = [{use.role: use.busy for use in cpu_by_role(trial.result)} for trial in trials]
     if len(watched) < max(len(trials), _LEAST_TRIALS):
         return {}
-    found: dict[str, CpuFit] = {}
-    for role in dict.fromkeys(role for each in uses for role in each):
-        known = [value for each in uses if (value := each.get(role)) is not None]
-        if len(known) < len(trials) or _is_others(role):
+    fits: dict[str, CpuFit] = {}
+    for role in dict.fromkeys(role for by_role in uses for role in by_role):
+        processors = [value for by_role in uses if (value := by_role.get(role)) is not None]
+        if len(processors) < len(trials) or _is_others(role):
             continue
         # Frames in the time that the role's processors are of.
-        rates = [one.result.received / one.result.watched_at(role) for one in trials]
+        rates = [trial.result.received / trial.result.watched_at(role) for trial in trials]
         if len(set(rates)) > 1:
-            found[role] = _fit(rates, known)
-    return found
+            fits[role] = _fit(rates, processors)
+    return fits
 
 
 def _fit(rates: Sequence[float], processors: Sequence[float]) -> CpuFit:
@@ -452,13 +474,13 @@ def _fit(rates: Sequence[float], processors: Sequence[float]) -> CpuFit:
     idle = mean - slope * middle
     if idle < 0:
         slope, idle = fsum(x * y for x, y in pairs) / fsum(x * x for x in rates), 0.0
-    beside = fsum((y - idle - slope * x) ** 2 for x, y in pairs)
-    error = sqrt(beside / (len(rates) - 2) / width)
+    residual = fsum((y - idle - slope * x) ** 2 for x, y in pairs)
+    error = sqrt(residual / (len(rates) - 2) / width)
     if slope > _SURE_ERRORS * error:
         return CpuFit(ns_per_frame=slope * 1e9, idle=idle, error_ns=error * 1e9)
     took = "less" if slope < -_SURE_ERRORS * error else "no more"
-    why = (
+    reason = (
         f"not measured: it took {took} of its processor when more was forwarded, as far as the "
         "scatter of the trials tells: a thread that polls takes all that it gets"
     )
-    return CpuFit(ns_per_frame=None, idle=None, error_ns=error * 1e9, why=why)
+    return CpuFit(ns_per_frame=None, idle=None, error_ns=error * 1e9, why=reason)

@@ -20,14 +20,14 @@ from vnetperf.model.result import total_if_known
 from vnetperf.model.trial import SAME_RTOL, Latency, TrialOutcome, TrialRequest, Verdict
 from vnetperf.procedures.base import (
     ProcedureInputs,
-    latencies_of,
+    collect_latencies,
+    name_share,
     per_interface,
-    share_of_throughput,
     shortfall_note,
 )
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
-from vnetperf.statistics.histogram import decode_hdr, percentiles_of
+from vnetperf.statistics.histogram import decode_hdr, read_percentiles
 from vnetperf.statistics.samples import percentiles
 
 #: Percentile whose distance to the smallest delay is the delay variation (RFC 8219 section 7.3.1).
@@ -58,12 +58,12 @@ def merge_latencies(latencies: Sequence[Latency]) -> Latency:
 def _merge_histograms(latencies: Sequence[Latency]) -> tuple[dict[str, float], str]:
     if not all(latency.hdr for latency in latencies):
         return {}, ""
-    whole, *others = (decode_hdr(latency.hdr) for latency in latencies)
+    merged, *others = (decode_hdr(latency.hdr) for latency in latencies)
     for other in others:
-        whole.add(other)
+        merged.add(other)
     # By the rank that generators take: the library's own is another where ranks are not whole.
-    found = percentiles_of(whole, map(float, latencies[0].percentiles))
-    return found, str(whole.encode().decode())
+    merged_percentiles = read_percentiles(merged, map(float, latencies[0].percentiles))
+    return merged_percentiles, str(merged.encode().decode())
 
 
 def over_trials(values: Sequence[float]) -> OverTrials | None:
@@ -77,26 +77,28 @@ def over_trials(values: Sequence[float]) -> OverTrials | None:
 def _percentile_over_trials(
     by_direction: Mapping[str, Sequence[Latency]], level: str
 ) -> dict[str, OverTrials]:
-    each = {
-        name: over_trials([one.percentiles[level] for one in held if level in one.percentiles])
-        for name, held in by_direction.items()
+    summaries = {
+        name: over_trials(
+            [latency.percentiles[level] for latency in latencies if level in latency.percentiles]
+        )
+        for name, latencies in by_direction.items()
     }
-    return {name: found for name, found in each.items() if found is not None}
+    return {name: summary for name, summary in summaries.items() if summary is not None}
 
 
 #: Largest share of successive frames without stamps of their own that differences stand for.
 MOST_SHARED = 0.1
 
 
-def _why_no_ipdv(latencies: Sequence[Latency]) -> str:
+def _explain_no_ipdv(latencies: Sequence[Latency]) -> str:
     """Why differences of delays say nothing; "" where frames have stamps of their own."""
     differences = [latency.ipdv for latency in latencies if latency.ipdv]
     if not differences:
         return "the generator does not tell delays of successive frames"
-    if any("shared" not in one for one in differences):
+    if any("shared" not in ipdv for ipdv in differences):
         return "the log does not say which frames have stamps of their own"
-    shared = max(one["shared"] for one in differences)
-    if shared > MOST_SHARED or not all("median" in one for one in differences):
+    shared = max(ipdv["shared"] for ipdv in differences)
+    if shared > MOST_SHARED or not all("median" in ipdv for ipdv in differences):
         return f"over {MOST_SHARED:.0%} of successive frames left in one call and have one stamp"
     return ""
 
@@ -108,22 +110,23 @@ def delay_variation(latencies: Sequence[Latency]) -> DelayVariation:
         for latency in latencies
         if PDV_PERCENTILE in latency.percentiles
     ]
-    why_no_ipdv = _why_no_ipdv(latencies)
-    differences = [] if why_no_ipdv else [one.ipdv for one in latencies if one.ipdv]
-    known = [one.ipdv for one in latencies if "shared" in one.ipdv]
+    no_ipdv_reason = _explain_no_ipdv(latencies)
+    differences = [] if no_ipdv_reason else [latency.ipdv for latency in latencies if latency.ipdv]
+    stamped = [latency.ipdv for latency in latencies if "shared" in latency.ipdv]
     missing = []
     if not spans:
         missing.append(f"PDV: no {PDV_PERCENTILE}th percentile")
-    if why_no_ipdv:
-        missing.append(f"IPDV: {why_no_ipdv}")
+    if no_ipdv_reason:
+        missing.append(f"IPDV: {no_ipdv_reason}")
     return DelayVariation(
         pdv_ns=max(spans, default=None),
         pdv=over_trials(spans),
-        ipdv_min_ns=min((one["min"] for one in differences), default=None),
-        ipdv_median_ns=median(one["median"] for one in differences) if differences else None,
-        ipdv_max_ns=max((one["max"] for one in differences), default=None),
-        ipdv_resolution_ns=max((one.get("resolution", 0.0) for one in known), default=None) or None,
-        shared_stamps=max((one["shared"] for one in known), default=None),
+        ipdv_min_ns=min((ipdv["min"] for ipdv in differences), default=None),
+        ipdv_median_ns=median(ipdv["median"] for ipdv in differences) if differences else None,
+        ipdv_max_ns=max((ipdv["max"] for ipdv in differences), default=None),
+        ipdv_resolution_ns=max((ipdv.get("resolution", 0.0) for ipdv in stamped), default=None)
+        or None,
+        shared_stamps=max((ipdv["shared"] for ipdv in stamped), default=None),
         why=f"not measured: {'; '.join(missing)}" if missing else "",
     )
 
@@ -141,13 +144,15 @@ def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, 
     A load is that of the clause or none: one that the generator did not offer in any try has no
     latency, and its note says how much of it was offered. The other loads are measured.
     """
-    test, known = inputs.parameters, inputs.known
-    loads = [(share_of_throughput(one), one * known.load_fps, known.note) for one in test.shares]
+    test, throughput = inputs.parameters, inputs.required_throughput
+    loads = [
+        (name_share(share), share * throughput.load_fps, throughput.note) for share in test.shares
+    ]
     loads += [(f"{load:g} frames/s per interface", load, "") for load in test.loads_fps]
-    found = []
-    for of, load_fps, note in loads:
+    latencies = []
+    for load_name, load_fps, note in loads:
         if load_fps > inputs.ceiling_fps * (1 + SAME_RTOL):
-            found.append(_result_at(inputs, of, load_fps, (), _above_ceiling(inputs)))
+            latencies.append(_merge_trials(inputs, load_name, load_fps, (), _above_ceiling(inputs)))
             continue
         good: list[TrialOutcome] = []
         bad: list[TrialOutcome] = []
@@ -155,12 +160,14 @@ def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, 
             yield from _until_valid(_request(test, load_fps), inputs.tries, good, bad)
             if not good:
                 break
-        why = f"trials discarded because of the tester: {len(bad)}" if bad else ""
+        reason = f"trials discarded because of the tester: {len(bad)}" if bad else ""
         if not good:
-            why = f"not measured: {_why_none(bad)}"
-        at = _result_at(inputs, of, load_fps, good, "; ".join(filter(None, (note, why))))
-        found.append(at.model_copy(update={"discarded": len(bad)}))
-    return tuple(found)
+            reason = f"not measured: {_explain_no_trial(bad)}"
+        latency_at = _merge_trials(
+            inputs, load_name, load_fps, good, "; ".join(filter(None, (note, reason)))
+        )
+        latencies.append(latency_at.model_copy(update={"discarded": len(bad)}))
+    return tuple(latencies)
 
 
 #: Times that a trial of the curve, with its many loads, is run until it is a measurement.
@@ -206,14 +213,14 @@ def latency_load(inputs: ProcedureInputs[LatencyLoadTest]) -> Procedure[tuple[La
             yield from _until_valid(request, ATTEMPTS_OF_CURVE, good[load], bad[load])
             if not good[load] and all(map(_is_limited, bad[load])):
                 offerable.remove(load)
-    return tuple(_curve_at(inputs, load, good[load], bad[load]) for load in loads)
+    return tuple(_merge_curve_trials(inputs, load, good[load], bad[load]) for load in loads)
 
 
 def _is_limited(outcome: TrialOutcome) -> bool:
     return outcome.verdict is Verdict.GENERATOR_LIMITED
 
 
-def _curve_at(
+def _merge_curve_trials(
     inputs: ProcedureInputs[LatencyLoadTest],
     load_fps: float,
     good: Sequence[TrialOutcome],
@@ -224,22 +231,22 @@ def _curve_at(
     if load_fps > inputs.ceiling_fps * (1 + SAME_RTOL):
         note = _above_ceiling(inputs)
     elif not good:
-        note = f"not measured: {_why_none(bad)}"
-    found = _result_at(inputs, per_interface(load_fps), load_fps, good, note)
-    forwarded = [one.result.received / one.duration_s for one in good]
-    return found.model_copy(
+        note = f"not measured: {_explain_no_trial(bad)}"
+    merged = _merge_trials(inputs, per_interface(load_fps), load_fps, good, note)
+    forwarded = [trial.result.received / trial.duration_s for trial in good]
+    return merged.model_copy(
         update={"forwarded_fps": fmean(forwarded) if good else None, "discarded": len(bad)}
     )
 
 
-def _why_none(bad: Sequence[TrialOutcome]) -> str:
+def _explain_no_trial(bad: Sequence[TrialOutcome]) -> str:
     """Why a load that was tried has no valid trial."""
     if not all(map(_is_limited, bad)):
         return "the tester stood still too long in every trial to tell whose the loss is"
     shares = [
-        sum(map(one.result.offered, one.result.directions)) / intended
-        for one in bad
-        if (intended := sum(counts.intended for counts in one.result.directions))
+        sum(map(trial.result.offered, trial.result.directions)) / intended
+        for trial in bad
+        if (intended := sum(counts.intended for counts in trial.result.directions))
     ]
     most = f", {100 * max(shares):.4g} % of it at most" if shares else ""
     return f"the generator could not offer this load beside the DUT{most}"
@@ -249,16 +256,16 @@ def latencies_by_direction(
     inputs: ProcedureInputs[Any], trials: Sequence[TrialOutcome]
 ) -> dict[str, list[Latency]]:
     """Latency of each direction, or of the round trip, in each trial where any frame came back."""
-    found: dict[str, list[Latency]] = {}
+    latencies: dict[str, list[Latency]] = {}
     for outcome in trials:
-        for name, latency in latencies_of(outcome.result, inputs.ends).items():
-            found.setdefault(name, []).append(latency)
-    return found
+        for name, latency in collect_latencies(outcome.result, inputs.ends).items():
+            latencies.setdefault(name, []).append(latency)
+    return latencies
 
 
-def _result_at(
+def _merge_trials(
     inputs: ProcedureInputs[LatencyTest] | ProcedureInputs[LatencyLoadTest],
-    of: str,
+    load_name: str,
     load_fps: float,
     trials: Sequence[TrialOutcome],
     note: str,
@@ -266,17 +273,18 @@ def _result_at(
     by_direction = latencies_by_direction(inputs, trials)
     return LatencyAt(
         load_fps=load_fps * inputs.in_sum,
-        of=of,
+        of=load_name,
         tag_at_s=inputs.parameters.tag_at_s,
         repeats=len(trials),
         definition=inputs.definition,
         mean_ns={
-            name: spread([one.mean_ns for one in held]) for name, held in by_direction.items()
+            name: spread([latency.mean_ns for latency in latencies])
+            for name, latencies in by_direction.items()
         },
-        latency={name: merge_latencies(held) for name, held in by_direction.items()},
+        latency={name: merge_latencies(latencies) for name, latencies in by_direction.items()},
         typical=_percentile_over_trials(by_direction, TYPICAL),
         worst_case=_percentile_over_trials(by_direction, WORST_CASE),
-        variation={name: delay_variation(held) for name, held in by_direction.items()},
+        variation={name: delay_variation(latencies) for name, latencies in by_direction.items()},
         gaps=max(
             (gaps for outcome in trials if (gaps := outcome.result.gaps)),
             key=lambda gaps: gaps.poll.percentiles.get("99", gaps.poll.max_s),

@@ -24,9 +24,9 @@ def forwarded_fps(outcome: TrialOutcome) -> float:
     return outcome.result.received / outcome.duration_s
 
 
-def rate_at(
+def merge_rates(
     inputs: ProcedureInputs[Any],
-    of: str,
+    load_name: str,
     trials: Sequence[TrialOutcome],
     *,
     searched: bool = False,
@@ -35,7 +35,7 @@ def rate_at(
     first = trials[0].request
     return ForwardingRate(
         load_fps=first.load_fps * inputs.in_sum,
-        of=of,
+        of=load_name,
         duration_s=first.duration_s,
         forwarded_fps=spread([forwarded_fps(outcome) for outcome in trials]),
         loss_ratio=spread([outcome.result.worst_loss_ratio() for outcome in trials]),
@@ -44,7 +44,9 @@ def rate_at(
     )
 
 
-def loss_at(inputs: ProcedureInputs[Any], trials: Sequence[TrialOutcome], share: float) -> LossStep:
+def merge_losses(
+    inputs: ProcedureInputs[Any], trials: Sequence[TrialOutcome], share: float
+) -> LossStep:
     """Loss of trials at one load."""
     by_direction: dict[str, list[float]] = {}
     for outcome in trials:
@@ -78,7 +80,9 @@ def preferred_below(number: float) -> float:
     compared.
     """
     decade: float = 10.0 ** floor(log10(number))
-    return decade * max((one for one in _PREFERRED if one * decade <= number), default=0.9)
+    return decade * max(
+        (mantissa for mantissa in _PREFERRED if mantissa * decade <= number), default=0.9
+    )
 
 
 #: Successive trials without loss that end the test.
@@ -94,7 +98,7 @@ def frame_loss(inputs: ProcedureInputs[FrameLossTest]) -> Procedure[tuple[LossSt
         # What can be offered is found at the first load; below it a shortfall is an accident.
         limited: WhenLimited = "fail" if steps else "lower"
         outcome = yield TrialRequest(load_fps=load, duration_s=duration_s, when_limited=limited)
-        steps.append(loss_at(inputs, [outcome], share))
+        steps.append(merge_losses(inputs, [outcome], share))
         clean = clean + 1 if steps[-1].is_clean else 0
         linear = 1.0 - len(steps) * step
         share = linear if linear > step / 2 else share / 2
@@ -103,16 +107,16 @@ def frame_loss(inputs: ProcedureInputs[FrameLossTest]) -> Procedure[tuple[LossSt
 
 def loss_profile(inputs: ProcedureInputs[LossProfileTest]) -> Procedure[tuple[LossStep, ...]]:
     """Run the test."""
-    test, known = inputs.parameters, inputs.known
+    test, throughput = inputs.parameters, inputs.required_throughput
     loads: list[float] = []
     for share in sorted(test.shares):
-        load = min(inputs.ceiling_fps, max(inputs.min_load_fps, share * known.load_fps))
+        load = min(inputs.ceiling_fps, max(inputs.min_load_fps, share * throughput.load_fps))
         if not loads or load > loads[-1] * (1 + SAME_RTOL):
             loads.append(load)
     trials: dict[float, list[TrialOutcome]] = {load: [] for load in loads}
     for _ in range(test.repeats):
         for load in loads:
-            above = load > known.load_fps * (1 + SAME_RTOL)
+            above = load > throughput.load_fps * (1 + SAME_RTOL)
             request = TrialRequest(
                 load_fps=load,
                 duration_s=test.duration_s,
@@ -121,7 +125,8 @@ def loss_profile(inputs: ProcedureInputs[LossProfileTest]) -> Procedure[tuple[Lo
             )
             trials[load].append((yield request))
     return tuple(
-        loss_at(inputs, outcomes, load / inputs.ceiling_fps) for load, outcomes in trials.items()
+        merge_losses(inputs, outcomes, load / inputs.ceiling_fps)
+        for load, outcomes in trials.items()
     )
 
 
@@ -136,7 +141,7 @@ def mrr(inputs: ProcedureInputs[MrrTest]) -> Procedure[tuple[ForwardingRate, ...
         overload=True,
     )
     trials = yield from repeat_trial(request, inputs.parameters.repeats)
-    return (rate_at(inputs, MAXIMUM_OFFERED, trials),)
+    return (merge_rates(inputs, MAXIMUM_OFFERED, trials),)
 
 
 #: Where the search for the largest forwarding rate ends: distance of its loads, relative.
@@ -172,10 +177,10 @@ def forwarding_rate(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[tuple[For
     most = max(trials)
     searched = inputs.throughput is not None
     for _ in range(halvings(test) if searched else 0):
-        yield from measure(_beside(sorted(trials), best()))
+        yield from measure(_halfway_loads(sorted(trials), best()))
     return (
-        rate_at(inputs, MAXIMUM_OFFERED, trials[most], searched=searched),
-        rate_at(inputs, MOST_FORWARDED, trials[best()], searched=searched),
+        merge_rates(inputs, MAXIMUM_OFFERED, trials[most], searched=searched),
+        merge_rates(inputs, MOST_FORWARDED, trials[best()], searched=searched),
     )
 
 
@@ -197,8 +202,12 @@ def _first_loads(inputs: ProcedureInputs[Rfc2889Test]) -> list[float]:
     return [most - number * step for number in range(test.loads - 1)] + [least]
 
 
-def _beside(loads: Sequence[float], best: float) -> list[float]:
+def _halfway_loads(loads: Sequence[float], best: float) -> list[float]:
     """Loads halfway to the neighbours of the best one; none where these are near."""
-    at = loads.index(best)
-    near = [loads[n] for n in (at - 1, at + 1) if 0 <= n < len(loads)]
-    return [(best + one) / 2 for one in near if abs(one - best) > FORWARDING_RESOLUTION * loads[-1]]
+    place = loads.index(best)
+    near = [loads[n] for n in (place - 1, place + 1) if 0 <= n < len(loads)]
+    return [
+        (best + neighbour) / 2
+        for neighbour in near
+        if abs(neighbour - best) > FORWARDING_RESOLUTION * loads[-1]
+    ]

@@ -26,7 +26,7 @@ from vnetperf.model.trial import LoadStep, Timeline, TrialOutcome, TrialRequest,
 from vnetperf.procedures.base import (
     ProcedureInputs,
     bin_width,
-    curve_of,
+    build_curve,
     repeat_trial,
     shortfall_note,
     stood_still,
@@ -66,8 +66,8 @@ class _TrialFinding:
 
 def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
     """Run the test."""
-    test, known = inputs.parameters, inputs.known
-    over = min(_wanted_fps(inputs), inputs.ceiling_fps)
+    test, throughput = inputs.parameters, inputs.required_throughput
+    over = min(_overload_fps(inputs), inputs.ceiling_fps)
     before_s = _before_s(inputs)
     relaxed = LoadStep(load_fps=test.relaxed * over, duration_s=test.relaxed_s)
     steps = (LoadStep(load_fps=over, duration_s=test.overload_s), relaxed)
@@ -81,35 +81,38 @@ def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
         when_limited="count",
     )
     outcomes = yield from repeat_trial(request, test.repeats)
-    found = [_judge(inputs, one) for one in outcomes]
-    measured = [one for one in found if one.measured]
-    censored = tuple(one.number for one in found if one.censored)
-    times = [one.seconds for one in measured]
-    lost_at_end = tuple(one.number for one in measured if one.lost_at_end)
+    findings = [_judge(inputs, finding) for finding in outcomes]
+    measured = [finding for finding in findings if finding.measured]
+    censored = tuple(finding.number for finding in findings if finding.censored)
+    times = [finding.seconds for finding in measured]
+    lost_at_end = tuple(finding.number for finding in measured if finding.lost_at_end)
     has_number = bool(times) and not censored
     drop = before_s + test.overload_s
     curves = (
-        curve_of(outcome, _marks(drop, one)) for outcome, one in zip(outcomes, found, strict=True)
+        build_curve(outcome, _marks(drop, finding))
+        for outcome, finding in zip(outcomes, findings, strict=True)
     )
     return Recovery(
-        throughput_fps=known.load_fps * inputs.in_sum,
+        throughput_fps=throughput.load_fps * inputs.in_sum,
         overload_fps=over * inputs.in_sum,
         relaxed_fps=test.relaxed * over * inputs.in_sum,
         overload_s=test.overload_s,
         seconds=spread(times) if has_number else None,
-        last_lost_s=spread([one.last_lost_s for one in measured])
+        last_lost_s=spread([finding.last_lost_s for finding in measured])
         if has_number and not lost_at_end
         else None,
         lost_at_end=lost_at_end if has_number else (),
-        usual_loss=max((one.usual for one in found if one.overloaded), default=None)
+        usual_loss=max((finding.usual for finding in findings if finding.overloaded), default=None)
         if before_s
         else None,
         at_least_s=fmean([*times, *[test.relaxed_s] * len(censored)]) if censored else None,
-        why=_why(test, found, censored),
-        not_overloaded=tuple(one.number for one in found if not one.overloaded),
-        disturbed=tuple(one.number for one in found if one.overloaded and one.disturbed),
+        why=_explain_no_time(test, findings, censored),
+        not_overloaded=tuple(finding.number for finding in findings if not finding.overloaded),
+        disturbed=tuple(
+            finding.number for finding in findings if finding.overloaded and finding.disturbed
+        ),
         censored=censored,
-        note="; ".join(_notes(inputs, over, outcomes, found)),
+        note="; ".join(_notes(inputs, over, outcomes, findings)),
         curves=tuple(curve for curve in curves if curve is not None),
     )
 
@@ -119,12 +122,12 @@ def _before_s(inputs: ProcedureInputs[RecoveryTest]) -> float:
     return inputs.parameters.relaxed_s if inputs.rules > 1 else 0.0
 
 
-def _marks(drop: float, found: _TrialFinding) -> dict[str, float]:
+def _marks(drop: float, finding: _TrialFinding) -> dict[str, float]:
     marks = {"load drops": drop}
-    if found.overloaded and found.recovered and found.seconds > 0:
-        marks["recovered"] = drop + found.seconds
-    if found.overloaded and found.last_lost_s > found.seconds:
-        marks["last lost frame"] = drop + found.last_lost_s
+    if finding.overloaded and finding.recovered and finding.seconds > 0:
+        marks["recovered"] = drop + finding.seconds
+    if finding.overloaded and finding.last_lost_s > finding.seconds:
+        marks["last lost frame"] = drop + finding.last_lost_s
     return marks
 
 
@@ -139,31 +142,36 @@ def _judge(inputs: ProcedureInputs[RecoveryTest], outcome: TrialOutcome) -> _Tri
         UsualLoss.before(t, int(begin_s / t.bin_s + 1e-9)) if begin_s else UsualLoss.none(t)
         for t in timelines
     ]
-    each = list(zip(timelines, usual, strict=True))
-    ends = [_end_s(timeline, own, drop, total) for timeline, own in each]
-    known = [end for end in ends if end is not None]
+    pairs = list(zip(timelines, usual, strict=True))
+    ends = [_end_s(timeline, usual_loss, drop, total) for timeline, usual_loss in pairs]
+    recovered_ends = [end for end in ends if end is not None]
     return _TrialFinding(
         number=outcome.number,
-        seconds=max((end - drop for end in known), default=0.0),
+        seconds=max((end - drop for end in recovered_ends), default=0.0),
         last_lost_s=max(0.0, last - drop),
         lost_at_end=last >= total - width,
-        usual=max((own.most for own in usual), default=0.0),
+        usual=max((usual_loss.most for usual_loss in usual), default=0.0),
         overloaded=any(
-            _is_overloaded(timeline, begin_s, drop, max(inputs.known.loss_ratio, own.of_bin))
-            for timeline, own in each
+            _is_overloaded(
+                timeline,
+                begin_s,
+                drop,
+                max(inputs.required_throughput.loss_ratio, usual_loss.of_bin),
+            )
+            for timeline, usual_loss in pairs
         ),
         disturbed=stood_still(outcome),
-        recovered=len(known) == len(ends),
+        recovered=len(recovered_ends) == len(ends),
     )
 
 
-def _wanted_fps(inputs: ProcedureInputs[RecoveryTest]) -> float:
+def _overload_fps(inputs: ProcedureInputs[RecoveryTest]) -> float:
     """The overload, frames/s per interface: above what any round found to be too much.
 
     110 % of a throughput that varies may be carried, and then nothing has to recover.
     """
-    known = inputs.known
-    return inputs.parameters.overload * max(known.load_fps, known.upper_fps or 0.0)
+    throughput = inputs.required_throughput
+    return inputs.parameters.overload * max(throughput.load_fps, throughput.upper_fps or 0.0)
 
 
 def _end_s(timeline: Timeline, usual: UsualLoss, drop: float, total: float) -> float | None:
@@ -190,26 +198,28 @@ def _is_overloaded(timeline: Timeline, begin: float, drop: float, tolerated: flo
     offered, received = timeline.sent[first:end], timeline.received[first:end]
     used = [(o, o - r) for o, r in zip(offered, received, strict=True) if o]
     lossy = sum(lost > tolerated * o for o, lost in used)
-    every, lost = sum(o for o, _ in used), sum(lost for _, lost in used)
-    return lossy > 0 and lossy >= LOSSY_SHARE * len(used) and lost > tolerated * every
+    total, lost = sum(o for o, _ in used), sum(lost for _, lost in used)
+    return lossy > 0 and lossy >= LOSSY_SHARE * len(used) and lost > tolerated * total
 
 
-def _why(test: RecoveryTest, found: Sequence[_TrialFinding], censored: Sequence[int]) -> str:
+def _explain_no_time(
+    test: RecoveryTest, findings: Sequence[_TrialFinding], censored: Sequence[int]
+) -> str:
     """Why there is no number; "" when there is one."""
     if censored:
-        others = [units.time_s(one.seconds) for one in found if one.measured]
+        others = [units.time_s(finding.seconds) for finding in findings if finding.measured]
         rest = f"; the others took {', '.join(others)}" if others else ""
         return (
             f"not measured: at least {test.relaxed_s:g} s, frames were still lost when "
             f"{_trials(censored)} ended{rest}; raise relaxed_s"
         )
-    if not any(one.overloaded for one in found):
+    if not any(finding.overloaded for finding in findings):
         return (
             "not measured: the DUT was not overloaded when the load dropped, so that there was "
             "nothing to recover from"
         )
-    if not any(one.measured for one in found):
-        disturbed = [one.number for one in found if one.overloaded]
+    if not any(finding.measured for finding in findings):
+        disturbed = [finding.number for finding in findings if finding.overloaded]
         return (
             f"not measured: the tester stood still in {_trials(disturbed)}, so that loss may be "
             "its own"
@@ -221,28 +231,28 @@ def _notes(
     inputs: ProcedureInputs[RecoveryTest],
     over: float,
     outcomes: Sequence[TrialOutcome],
-    found: Sequence[_TrialFinding],
+    findings: Sequence[_TrialFinding],
 ) -> list[str]:
-    test, known = inputs.parameters, inputs.known
-    notes = [known.note] if known.note else []
-    if over < _wanted_fps(inputs):
-        is_range = (known.upper_fps or 0.0) > known.load_fps
-        of = "the largest load that its search found" if is_range else "the throughput"
+    test, throughput = inputs.parameters, inputs.required_throughput
+    notes = [throughput.note] if throughput.note else []
+    if over < _overload_fps(inputs):
+        is_range = (throughput.upper_fps or 0.0) > throughput.load_fps
+        reference = "the largest load that its search found" if is_range else "the throughput"
         notes.append(
-            f"the overload is {over / (_wanted_fps(inputs) / test.overload):.0%} of {of}, not "
-            f"{test.overload:.0%}: limited by {inputs.ceiling_reason}"
+            f"the overload is {over / (_overload_fps(inputs) / test.overload):.0%} of {reference}, "
+            f"not {test.overload:.0%}: limited by {inputs.ceiling_reason}"
         )
-    idle = [one.number for one in found if not one.overloaded]
-    if idle and len(idle) < len(found):
+    idle = [finding.number for finding in findings if not finding.overloaded]
+    if idle and len(idle) < len(findings):
         notes.append(
             f"{_trials(idle)} not counted: no overload in the last bins before the load dropped"
         )
-    disturbed = [one.number for one in found if one.overloaded and one.disturbed]
-    if disturbed and len(disturbed) < len(found):
+    disturbed = [finding.number for finding in findings if finding.overloaded and finding.disturbed]
+    if disturbed and len(disturbed) < len(findings):
         notes.append(
             f"{_trials(disturbed)} not counted: the tester stood still, and loss may be its own"
         )
-    notes += _notes_of_loss(inputs, [one for one in found if one.measured])
+    notes += _describe_loss(inputs, [finding for finding in findings if finding.measured])
     if short := shortfall_note(outcomes):
         notes.append(short)
     stalled = [s.number for s in outcomes if s.verdict is Verdict.TESTER_STALLED]
@@ -251,7 +261,7 @@ def _notes(
     return notes
 
 
-def _notes_of_loss(
+def _describe_loss(
     inputs: ProcedureInputs[RecoveryTest], measured: Sequence[_TrialFinding]
 ) -> list[str]:
     """What is lost at the relaxed load for another reason than the overload."""
@@ -261,12 +271,12 @@ def _notes_of_loss(
             "the loss that is usual at the relaxed load was not measured: any loss counts, until "
             f"there is none for {QUIET_S:g} s"
         )
-    if usual := max((one.usual for one in measured), default=0.0):
+    if usual := max((finding.usual for finding in measured), default=0.0):
         notes.append(
             f"before the overload up to {units.percent(usual, 2)} of the frames in {QUIET_S:g} s "
             "were lost at the relaxed load: recovered is when no more are lost than that"
         )
-    if at_end := [one.number for one in measured if one.lost_at_end]:
+    if at_end := [finding.number for finding in measured if finding.lost_at_end]:
         notes.append(
             "there is no time to the last lost frame (RFC 2544 section 26.5): frames were lost "
             f"when {_trials(at_end)} ended"

@@ -46,15 +46,15 @@ def relative_costs(trials: Sequence[TrialOutcome]) -> dict[str, RelativeCost]:
 
     Empty where the trials have no record of any thread.
     """
-    results = [one.result for one in trials]
-    if not any(one.threads or one.tester_work for one in results):
+    results = [trial.result for trial in trials]
+    if not any(trial.result.threads or trial.result.tester_work for trial in trials):
         return {}
     parts = [VSWITCH]
-    if any(one.vnf_work or _threads(one, VNF) for one in results):
+    if any(trial.result.vnf_work or _threads(trial.result, VNF) for trial in trials):
         parts.append(VNF)
-    why = _why_no_trials(trials)
+    reason = _explain_no_trials(trials)
     return {
-        part: RelativeCost(why=f"not measured: {why}") if why else _cost(part, results)
+        part: RelativeCost(why=f"not measured: {reason}") if reason else _cost(part, results)
         for part in parts
     }
 
@@ -64,90 +64,99 @@ def sending_conditions(trials: Sequence[TrialOutcome]) -> dict[str, str]:
 
     Turn, priority, and the DUT's receive ring that turns are fitted to; empty: not recorded.
     """
-    found: dict[str, set[str]] = {}
-    for result in (one.result for one in trials):
+    conditions: dict[str, set[str]] = {}
+    for result in (trial.result for trial in trials):
         if result.gaps is not None and result.gaps.ring_frames is not None:
-            found.setdefault("ring", set()).add(f"{result.gaps.ring_frames} frames")
+            conditions.setdefault("ring", set()).add(f"{result.gaps.ring_frames} frames")
         if (turns := result.turns) is not None:
-            found.setdefault("turn", set()).add(f"{turns.length_us} us")
+            conditions.setdefault("turn", set()).add(f"{turns.length_us} us")
             ordinary = f"ordinary: {turns.refused}" if turns.refused else "ordinary"
-            found.setdefault("priority", set()).add("SCHED_FIFO" if turns.prompt else ordinary)
-    return {what: ", ".join(sorted(how)) for what, how in found.items()}
+            conditions.setdefault("priority", set()).add("SCHED_FIFO" if turns.prompt else ordinary)
+    return {name: ", ".join(sorted(settings)) for name, settings in conditions.items()}
 
 
-def _why_no_trials(trials: Sequence[TrialOutcome]) -> str:
+def _explain_no_trials(trials: Sequence[TrialOutcome]) -> str:
     """Why the trials tell nothing; "" where they do."""
-    if any(one.result.machines for one in trials):
+    if any(trial.result.machines for trial in trials):
         return "tester and DUT are on several hosts"
-    for one in trials:
-        if (lost := one.result.worst_loss_ratio()) >= MOST_LOST:
-            return f"{lost:.1%} of the frames were lost in trial {one.number}"
-        if one.missing >= MOST_LOST:
-            return f"{one.missing:.1%} of the load was not sent in trial {one.number}"
+    for trial in trials:
+        if (lost := trial.result.worst_loss_ratio()) >= MOST_LOST:
+            return f"{lost:.1%} of the frames were lost in trial {trial.number}"
+        if trial.missing >= MOST_LOST:
+            return f"{trial.missing:.1%} of the load was not sent in trial {trial.number}"
     return ""
 
 
 def _cost(part: str, results: Sequence[TrialResult]) -> RelativeCost:
     for by, count in _COUNTS.items():
-        above, below = ([count(who, one) for one in results] for who in (part, TESTER))
+        above, below = (
+            [count(side, trial_result) for trial_result in results] for side in (part, TESTER)
+        )
         values = tuple(a / b for a, b in zip(above, below, strict=True) if a and b)
         if len(values) == len(results):
             return RelativeCost(
                 value=median(values), least=min(values), most=max(values), values=values, by=by
             )
-    whys = (why for who in (TESTER, part) for one in results if (why := _why_no_count(who, one)))
-    return RelativeCost(why=f"not measured: {next(whys, 'the tester counted no rounds')}")
+    reasons = (
+        reason
+        for side in (TESTER, part)
+        for trial_result in results
+        if (reason := _explain_no_count(side, trial_result))
+    )
+    return RelativeCost(why=f"not measured: {next(reasons, 'the tester counted no rounds')}")
 
 
-def _threads(result: TrialResult, who: str) -> list[ThreadLoad]:
-    def is_of(role: str) -> bool:
-        if who == VNF:
+def _threads(result: TrialResult, side: str) -> list[ThreadLoad]:
+    def belongs(role: str) -> bool:
+        if side == VNF:
             return role.startswith("vnf")
-        if who == TESTER:
+        if side == TESTER:
             return role == TESTER
         return role not in (TESTER, KERNEL) and not role.startswith("vnf")
 
-    return [one for one in result.threads if is_of(one.role)]
+    return [thread for thread in result.threads if belongs(thread.role)]
 
 
-def _work(result: TrialResult, who: str) -> Sequence[DatapathWork]:
-    return {VSWITCH: result.datapath, VNF: result.vnf_work, TESTER: result.tester_work}[who]
+def _work(result: TrialResult, side: str) -> Sequence[DatapathWork]:
+    return {VSWITCH: result.datapath, VNF: result.vnf_work, TESTER: result.tester_work}[side]
 
 
-def _cycles(who: str, result: TrialResult) -> float | None:
+def _cycles(side: str, result: TrialResult) -> float | None:
     """TSC cycles of rounds with frames, of all threads; None: one of them is not counted."""
-    work = _work(result, who)
-    if not work or (who == VNF and len(work) < len({one.role for one in _threads(result, VNF)})):
+    work = _work(result, side)
+    if not work or (
+        side == VNF and len(work) < len({thread.role for thread in _threads(result, VNF)})
+    ):
         return None
-    return float(sum(one.busy_cycles for one in work)) or None
+    return float(sum(thread.busy_cycles for thread in work)) or None
 
 
-def _in_empty_rounds(who: str, result: TrialResult) -> float | None:
-    return None if _cycles(who, result) is None else in_empty_rounds(_work(result, who))
+def _in_empty_rounds(side: str, result: TrialResult) -> float | None:
+    return None if _cycles(side, result) is None else in_empty_rounds(_work(result, side))
 
 
 def in_empty_rounds(work: Sequence[DatapathWork]) -> float | None:
     """Work for frames, in empty rounds of the thread that did it; None: one does not tell these."""
-    found = []
-    for one in work:
-        cycles, rounds = one.still_cycles, one.still_polls
+    rounds_per_thread = []
+    for thread in work:
+        cycles, rounds = thread.still_cycles, thread.still_polls
         if cycles is None:
-            cycles, rounds = one.idle_cycles, one.empty_polls
-            # Of a thread that sleeps an empty round comes after the sleep, or after frames.
-            if not rounds or one.polls is None or rounds < _MOSTLY_EMPTY * one.polls:
+            cycles, rounds = thread.idle_cycles, thread.empty_polls
+            # A thread that sleeps has an empty round after the sleep, or after frames.
+            if not rounds or thread.polls is None or rounds < _MOSTLY_EMPTY * thread.polls:
                 return None
         if not cycles or not rounds:
             return None
-        found.append(one.busy_cycles * rounds / cycles)
-    return fsum(found) or None
+        rounds_per_thread.append(thread.busy_cycles * rounds / cycles)
+    return fsum(rounds_per_thread) or None
 
 
-def _run_time(who: str, result: TrialResult) -> float | None:
+def _run_time(side: str, result: TrialResult) -> float | None:
     """Run time of all threads, seconds; None: one of them polls, or it is not recorded."""
-    threads = _threads(result, who)
-    if not threads or any(one.run_s is None or _polls(one, result) for one in threads):
+    threads = _threads(result, side)
+    if not threads or any(thread.run_s is None or _polls(thread, result) for thread in threads):
         return None
-    return fsum(one.run_s or 0.0 for one in threads) or None
+    return fsum(thread.run_s or 0.0 for thread in threads) or None
 
 
 _COUNTS: dict[str, Callable[[str, TrialResult], float | None]] = {
@@ -168,14 +177,14 @@ def _polls(thread: ThreadLoad, result: TrialResult) -> bool:
     )
 
 
-def _why_no_count(who: str, result: TrialResult) -> str:
+def _explain_no_count(side: str, result: TrialResult) -> str:
     """Why nothing is known of what somebody did for frames; "" where something is."""
-    if any(count(who, result) is not None for count in _COUNTS.values()):
+    if any(count(side, result) is not None for count in _COUNTS.values()):
         return ""
-    threads = _threads(result, who)
-    polling = dict.fromkeys(one.role for one in threads if _polls(one, result))
+    threads = _threads(result, side)
+    polling = dict.fromkeys(thread.role for thread in threads if _polls(thread, result))
     if polling:
         return f"{', '.join(polling)} polls"
-    if who == VSWITCH and not threads and result.hops:  # of one elsewhere nothing is counted
+    if side == VSWITCH and not threads and result.hops:  # of one elsewhere nothing is counted
         return "forwards in the tester's context"
-    return f"the work of {who} is not recorded"
+    return f"the work of {side} is not recorded"

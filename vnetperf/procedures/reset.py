@@ -1,8 +1,7 @@
 """Reset, RFC 2544 section 26.6 as RFC 6201 has it: how long nothing comes through a restarted DUT.
 
-Both of its methods are used: frames lost over the rate at which they were offered,
-and the time between the last frame before and the first after. Of the two directions
-the one that took longer counts.
+Both of its methods are used: frames lost over the rate at which they were offered, and the time
+between the last frame before and the first after. The direction that took longer counts.
 
 Where the tester stood still, the pause and the loss may be its own: the most that it may have cost
 bounds the error, and a trial where that is no small part of a time is left out. Only what was lost
@@ -29,12 +28,12 @@ from vnetperf.model.trial import (
     TrialOutcome,
     TrialRequest,
 )
-from vnetperf.procedures.base import ProcedureInputs, bin_width, curve_of, shortfall_note
+from vnetperf.procedures.base import ProcedureInputs, bin_width, build_curve, shortfall_note
 from vnetperf.procedures.usual_loss import UsualLoss
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
-#: Of the median time, no more than this share of a trial's may be the tester's own.
+#: Largest share of the median time that may be the tester's own in a trial.
 OWN_SHARE = 0.1
 
 #: Types of reset: as RFC 6201 distinguishes them.
@@ -51,7 +50,7 @@ class ResetInputs(ProcedureInputs[ResetTest]):
     link: str = ""
 
 
-def events_of(
+def name_events(
     test: ResetTest, ends: tuple[str, str], vswitches: Sequence[str] = (), link: str = ""
 ) -> tuple[str, ...]:
     """Names of the events of a test."""
@@ -60,32 +59,32 @@ def events_of(
         "vnf": ("vnf0",),
         "link": (f"link {link or ends[0]}",),
     }
-    return tuple(name for what in test.what for name in names[what])
+    return tuple(name for kind in test.what for name in names[kind])
 
 
 def reset(inputs: ResetInputs) -> Procedure[tuple[Reset, ...]]:
     """Run the test."""
-    found = []
-    events = events_of(inputs.parameters, inputs.ends, inputs.vswitches, inputs.link)
-    if all(inputs.impossible.get(what) for what in events):
-        whys = "; ".join(f"{what}: {inputs.impossible[what]}" for what in events)
-        raise NoResultError(f"nothing of the preset's `reset.what` can be reset here: {whys}")
-    for what in events:
-        if why := inputs.impossible.get(what):
-            found.append(_outcome(inputs, what, [], why))
+    resets = []
+    events = name_events(inputs.parameters, inputs.ends, inputs.vswitches, inputs.link)
+    if all(inputs.impossible.get(event) for event in events):
+        reasons = "; ".join(f"{event}: {inputs.impossible[event]}" for event in events)
+        raise NoResultError(f"nothing of the preset's `reset.what` can be reset here: {reasons}")
+    for event in events:
+        if reason := inputs.impossible.get(event):
+            resets.append(_outcome(inputs, event, [], reason))
         else:
-            found.append((yield from _of(inputs, what)))
-    return tuple(found)
+            resets.append((yield from _reset_part(inputs, event)))
+    return tuple(resets)
 
 
-def _of(inputs: ResetInputs, what: str) -> Procedure[Reset]:
+def _reset_part(inputs: ResetInputs, event: str) -> Procedure[Reset]:
     test = inputs.parameters
-    down_s = test.link_down_s if what.startswith("link ") else 0.0
+    down_s = test.link_down_s if event.startswith("link ") else 0.0
     total_s = test.before_s + down_s + test.after_s
     request = TrialRequest(
-        load_fps=test.share * inputs.known.load_fps,
+        load_fps=test.share * inputs.required_throughput.load_fps,
         duration_s=total_s,
-        event=EventSpec(what=what, at_s=test.before_s, down_s=down_s),
+        event=EventSpec(what=event, at_s=test.before_s, down_s=down_s),
         bin_s=bin_width(test.bin_s, total_s),
         histogram_up_to_loss=-1.0,
         when_limited="count",
@@ -93,15 +92,17 @@ def _of(inputs: ResetInputs, what: str) -> Procedure[Reset]:
     trials: list[_Trial] = []
     for _ in range(test.repeats):
         outcome = yield request
-        trials.append(_Trial.of(outcome))
-        if why := _trouble(test, trials[-1]):
-            return _outcome(inputs, what, trials, f"not measured: {why} (trial {outcome.number})")
+        trials.append(_Trial.from_outcome(outcome))
+        if reason := _trouble(test, trials[-1]):
+            return _outcome(
+                inputs, event, trials, f"not measured: {reason} (trial {outcome.number})"
+            )
     disturbed = _disturbed(trials)
-    why = ""
+    reason = ""
     if len(disturbed) == len(trials):
         numbers = ", ".join(map(str, disturbed))
-        why = f"not measured: the tester stood still too long in every trial ({numbers})"
-    return _outcome(inputs, what, trials, why)
+        reason = f"not measured: the tester stood still too long in every trial ({numbers})"
+    return _outcome(inputs, event, trials, reason)
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def _interruptions(outcome: TrialOutcome) -> list[_Interruption]:
     if event is None:
         return []
     timelines = outcome.result.timelines
-    return [_interruption(each, event, outcome.duration_s) for each in timelines]
+    return [_interruption(timeline, event, outcome.duration_s) for timeline in timelines]
 
 
 @dataclass(frozen=True)
@@ -166,23 +167,23 @@ class _Trial:
     own_s: float  # The most of its time that may be the tester's own, seconds
 
     @classmethod
-    def of(cls, outcome: TrialOutcome) -> _Trial:
-        return cls(outcome, _interruptions(outcome), _own_s(outcome))
+    def from_outcome(cls, outcome: TrialOutcome) -> _Trial:
+        return cls(outcome, _interruptions(outcome), _tester_time_s(outcome))
 
     @property
     def event(self) -> EventTimes | None:
         return self.outcome.result.event
 
 
-def _own_s(outcome: TrialOutcome) -> float:
+def _tester_time_s(outcome: TrialOutcome) -> float:
     """The most of a trial's time that may be the tester's own, seconds: of the worse direction."""
-    result, own = outcome.result, [0.0]
+    result, times_s = outcome.result, [0.0]
     for d in result.directions:
         port = result.receiver(d)
         dropped = port.dropped / (d.sent or 1) if port is not None else 0.0
         stalled_s = result.gaps.most_lost(d.direction, 1.0) if result.gaps is not None else 0.0
-        own.append(stalled_s + dropped * outcome.duration_s)
-    return max(own)
+        times_s.append(stalled_s + dropped * outcome.duration_s)
+    return max(times_s)
 
 
 def _disturbed(trials: Sequence[_Trial]) -> tuple[int, ...]:
@@ -191,17 +192,19 @@ def _disturbed(trials: Sequence[_Trial]) -> tuple[int, ...]:
     One length is too long for all of them: held against its own time, each long one would stay.
     """
     times = [
-        max(each.seconds for each in one.interruptions) - one.own_s
-        for one in trials
-        if one.interruptions
+        max(interruption.seconds for interruption in trial.interruptions) - trial.own_s
+        for trial in trials
+        if trial.interruptions
     ]
     limit_s = OWN_SHARE * max(0.0, median(times)) if times else 0.0
-    return tuple(one.outcome.number for one in trials if one.own_s > limit_s)
+    return tuple(trial.outcome.number for trial in trials if trial.own_s > limit_s)
 
 
-def _still_lost(found: Sequence[_Interruption]) -> bool:
+def _still_lost(interruptions: Sequence[_Interruption]) -> bool:
     """Whether frames were lost until a trial's end."""
-    return any(one.until_s is None and not one.too_late for one in found)
+    return any(
+        interruption.until_s is None and not interruption.too_late for interruption in interruptions
+    )
 
 
 def _trouble(test: ResetTest, trial: _Trial) -> str:
@@ -211,66 +214,70 @@ def _trouble(test: ResetTest, trial: _Trial) -> str:
         return "the generator reported no times"
     if event.failure:
         return event.failure
-    found = trial.interruptions
-    if any(one.too_late for one in found):
+    interruptions = trial.interruptions
+    if any(interruption.too_late for interruption in interruptions):
         return (
             f"{event.what} was ready {event.ended_s - event.began_s:.3g} s after the reset began, "
             "too late in the trial to tell whether frames were still lost; raise after_s, "
             f"{test.after_s:g} s"
         )
-    if _still_lost(found):
+    if _still_lost(interruptions):
         return (
             f"frames were still lost {outcome.duration_s - event.began_s:.3g} s after the reset, "
             f"when the trial ended; raise after_s, {test.after_s:g} s"
         )
-    if not any(one.lost for one in found):
+    if not any(interruption.lost for interruption in interruptions):
         return "no frame was lost after the reset that was not lost before it as well"
     return ""
 
 
-def _outcome(inputs: ResetInputs, what: str, trials: Sequence[_Trial], why: str) -> Reset:
+def _outcome(inputs: ResetInputs, event: str, trials: Sequence[_Trial], reason: str) -> Reset:
     disturbed = _disturbed(trials)
-    kept = [one for one in trials if one.outcome.number not in disturbed]
-    measured = [] if why else [one for one in kept if one.event is not None]
-    events = [one.event for one in measured if one.event is not None]
-    found = [[d for d in one.interruptions if d.lost] for one in measured]
-    by_loss = [max(d.seconds for d in each) for each in found]
-    gaps = [[d.gap_s for d in each if d.gap_s is not None] for each in found]
-    by_time = [max(own) for own, each in zip(gaps, found, strict=True) if len(own) == len(each)]
-    notes = _notes(inputs, [one.outcome for one in trials], disturbed)
-    if own_s := max((one.own_s for one in measured), default=0.0):
+    kept = [trial for trial in trials if trial.outcome.number not in disturbed]
+    measured = [] if reason else [trial for trial in kept if trial.event is not None]
+    events = [trial.event for trial in measured if trial.event is not None]
+    lossy = [[d for d in trial.interruptions if d.lost] for trial in measured]
+    by_loss = [max(d.seconds for d in directions) for directions in lossy]
+    gaps = [[d.gap_s for d in directions if d.gap_s is not None] for directions in lossy]
+    by_time = [
+        max(direction_gaps)
+        for direction_gaps, directions in zip(gaps, lossy, strict=True)
+        if len(direction_gaps) == len(directions)
+    ]
+    notes = _notes(inputs, [trial.outcome for trial in trials], disturbed)
+    if own_s := max((trial.own_s for trial in measured), default=0.0):
         notes.append(f"up to {own_s * 1e3:.3g} ms of a time may be the tester's own standing still")
-    if len(by_time) < len(found):
+    if len(by_time) < len(lossy):
         notes.append(
             "no time by time stamps: a longer pause of the arrivals than that of the reset began "
             "before or after it"
         )
-    if aside := sum(d.aside for one in measured for d in one.interruptions):
+    if aside := sum(d.aside for trial in measured for d in trial.interruptions):
         notes.append(f"{aside} frames lost before the reset or after the recovery are not counted")
-    curves = (curve_of(one.outcome, _marks(one.event)) for one in trials)
+    curves = (build_curve(trial.outcome, _marks(trial.event)) for trial in trials)
     return Reset(
-        what=what,
-        type=INTERFACE if what.startswith("link ") else SOFTWARE,
-        load_fps=inputs.parameters.share * inputs.known.load_fps * inputs.in_sum,
+        what=event,
+        type=INTERFACE if event.startswith("link ") else SOFTWARE,
+        load_fps=inputs.parameters.share * inputs.required_throughput.load_fps * inputs.in_sum,
         by_loss_s=spread(by_loss) if by_loss else None,
-        by_time_s=spread(by_time) if by_time and len(by_time) == len(found) else None,
+        by_time_s=spread(by_time) if by_time and len(by_time) == len(lossy) else None,
         event_s=spread([e.ended_s - e.began_s for e in events]) if events else None,
-        at_least_s=_at_least_s(kept) if why else None,
-        why=why,
+        at_least_s=_lower_limit_s(kept) if reason else None,
+        why=reason,
         disturbed=disturbed,
         note="; ".join(notes),
         curves=tuple(curve for curve in curves if curve is not None),
     )
 
 
-def _at_least_s(trials: Sequence[_Trial]) -> float | None:
+def _lower_limit_s(trials: Sequence[_Trial]) -> float | None:
     """What the mean by loss is not below, where the last trial lost frames until its end."""
     last = trials[-1] if trials else None
     if last is None or last.event is None or last.event.failure:
         return None
     if not _still_lost(last.interruptions):
         return None
-    least = [max(d.seconds for d in one.interruptions) - one.own_s for one in trials]
+    least = [max(d.seconds for d in trial.interruptions) - trial.own_s for trial in trials]
     return max(0.0, fmean(least)) or None
 
 
@@ -283,7 +290,7 @@ def _marks(event: EventTimes | None) -> dict[str, float]:
 def _notes(
     inputs: ResetInputs, trials: Sequence[TrialOutcome], disturbed: Sequence[int]
 ) -> list[str]:
-    notes = [inputs.known.note] if inputs.known.note else []
+    notes = [inputs.required_throughput.note] if inputs.required_throughput.note else []
     if inputs.parameters.share < 1:
         notes.append(f"at {inputs.parameters.share:.0%} of the throughput")
     if short := shortfall_note(trials):

@@ -35,8 +35,8 @@ REPEATS = 3
 def service(inputs: ProcedureInputs[ServiceTest]) -> Procedure[Service]:
     """Run the test."""
     test = inputs.parameters
-    cir_fps = test.cir_fps or test.cir_share * inputs.known.load_fps
-    of = "as given" if test.cir_fps else f"{100 * test.cir_share:g} % of throughput"
+    cir_fps = test.cir_fps or test.cir_share * inputs.required_throughput.load_fps
+    cir_name = "as given" if test.cir_fps else f"{100 * test.cir_share:g} % of throughput"
     steps: list[ServiceStep] = []
     tried: list[TrialOutcome] = []
     for share in test.steps:
@@ -50,11 +50,11 @@ def service(inputs: ProcedureInputs[ServiceTest]) -> Procedure[Service]:
         request = _request(test, cir_fps, test.performance_s / count)
         trials = yield from repeat_trial(request, count)
         tried += trials
-        performance = step_of(inputs, "performance", 1.0, trials)
-    notes = ["" if test.cir_fps else inputs.known.note, shortfall_note(tried)]
+        performance = judge_step(inputs, "performance", 1.0, trials)
+    notes = ["" if test.cir_fps else inputs.required_throughput.note, shortfall_note(tried)]
     return Service(
         cir_fps=cir_fps * inputs.in_sum,
-        of=of,
+        of=cir_name,
         loss_ratio=test.loss_ratio,
         delay_ms=test.delay_ms or None,
         variation_ms=test.variation_ms or None,
@@ -88,48 +88,57 @@ def _step(
     for _ in range(REPEATS + 1):
         trial = yield request
         tried.append(trial)
-        steps.append(step_of(inputs, f"{100 * share:g} % of CIR", share, [trial]))
+        steps.append(judge_step(inputs, f"{100 * share:g} % of CIR", share, [trial]))
         if trial.verdict is Verdict.VALID:
             break
     return next((step for step in steps if step.met is False), steps[-1])
 
 
-def step_of(
-    inputs: ProcedureInputs[ServiceTest], of: str, share: float, trials: Sequence[TrialOutcome]
+def judge_step(
+    inputs: ProcedureInputs[ServiceTest],
+    step_name: str,
+    share: float,
+    trials: Sequence[TrialOutcome],
 ) -> ServiceStep:
-    """Hold trials at one load against the limits.
+    """Compare trials at one load with the limits.
 
     A limit is exceeded for certain where it is so without what the tester itself may have lost or
     delayed, by the trials that offered the load alone.
     """
-    test, flows, unknown = inputs.parameters, _flows(inputs, trials), _why_unknown(trials)
-    offered = [_of_dut_alone(one) for one in trials if not _fell_behind(one)]
+    test, flows, unknown = inputs.parameters, _flows(inputs, trials), _explain_unknown(trials)
+    offered = [_subtract_tester_loss(trial) for trial in trials if not _fell_behind(trial)]
     certain = {
         (flow.direction, name)
         for flow in (_flows(inputs, offered) if offered else [])
         for name, _ in exceeded(test, flow)
     }
-    every = [(flow.direction, *one) for flow in flows for one in exceeded(test, flow)]
-    worse = [f"{at}: {why}" for at, name, why in every if (at, name) in certain]
-    missing = [
-        f"{at}: {why}, which the tester itself may explain"
-        for at, name, why in every
-        if (at, name) not in certain
+    violations = [
+        (flow.direction, name, reason) for flow in flows for name, reason in exceeded(test, flow)
     ]
-    missing += [why for flow in flows for why in unmeasured(test, flow)]
+    worse = [
+        f"{direction}: {reason}"
+        for direction, name, reason in violations
+        if (direction, name) in certain
+    ]
+    missing = [
+        f"{direction}: {reason}, which the tester itself may explain"
+        for direction, name, reason in violations
+        if (direction, name) not in certain
+    ]
+    missing += [reason for flow in flows for reason in unmeasured(test, flow)]
     met: bool | None = not (worse or unknown or missing)
     if not worse and (unknown or missing):
         met = None
     first = trials[0]
     return ServiceStep(
-        of=of,
+        of=step_name,
         share=share,
         load_fps=first.load_fps * inputs.in_sum,
-        seconds=sum(one.duration_s for one in trials),
+        seconds=sum(trial.duration_s for trial in trials),
         flows=tuple(flows),
         met=met,
         why="; ".join(worse or unknown or missing),
-        trials=tuple(one.number for one in trials),
+        trials=tuple(trial.number for trial in trials),
     )
 
 
@@ -171,16 +180,16 @@ def _flows(
     inputs: ProcedureInputs[ServiceTest], trials: Sequence[TrialOutcome]
 ) -> list[ServiceFlow]:
     latencies = latencies_by_direction(inputs, trials)
-    seconds = sum(one.duration_s for one in trials)
-    found = []
+    seconds = sum(trial.duration_s for trial in trials)
+    flows = []
     for place, first in enumerate(trials[0].result.directions):
         name = inputs.direction(first.direction)
-        each = [(one.result, one.result.directions[place]) for one in trials]
-        offered = sum(result.offered(d) for result, d in each)
-        received = sum(d.received for _, d in each)
+        pairs = [(trial.result, trial.result.directions[place]) for trial in trials]
+        offered = sum(result.offered(d) for result, d in pairs)
+        received = sum(d.received for _, d in pairs)
         timed = merge_latencies(latencies[name]) if name in latencies else None
         varied = delay_variation(latencies[name]) if name in latencies else None
-        found.append(
+        flows.append(
             ServiceFlow(
                 direction=name,
                 rate_bps=received * (inputs.mean_size or inputs.frame_size) * 8 / seconds,
@@ -191,17 +200,17 @@ def _flows(
                 variation_ns=varied and varied.pdv_ns,
             )
         )
-    return found
+    return flows
 
 
-def _of_dut_alone(trial: TrialOutcome) -> TrialOutcome:
+def _subtract_tester_loss(trial: TrialOutcome) -> TrialOutcome:
     """A trial without what the tester's gaps and its port's drops may have cost it, at most."""
     result = trial.result
-    directions = tuple(_direction_of_dut_alone(result, one) for one in result.directions)
+    directions = tuple(_subtract_direction_loss(result, counts) for counts in result.directions)
     return replace(trial, result=result.model_copy(update={"directions": directions}))
 
 
-def _direction_of_dut_alone(result: TrialResult, counts: DirectionCounts) -> DirectionCounts:
+def _subtract_direction_loss(result: TrialResult, counts: DirectionCounts) -> DirectionCounts:
     back = min(result.offered(counts), counts.received + ceil(result.most_lost_by_tester(counts)))
     latency, gaps = counts.latency, result.gaps
     if latency is not None and gaps is not None:
@@ -222,13 +231,13 @@ def _fell_behind(trial: TrialOutcome) -> bool:
     return trial.verdict is Verdict.GENERATOR_LIMITED or any(short)
 
 
-def _why_unknown(trials: Sequence[TrialOutcome]) -> list[str]:
+def _explain_unknown(trials: Sequence[TrialOutcome]) -> list[str]:
     """Why trials judge no DUT: the load was not offered, or the tester stood still."""
-    whys = []
-    short = [str(one.number) for one in trials if _fell_behind(one)]
+    reasons = []
+    short = [str(trial.number) for trial in trials if _fell_behind(trial)]
     if short:
-        whys.append(f"not judged: less than the load was offered in trial {', '.join(short)}")
-    stalled = [str(one.number) for one in trials if one.verdict is Verdict.TESTER_STALLED]
+        reasons.append(f"not judged: less than the load was offered in trial {', '.join(short)}")
+    stalled = [str(trial.number) for trial in trials if trial.verdict is Verdict.TESTER_STALLED]
     if stalled:
-        whys.append(f"not judged: the tester stood still in trial {', '.join(stalled)}")
-    return whys
+        reasons.append(f"not judged: the tester stood still in trial {', '.join(stalled)}")
+    return reasons

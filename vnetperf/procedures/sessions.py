@@ -63,74 +63,74 @@ class _Try:
 def connection_rate(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]:
     """Find the highest rate at which all sessions are made, several times."""
     test, count = inputs.parameters, _sessions(inputs)
-    found, at_most, tries = list[float](), list[float](), list[_Try]()
+    rates, at_most, tries = list[float](), list[float](), list[_Try]()
     for _ in range(test.searches):
         rate, of_tester = yield from _search_rate(inputs, count, tries)
-        found.append(rate)
+        rates.append(rate)
         at_most.append(inf if of_tester else rate)
-    rate = median(found)
+    rate = median(rates)
     # What the generator limited may be faster: the median is exact where that does not move it.
     capped = bool(rate) and median(at_most) > rate
     return NatSessions(
         sessions=count,
         rate_per_s=rate,
-        rates=tuple(found),
-        tried=tuple(one.row for one in tries),
+        rates=tuple(rates),
+        tried=tuple(attempt.row for attempt in tries),
         ended_per_s=_ended(tries, count),
         capped=capped,
-        note="; ".join(_notes_of_rate(count, rate, tries, capped=capped)),
+        note="; ".join(_describe_rate(count, rate, tries, capped=capped)),
     )
 
 
 def session_capacity(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]:
     """Find the largest number of sessions that are all held: doubled, then halved."""
-    test, wanted = inputs.parameters, _sessions(inputs)
+    test, sessions = inputs.parameters, _sessions(inputs)
     fps, tries = min(test.filling_fps, inputs.ceiling_fps), list[_Try]()
-    _require_outlived(inputs, min(wanted, FIRST), fps)
-    of_all = min(wanted, _most_outlived(inputs, fps))
-    most, too_many, held = 0, of_all + 1, 0
+    _require_outlived(inputs, min(sessions, FIRST), fps)
+    of_all = min(sessions, _most_outlived(inputs, fps))
+    most, too_many, most_held = 0, of_all + 1, 0
     # As long as none was too many, nothing limits the table: then all are tried.
     while most < of_all and (
         (grows := too_many > of_all) or too_many - most > max(1.0, RESOLUTION * most)
     ):
         count = min(of_all, max(FIRST, 2 * most)) if grows else (most + too_many) // 2
-        one = yield from _try(inputs, count, fps)
-        if not one.sent:
+        attempt = yield from _try(inputs, count, fps)
+        if not attempt.sent:
             raise NoResultError(
                 f"the generator left out more than {100 * LEFT_OUT:g} % of {count} sessions in "
                 f"each of {ATTEMPTS} attempts",
                 where=f"{inputs.frame_size} octets",
                 cure="set nat.filling_fps lower, or give the tester a core of its own",
             )
-        tries.append(one)
-        if one.row.made:
-            most, held = count, max(held, one.row.sessions)
+        tries.append(attempt)
+        if attempt.row.made:
+            most, most_held = count, max(most_held, attempt.row.sessions)
         else:
             too_many = count
     capped, note = most == of_all, "more sessions were not tried: --nat or --lb"
-    if of_all < wanted:
+    if of_all < sessions:
         note = (
             f"of more sessions, made {fps:.0f} a second, the first end by their timer before the "
             "last is made: nat.filling_fps, or --set udp_timeout=..."
         )
     return NatSessions(
-        sessions=held,
+        sessions=most_held,
         rate_per_s=fps,
-        tried=tuple(one.row for one in tries),
-        ended_per_s=_ended(tries, held),
+        tried=tuple(attempt.row for attempt in tries),
+        ended_per_s=_ended(tries, most_held),
         capped=capped,
         note=note if capped else "",
     )
 
 
-def _notes_of_rate(
+def _describe_rate(
     count: int, rate: float, tries: Sequence[_Try], *, capped: bool
 ) -> Iterator[str]:
     if not rate:
         yield "not all sessions were made at the slowest rate tried"
     if capped:
         yield "faster could not be offered"
-    if again := sum(one.again for one in tries):
+    if again := sum(attempt.again for attempt in tries):
         yield f"{again} trials made again: frames were left out, or the machine was disturbed"
     if count < SESSIONS_OF_RATE:
         yield (
@@ -179,7 +179,7 @@ def _require_outlived(inputs: ProcedureInputs[NatTest], count: int, fps: float) 
 
 def _ended(tries: list[_Try], count: int) -> float | None:
     """Median of the rates at which a table with most of the sessions was emptied."""
-    rates = [rate for one in tries for ended, rate in one.emptied if ended >= count / 2]
+    rates = [rate for attempt in tries for ended, rate in attempt.emptied if ended >= count / 2]
     return median(rates) if rates else None
 
 
@@ -189,22 +189,22 @@ def _search_rate(
     """The highest rate of one search; whether the generator was its limit."""
     test = inputs.parameters
     low, high, of_tester, rising = 0.0, inputs.ceiling_fps, True, True
-    found = 0.0
+    best = 0.0
     fps = min(test.filling_fps, inputs.ceiling_fps)
     _require_outlived(inputs, count, fps)
     slowest = max(inputs.min_load_fps, _outlives_fps(inputs, count))
     while True:
-        one = yield from _try(inputs, count, fps)
-        tries.append(one)
+        attempt = yield from _try(inputs, count, fps)
+        tries.append(attempt)
         # What was sent was sent at a rate of its own, which is evidence of the NAT even where the
         # generator left some out. It is the limit where more is requested and not more is sent.
-        more = low if one.sent else low * (1 + test.resolution)
-        if one.row.made and one.in_time_per_s > more:
-            low, found = one.in_time_per_s, max(found, one.row.rate_per_s)
+        threshold = low if attempt.sent else low * (1 + test.resolution)
+        if attempt.row.made and attempt.in_time_per_s > threshold:
+            low, best = attempt.in_time_per_s, max(best, attempt.row.rate_per_s)
         else:
-            high, of_tester, rising = max(low, fps), one.row.made, False
+            high, of_tester, rising = max(low, fps), attempt.row.made, False
         if (low and high <= low * (1 + test.resolution)) or high <= slowest:
-            return found, of_tester
+            return best, of_tester
         if low and rising:
             fps = min(high, 2 * fps)
         else:
@@ -235,8 +235,8 @@ def _try(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> Procedure[
     while True:
         again += 1
         outcome = yield request
-        seen = outcome.result.sessions
-        if seen is None:
+        sessions = outcome.result.sessions
+        if sessions is None:
             raise NoResultError(
                 "the vSwitch does not count its sessions", where=f"trial {outcome.number}"
             )
@@ -248,13 +248,13 @@ def _try(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> Procedure[
         row = SessionsTried(
             sessions=offered,
             rate_per_s=min(in_time, offered / took_s) if took_s else in_time,
-            made=0 < offered <= min(counts.received, seen.held),
+            made=0 < offered <= min(counts.received, sessions.held),
             came=counts.received,
-            held=seen.held,
+            held=sessions.held,
             trial=outcome.number,
         )
-        if seen.ended_s:
-            emptied.append((seen.ended, seen.ended / seen.ended_s))
+        if sessions.ended_s:
+            emptied.append((sessions.ended, sessions.ended / sessions.ended_s))
         says = sent and (row.made or not _was_busy(outcome.result))
         if says or again + 1 == ATTEMPTS:
             return _Try(row, in_time, sent, again, tuple(emptied))

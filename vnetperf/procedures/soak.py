@@ -9,6 +9,7 @@ Losses come in events, a stall of the DUT for example: the trial is what the int
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 from vnetperf.model.outcomes import Curve, Soak
 from vnetperf.model.parameters import SoakTest
@@ -16,13 +17,13 @@ from vnetperf.model.trial import DirectionCounts, TrialOutcome, TrialRequest, Tr
 from vnetperf.procedures.base import (
     ProcedureInputs,
     bin_width,
+    name_share,
     repeat_trial,
-    share_of_throughput,
     shortfall_note,
 )
 from vnetperf.procedures.latency import delay_variation, latencies_by_direction
 from vnetperf.search import Procedure
-from vnetperf.statistics import loss_of_trials
+from vnetperf.statistics import trial_loss_interval
 from vnetperf.statistics.samples import most_events_unseen
 
 #: Width of the bins that part loss events from each other, seconds.
@@ -31,11 +32,11 @@ EVENT_BIN_S = 0.1
 
 def soak(inputs: ProcedureInputs[SoakTest]) -> Procedure[Soak]:
     """Run the test."""
-    test, known = inputs.parameters, inputs.known
+    test, throughput = inputs.parameters, inputs.required_throughput
     count = max(1, round(test.duration_s / test.trial_s))
     seconds = test.duration_s / count
     request = TrialRequest(
-        load_fps=test.share * known.load_fps,
+        load_fps=test.share * throughput.load_fps,
         duration_s=seconds,
         bin_s=bin_width(EVENT_BIN_S, seconds) if inputs.timelines else 0.0,
         # One trial in which the tester stumbled must not cost the hour before it.
@@ -49,12 +50,12 @@ def soak(inputs: ProcedureInputs[SoakTest]) -> Procedure[Soak]:
     worst = max(places, key=lambda place: _loss(results, place))
     lost = [max(0, loss) for loss, _ in _by_trial(results, worst)]
     offered = sum(frames for _, frames in _by_trial(results, worst))
-    interval = loss_of_trials(lost)
+    interval = trial_loss_interval(lost)
     low, high = interval or (0.0, None)
     events = _events(results)
     return Soak(
         load_fps=request.load_fps * inputs.in_sum,
-        of=share_of_throughput(test.share),
+        of=name_share(test.share),
         seconds=test.duration_s,
         offered=sum(
             outcome.result.offered(d) for outcome in trials for d in outcome.result.directions
@@ -104,16 +105,16 @@ def _events(results: Sequence[TrialResult]) -> list[tuple[int, float]] | None:
     """Frames and seconds of every loss event of a direction; None where no course is known."""
     if not all(result.timelines for result in results):
         return None
-    found = []
-    for timeline in (one for result in results for one in result.timelines):
+    events = []
+    for timeline in chain.from_iterable(result.timelines for result in results):
         frames = bins = 0
         for sent, received in [*zip(timeline.sent, timeline.received, strict=True), (0, 0)]:
             if sent > received:
                 frames, bins = frames + sent - received, bins + 1
             elif bins:
-                found.append((frames, bins * timeline.bin_s))
+                events.append((frames, bins * timeline.bin_s))
                 frames = bins = 0
-    return found
+    return events
 
 
 def _curve(first: int, results: Sequence[TrialResult], seconds: float) -> Curve:
@@ -130,7 +131,7 @@ def _curve(first: int, results: Sequence[TrialResult], seconds: float) -> Curve:
 
 
 def _notes(inputs: ProcedureInputs[SoakTest], trials: Sequence[TrialOutcome]) -> list[str]:
-    notes = [inputs.known.note] if inputs.known.note else []
+    notes = [inputs.required_throughput.note] if inputs.required_throughput.note else []
     if short := shortfall_note(trials):
         notes.append(f"{short}; loss is of what was offered")
     if stalled := _with_verdict(trials, Verdict.TESTER_STALLED):

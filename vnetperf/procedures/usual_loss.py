@@ -38,7 +38,7 @@ class UsualLoss:
 
     @classmethod
     def before(cls, timeline: Timeline, end: int) -> UsualLoss:
-        """Of all bins before one."""
+        """Loss that is usual in the bins before `end`."""
         window = max(1, min(round(QUIET_S / timeline.bin_s), end))
         # Where the tester stood still nothing was offered, and nothing shows what is usual.
         windows = _all_ratios(timeline, end, window)
@@ -54,10 +54,10 @@ class UsualLoss:
         return next((place for place in places if self._is_usual(ratio, place)), None)
 
     def _is_usual(self, ratio: Callable[[int, int], float | None], place: int) -> bool:
-        window, own = (ratio(place, count) for count in (self.window, 1))
-        if window is None or own is None:
+        window, first_bin = (ratio(place, count) for count in (self.window, 1))
+        if window is None or first_bin is None:
             return False
-        return window <= self.most and own <= self.of_bin
+        return window <= self.most and first_bin <= self.of_bin
 
 
 def _loss_ratios(timeline: Timeline) -> Callable[[int, int], float | None]:
@@ -80,12 +80,12 @@ def _loss_ratios(timeline: Timeline) -> Callable[[int, int], float | None]:
 def _all_ratios(timeline: Timeline, end: int, count: int) -> list[float]:
     """The shares of each so many bins in a row before one, where any frame was offered."""
     sent, received = (_sums(n, end, count) for n in (timeline.sent, timeline.received))
-    each = zip(sent, received, strict=True)
-    return [(offered - arrived) / offered for offered, arrived in each if offered]
+    pairs = zip(sent, received, strict=True)
+    return [(offered - arrived) / offered for offered, arrived in pairs if offered]
 
 
 def _sums(bins: Sequence[int], end: int, count: int) -> list[int]:
     """What is in each so many bins in a row before one; there is nothing in any that lack."""
-    there = bins[: max(0, end)]
-    upto = list(accumulate((*there, *repeat(0, end - len(there))), initial=0))
+    recorded = bins[: max(0, end)]
+    upto = list(accumulate((*recorded, *repeat(0, end - len(recorded))), initial=0))
     return list(map(sub, upto[count:], upto))

@@ -16,7 +16,7 @@ import pytest
 
 from vnetperf import registry
 from vnetperf.config import CommandLine, Configuration, validate
-from vnetperf.config.settings import given
+from vnetperf.config.settings import read_options
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, takes_vnfs
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError, did_you_mean
 from vnetperf.model.parameters import THROUGHPUT, TestName
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 def round_count(config: pytest.Config, configuration: Configuration | None) -> int:
     """How often each case is to be deployed and measured; 0 for once, without rounds."""
     try:
-        typed = validate(CommandLine, given(config.option, CommandLine), "command line").repeat
+        typed = validate(
+            CommandLine, read_options(config.option, CommandLine), "command line"
+        ).repeat
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
     planned = configuration.preset.repeat if configuration is not None else 1

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from vnetperf.config import Configuration, load
-from vnetperf.config.settings import given
+from vnetperf.config.settings import read_options
 from vnetperf.model.errors import CapabilityError, ConfigError, HostError, LogError, VnetperfError
 from vnetperf.model.units import duration
 from vnetperf.pytest_plugin.cases import Selected, build_scenario, check_variants, round_count
@@ -55,7 +55,7 @@ def load_configuration(
     resume = pytest_config.getoption("resume", None)
     try:
         loaded = load(
-            given(pytest_config.option),
+            read_options(pytest_config.option),
             test_case=test_case,
             resumed=(f"run of {resume}", folders.settings_of_run(Path(resume)) if resume else {}),
             number=testbed_number(pytest_config) if number is None else number,

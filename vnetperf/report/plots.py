@@ -22,7 +22,7 @@ from vnetperf.report.outcomes import (
 from vnetperf.report.plot import Axis, Note, Plot, Point, Rule, Series, series_css
 from vnetperf.report.processors import polls_text
 from vnetperf.report.summary import Group
-from vnetperf.statistics.histogram import decode_hdr, values_at
+from vnetperf.statistics.histogram import decode_hdr, percentile_values
 
 _SIZES = "frame size, octets with FCS (equal steps)"
 _LIMITS = (
@@ -544,7 +544,7 @@ def _read_histogram(latency: Latency) -> LatencyCurve | None:
         steps = [i / _STEPS_PER_DECADE for i in range(math.ceil(decades * _STEPS_PER_DECADE))]
         levels = [10**step for step in [*steps, decades]]
         shares = [100 * (1 - 1 / level) for level in levels]
-        values = map(float, values_at(histogram, shares))
+        values = map(float, percentile_values(histogram, shares))
         points = tuple(zip(levels, values, strict=True))
     except (ValueError, LookupError):
         return None

@@ -48,7 +48,7 @@ from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict,
 from vnetperf.procedures import StandardTest, standard_test
 from vnetperf.procedures.base import RULES, KnownThroughput
 from vnetperf.procedures.rates import preferred_below
-from vnetperf.procedures.reset import ResetInputs, events_of
+from vnetperf.procedures.reset import ResetInputs, name_events
 from vnetperf.report.flame import top_functions, write_flame_graph
 from vnetperf.results.records import (
     BeginRecord,
@@ -119,7 +119,7 @@ def reset_inputs(
         "vswitches": tuple(hosts) if len(hosts) > 1 else (),
         "link": str(graph.cables[0][0]) if between else "",
     }
-    events = events_of(run.configuration.preset.reset, ends, **places)
+    events = name_events(run.configuration.preset.reset, ends, **places)
     problems = {event: find_event_problem(plan, event) for event in events}
     return {
         "impossible": {event: problem for event, problem in problems.items() if problem},

@@ -131,7 +131,7 @@ class Replay(Generic[Found]):
 
     #: The trial the test waits for, if the log is truncated; send its outcome to go on.
     next_request: TrialRequest | None
-    found: Found | None = None  # What the test returned, if the log is complete
+    outcome: Found | None = None  # What the test returned, if the log is complete
     #: Trials of the log that answered nothing: those that were repeated, or ended the test.
     discarded: int = 0
 
@@ -163,6 +163,6 @@ def replay(procedure: Procedure[Found], outcomes: Iterable[TrialOutcome]) -> Rep
     except StopIteration as end:
         for index, outcome in trials:
             raise ReplayMismatchError(index, None, outcome) from None
-        found: Found = end.value
-        return Replay(None, found, discarded)
+        answer: Found = end.value
+        return Replay(None, answer, discarded)
     return Replay(request, None, discarded)

@@ -44,8 +44,8 @@ def binary_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     try:
         starts = limits.starts_fps or (limits.max_load_fps,) * len(goals)
         for goal, session, start in zip(goals, sessions, starts, strict=True):
-            found = yield from _coarse(goal, session, session.grid.rung_below(start))
-            yield from _verify(goal, session, found, session.grid.top + 1)
+            rung = yield from _coarse(goal, session, session.grid.rung_below(start))
+            yield from _verify(goal, session, rung, session.grid.top + 1)
             yield from _sweep(goal, session)
             ended += 1
     except StopSearch as stop:
@@ -62,7 +62,7 @@ def _coarse(goal: SearchGoal, session: SearchSession, first: int) -> Procedure[i
 
     A load that stays undecided is as good as one that failed: what is below it may be decided.
     """
-    criterion = Criterion.of_goal(goal)
+    criterion = Criterion.from_goal(goal)
     passed, failed = -1, session.grid.top + 1
     rung = first
     while failed - passed > 1:
@@ -79,7 +79,7 @@ def _sweep(goal: SearchGoal, session: SearchSession) -> Procedure[None]:
     """Try loads below the lower bound, and search on below one that is not carried."""
     while (trial := session.unswept((goal,))) is not None:
         yield from session.measure(trial.rung, trial.duration_s, "sweep")
-        if session.history.bounds(Criterion.of_goal(goal)).upper == trial.rung:
+        if session.history.bounds(Criterion.from_goal(goal)).upper == trial.rung:
             yield from _verify(goal, session, max(0, trial.rung - 1), trial.rung)
 
 
@@ -106,9 +106,9 @@ def _verify(goal: SearchGoal, session: SearchSession, start: int, upper: int) ->
 
 def _carries(goal: SearchGoal, session: SearchSession, rung: int) -> Procedure[bool]:
     """Run full-length trials at a rung until its class is certain, or the rung is given up."""
-    criterion, history = Criterion.of_goal(goal), session.history
+    criterion, history = Criterion.from_goal(goal), session.history
     while (verdict := history.classify(rung, criterion)) is LoadClass.UNDECIDED:
-        if history.is_given_up(rung, criterion, session.tries):
+        if history.gives_up(rung, criterion, session.tries):
             break
         yield from session.measure(rung, goal.final_trial_s)
     return verdict is LoadClass.LOWER

@@ -46,7 +46,7 @@ class Criterion:
     duration_sum_s: float  # Full-length seconds that surely classify a load
 
     @classmethod
-    def of_goal(cls, goal: SearchGoal) -> Criterion:
+    def from_goal(cls, goal: SearchGoal) -> Criterion:
         """The criterion that final bounds of a goal are judged by."""
         return cls(goal.loss_ratio, goal.exceed_ratio, goal.final_trial_s, goal.duration_sum_s)
 
@@ -77,7 +77,7 @@ class DurationSums:
     short_high: float = 0.0  # Short, high-loss
 
     @classmethod
-    def of(cls, trials: Iterable[TrialOutcome], criterion: Criterion) -> DurationSums:
+    def sum_trials(cls, trials: Iterable[TrialOutcome], criterion: Criterion) -> DurationSums:
         """Sum up trials."""
         parts: dict[tuple[bool, bool], list[float]] = {}
         for trial in filter(criterion.decides, trials):
@@ -173,18 +173,18 @@ class History:
             if rung < below
             and any(map(criterion.is_high_loss, self._trials[rung]))
             and self.classify(rung, criterion) is LoadClass.UNDECIDED
-            and not self.is_given_up(rung, criterion, tries)
+            and not self.gives_up(rung, criterion, tries)
         ]
 
     def classify(self, rung: int, criterion: Criterion) -> LoadClass:
         """Classify a load by its trials so far."""
         key = (rung, criterion)
         if key not in self._classes:
-            sums = DurationSums.of(self._trials.get(rung, ()), criterion)
+            sums = DurationSums.sum_trials(self._trials.get(rung, ()), criterion)
             self._classes[key] = classify(sums, criterion)
         return self._classes[key]
 
-    def is_given_up(self, rung: int, criterion: Criterion, tries: int) -> bool:
+    def gives_up(self, rung: int, criterion: Criterion, tries: int) -> bool:
         """Tell whether further trials at a load are of no use, because of the tester.
 
         That is so after so many full-length trials that decided nothing, if those that did are not
@@ -193,7 +193,7 @@ class History:
         """
         if not tries:
             return False
-        if self.is_out_of_reach(rung, criterion):
+        if self.is_unreachable(rung, criterion):
             return self.classify(rung, criterion) is LoadClass.UNDECIDED
         full = [t for t in self._trials.get(rung, ()) if criterion.is_full_length(t)]
         undecided = sum(not criterion.decides(trial) for trial in full)
@@ -201,13 +201,13 @@ class History:
             return False
         return self.classify(rung, criterion) is LoadClass.UNDECIDED
 
-    def is_out_of_reach(self, rung: int, criterion: Criterion) -> bool:
+    def is_unreachable(self, rung: int, criterion: Criterion) -> bool:
         """Tell whether most of the trials at a load were far from offering it."""
         trials = self._trials.get(rung, ())
         short = sum(t.missing > FAR_SHORT and not criterion.decides(t) for t in trials)
         return 0 < self.short_tries <= short and 2 * short > len(trials)
 
-    def given_up(self, criterion: Criterion, tries: int) -> list[int]:
+    def unclassifiable_rungs(self, criterion: Criterion, tries: int) -> list[int]:
         """Find the loads between the relevant bounds that are given up, ascending."""
         bounds = self.bounds(criterion)
         between = (
@@ -216,7 +216,7 @@ class History:
             if (bounds.lower is None or rung > bounds.lower)
             and (bounds.upper is None or rung < bounds.upper)
         )
-        return [rung for rung in between if self.is_given_up(rung, criterion, tries)]
+        return [rung for rung in between if self.gives_up(rung, criterion, tries)]
 
     def bounds(self, criterion: Criterion) -> RelevantBounds:
         """Find the relevant bounds (RFC 9971 "Relevant Upper Bound", "... Lower Bound").

@@ -139,16 +139,16 @@ _LONGER = 8.0
 _MORE = 2.0
 
 
-def targets_of(goal: SearchGoal) -> tuple[Criterion, ...]:
+def derive_targets(goal: SearchGoal) -> tuple[Criterion, ...]:
     """Derive the targets of a goal: longer trials first, then more of them."""
     final = goal.final_trial_s
     longer = [(length, length) for length in _ladder(goal.initial_trial_s, final, _LONGER)]
-    more = [(final, total) for total in _ladder(final, goal.duration_sum_s, _MORE)]
+    repeats = [(final, total) for total in _ladder(final, goal.duration_sum_s, _MORE)]
     ahead = (
         Criterion(goal.loss_ratio, goal.exceed_ratio, length, total)
-        for length, total in longer + more
+        for length, total in longer + repeats
     )
-    return (*ahead, Criterion.of_goal(goal))
+    return (*ahead, Criterion.from_goal(goal))
 
 
 def _ladder(start: float, end: float, growth: float) -> list[float]:
@@ -175,7 +175,7 @@ def first_hints(
     below the forwarding rate, so that the upper bound of one is, where it can be, the lower bound
     of the next: its trials then count for both.
     """
-    width = grid.rungs_of(goal.width)
+    width = grid.width_in_rungs(goal.width)
     forwarded = grid.rung_below(forwarded_fps)
     if forwarded == grid.top:
         return grid.top, grid.top
@@ -192,14 +192,17 @@ def best_bounds(
     goal: SearchGoal, ladder: Sequence[Criterion], session: SearchSession, stopped: str
 ) -> GoalOutcome:
     """The result of a goal, from the longest trials that narrow it."""
-    own = session.result(goal, stopped)
-    if not stopped or own.regular or own.at_least or own.at_most:
-        return own
+    final_outcome = session.result(goal, stopped)
+    if not stopped or final_outcome.regular or final_outcome.at_least or final_outcome.at_most:
+        return final_outcome
     lesser = (session.result(_shorter_goal(goal, target), stopped) for target in ladder[-2::-1])
-    found = [own, *(result for result in lesser if not _is_refuted(result, own))]
-    chosen = _choose_result(found, own, goal.width)
-    if chosen is own:
-        return own
+    outcomes = [
+        final_outcome,
+        *(result for result in lesser if not _is_refuted(result, final_outcome)),
+    ]
+    chosen = _choose_result(outcomes, final_outcome, goal.width)
+    if chosen is final_outcome:
+        return final_outcome
     return replace(chosen, regular=False, reason=_estimate_reason(chosen, goal, stopped))
 
 
@@ -212,25 +215,31 @@ def _shorter_goal(goal: SearchGoal, target: Criterion) -> SearchGoal:
     )
 
 
-def _is_refuted(result: GoalOutcome, own: GoalOutcome) -> bool:
+def _is_refuted(result: GoalOutcome, final_outcome: GoalOutcome) -> bool:
     """Whether its lower bound is known to be too much for the goal itself."""
-    lower, upper = result.relevant_lower_bound, own.relevant_upper_bound
+    lower, upper = result.relevant_lower_bound, final_outcome.relevant_upper_bound
     return lower is not None and upper is not None and lower.load_fps >= upper.load_fps
 
 
-def _choose_result(found: Sequence[GoalOutcome], own: GoalOutcome, width: float) -> GoalOutcome:
+def _choose_result(
+    outcomes: Sequence[GoalOutcome], final_outcome: GoalOutcome, width: float
+) -> GoalOutcome:
     """The first, as longest trials come first, that is not much wider than another."""
-    widths = [result.relative_width for result in found]
-    known = [each for each in widths if each is not None]
-    if known:
-        enough = max(width, _WIDER * min(known))
+    widths = [result.relative_width for result in outcomes]
+    finite_widths = [relative_width for relative_width in widths if relative_width is not None]
+    if finite_widths:
+        enough = max(width, _WIDER * min(finite_widths))
         return next(
             result
-            for result, each in zip(found, widths, strict=True)
-            if each is not None and each <= enough
+            for result, relative_width in zip(outcomes, widths, strict=True)
+            if relative_width is not None and relative_width <= enough
         )
-    one_sided = (one for one in found if one.relevant_lower_bound or one.relevant_upper_bound)
-    return next(one_sided, own)
+    one_sided = (
+        outcome
+        for outcome in outcomes
+        if outcome.relevant_lower_bound or outcome.relevant_upper_bound
+    )
+    return next(one_sided, final_outcome)
 
 
 def _estimate_reason(chosen: GoalOutcome, goal: SearchGoal, stopped: str) -> str:
@@ -266,9 +275,9 @@ class TargetTracker:
         self._tries = session.tries
         self._scout_s = goal.initial_trial_s
         self._ladder = ladder
-        self._at = 0
+        self._target_index = 0
         self._shortened = False
-        self._width = grid.rungs_of(goal.width)
+        self._width = grid.width_in_rungs(goal.width)
         self._top = grid.top
         self._history = session.history
         self._hints: tuple[int | None, int | None] = hints
@@ -282,9 +291,9 @@ class TargetTracker:
         which it is not; and above it, as above a lower bound, where the generator is not the limit.
         """
         while True:
-            criterion = self._ladder[self._at]
+            criterion = self._ladder[self._target_index]
             bounds = self._history.bounds(criterion)
-            given_up = self._history.given_up(criterion, self._tries)
+            given_up = self._history.unclassifiable_rungs(criterion, self._tries)
             lower, upper = bounds.lower, given_up[0] if given_up else bounds.upper
             gaps = [(self._width, lower, upper)]
             if given_up and not self._session.is_short(given_up[0], criterion):
@@ -296,22 +305,22 @@ class TargetTracker:
                     rung = strategy(situation)
                     if rung is not None:
                         return Candidate(rung, self._duration(rung, criterion))
-            if self._at == len(self._ladder) - 1:
+            if self._target_index == len(self._ladder) - 1:
                 return None
             self._hints = (bounds.lower, upper)
-            self._at += 1
+            self._target_index += 1
 
     def shorten(self, longest_s: float) -> bool:
         """Put a target with shorter trials before the one that does not fit the budget, once."""
-        target = self._ladder[self._at]
-        reached = self._ladder[self._at - 1].trial_s if self._at else 0.0
+        target = self._ladder[self._target_index]
+        reached = self._ladder[self._target_index - 1].trial_s if self._target_index else 0.0
         length = round_duration(longest_s)
         worth = max(self._scout_s, _WORTH * reached) <= length < target.trial_s
         if self._shortened or not worth:
             return False
         self._shortened = True
         shorter = Criterion(target.loss_ratio, target.exceed_ratio, length, length)
-        self._ladder.insert(self._at, shorter)
+        self._ladder.insert(self._target_index, shorter)
         return True
 
     def _duration(self, rung: int, criterion: Criterion) -> float:
@@ -324,7 +333,7 @@ class TargetTracker:
         if self._scout_s >= criterion.trial_s:
             return criterion.trial_s
         trials = self._history.trials(rung)
-        sums = DurationSums.of(trials, criterion)
+        sums = DurationSums.sum_trials(trials, criterion)
         if sums.short_low > 0.0 or not all(map(criterion.decides, trials)):
             return criterion.trial_s
         failed = replace(sums, short_high=sums.short_high + self._scout_s)
@@ -364,7 +373,8 @@ def mlr_search(
     # What is known to have been carried is classified first: short trials around it would go beyond
     # it before that, and an overload may leave a DUT that carries less.
     ladders = [
-        [Criterion.of_goal(goal)] if limits.starts_fps else [*targets_of(goal)] for goal in goals
+        [Criterion.from_goal(goal)] if limits.starts_fps else [*derive_targets(goal)]
+        for goal in goals
     ]
     stopped = ""
     try:
@@ -395,7 +405,8 @@ def _first_hints(
     if starts_fps:
         lows = [grid.rung_below(start) for start in starts_fps]
         highs = [
-            min(grid.top, at + grid.rungs_of(g.width)) for at, g in zip(lows, goals, strict=True)
+            min(grid.top, low + grid.width_in_rungs(g.width))
+            for low, g in zip(lows, goals, strict=True)
         ]
         return [*zip(lows, highs, strict=True)]
     if forwarded_fps is None:
@@ -419,8 +430,8 @@ def _run_trials(
     leaves the time to those that do.
     """
     trackers = [
-        TargetTracker(goal, grid, session, at, ladder)
-        for goal, at, ladder in zip(goals, hints, ladders, strict=True)
+        TargetTracker(goal, grid, session, hint, ladder)
+        for goal, hint, ladder in zip(goals, hints, ladders, strict=True)
     ]
     while True:
         candidates = _candidates(trackers)
@@ -459,7 +470,7 @@ def _choose_candidate(candidates: Sequence[Candidate], budget: Budget) -> Candid
         return None
     chosen = min(fitting, key=_urgency)
     shortest = min(fitting, key=lambda candidate: (candidate.duration_s, candidate.rung))
-    after = budget.left_s - budget.cost(chosen.duration_s)
+    after = budget.remaining_s - budget.cost(chosen.duration_s)
     if shortest.duration_s < chosen.duration_s and after < _RESERVED_TRIALS * budget.cost(
         shortest.duration_s
     ):
@@ -473,8 +484,8 @@ def _shorten(trackers: Sequence[TargetTracker], budget: Budget) -> bool:
     Where it is too little for all of them, the first has it.
     """
     for some in (trackers, trackers[:1]):
-        each = budget.left_s / (_LAST_TRIALS * len(some))
-        length = each - budget.cost(0.0)
+        share_s = budget.remaining_s / (_LAST_TRIALS * len(some))
+        length = share_s - budget.cost(0.0)
         shortened = [tracker.shorten(length) for tracker in some]
         if any(shortened):
             return True

@@ -58,7 +58,7 @@ class GeometricGrid:
             rung -= 1
         return max(0, rung)
 
-    def rungs_of(self, width: float) -> int:
+    def width_in_rungs(self, width: float) -> int:
         """How many rungs a relative width spans."""
         return max(1, floor(-log1p(-width) / self._unit))
 
@@ -77,7 +77,7 @@ class Budget:
     around_s: float = 0.0  # Seconds that each trial costs the budget besides its own
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """Seconds not spent yet; infinite without a limit."""
         if self.allowed_s is None:
             return inf
@@ -93,7 +93,7 @@ class Budget:
 
     def fits(self, duration_s: float) -> bool:
         """Tell whether a trial can be run within the budget."""
-        return self.cost(duration_s) <= self.left_s + _ROUNDING_S
+        return self.cost(duration_s) <= self.remaining_s + _ROUNDING_S
 
     def check(self, duration_s: float) -> None:
         """Refuse a trial that would go beyond the budget."""
@@ -170,20 +170,20 @@ class SearchSession:
         """Run trials until one decides by a criterion, or the load is given up."""
         trial = yield from self.measure(rung, duration_s, phase)
         for _ in range(self.tries - 1):
-            if criterion.decides(trial) or self.history.is_out_of_reach(rung, criterion):
+            if criterion.decides(trial) or self.history.is_unreachable(rung, criterion):
                 break
             trial = yield from self.measure(rung, duration_s, phase)
         return trial
 
     def swept(self, lower: int) -> list[int]:
         """The rungs of the sweep below a lower bound, the highest first."""
-        found, load = [], self.grid.load(lower)
+        rungs, load = [], self.grid.load(lower)
         for _ in range(0 if self.sweep is None else self.sweep.loads):
             load *= SWEEP_RATIO
             if load < self.grid.load(0):
                 break
-            found.append(self.grid.rung_below(load))
-        return found
+            rungs.append(self.grid.rung_below(load))
+        return rungs
 
     def glance_s(self, goal: SearchGoal) -> float:
         """Seconds of the first trial at a load of the sweep."""
@@ -202,24 +202,24 @@ class SearchSession:
         if self.sweep is None:
             return None
         for goal in goals:
-            criterion = Criterion.of_goal(goal)
+            criterion = Criterion.from_goal(goal)
             lower = self.history.bounds(criterion).lower
             if lower is None:
                 continue
             if doubtful := self.history.doubtful(lower, criterion, self.tries):
                 return Candidate(doubtful[-1], goal.final_trial_s)
             for rung in self.swept(lower):
-                if not self._is_seen(rung, criterion):
+                if not self._is_decided(rung, criterion):
                     return Candidate(rung, self.glance_s(goal))
         return None
 
-    def _is_seen(self, rung: int, criterion: Criterion) -> bool:
+    def _is_decided(self, rung: int, criterion: Criterion) -> bool:
         """Whether a trial near a rung decides; or the tester let none decide at it."""
         load, near = self.grid.load(rung), sqrt(1.0 / SWEEP_RATIO)
         low, high = self.grid.rung_below(load / near), self.grid.rung_below(load * near)
         if any(map(criterion.decides, self.history.between(low + 1, high))):
             return True
-        if self.history.is_out_of_reach(rung, criterion):
+        if self.history.is_unreachable(rung, criterion):
             return True
         return len(self.history.trials(rung)) >= max(1, self.tries)
 
@@ -238,14 +238,14 @@ class SearchSession:
             Its result. Where the generator is the limit of a load a width above the lower bound,
             there is nothing left to search, whatever else stopped the search.
         """
-        criterion = Criterion.of_goal(goal)
+        criterion = Criterion.from_goal(goal)
         bounds = self.history.bounds(criterion)
         lower, upper = self.bound(bounds.lower), self.bound(bounds.upper)
-        given_up = next(iter(self.history.given_up(criterion, self.tries)), None)
+        given_up = next(iter(self.history.unclassifiable_rungs(criterion, self.tries)), None)
         at_least = upper is None and bounds.lower == self.grid.top
         at_most = lower is None and bounds.upper == 0
         regular = False
-        why = "; ".join(filter(None, (self.given_up_reason(given_up, criterion), stopped)))
+        cause = "; ".join(filter(None, (self.give_up_reason(given_up, criterion), stopped)))
         if at_least:
             reason = "the maximum load is carried: the limit is not the DUT's"
         elif at_most:
@@ -255,13 +255,13 @@ class SearchSession:
             regular = far <= goal.width
             reason = "both bounds found, within the goal's width"
             if not regular:
-                reason = f"bounds are {far:.3%} apart, wider than required: {why}"
+                reason = f"bounds are {far:.3%} apart, wider than required: {cause}"
         elif self._is_limit(given_up, lower, upper, criterion, goal.width):
             at_least = True
-            reason = f"no upper bound: {self.given_up_reason(given_up, criterion)}"
+            reason = f"no upper bound: {self.give_up_reason(given_up, criterion)}"
         else:
             missing = "no upper bound" if lower else "no lower bound" if upper else "no bounds"
-            reason = f"{missing}: {why}"
+            reason = f"{missing}: {cause}"
         if (regular or at_least) and (unknown := self._unknown_below(goal, stopped)):
             regular, at_least, reason = False, False, unknown
         rate = (
@@ -282,16 +282,16 @@ class SearchSession:
 
     def _unknown_below(self, goal: SearchGoal, stopped: str) -> str:
         """What the sweep has left open below a goal's lower bound; "" for nothing."""
-        criterion = Criterion.of_goal(goal)
+        criterion = Criterion.from_goal(goal)
         lower = self.history.bounds(criterion).lower
         if self.sweep is None or lower is None:
             return ""
         if doubtful := self.history.doubtful(lower, criterion, 0):
             load = self.grid.load(doubtful[-1])
-            why = stopped or self.given_up_reason(doubtful[-1], criterion)
+            cause = stopped or self.give_up_reason(doubtful[-1], criterion)
             return (
                 f"a trial at {fps(load)} per interface, below the lower bound, lost more "
-                f"than the goal allows, and it was not decided whether the load is carried: {why}"
+                f"than the goal allows, and it was not decided whether the load is carried: {cause}"
             )
         if stopped and self.unswept((goal,)) is not None:
             return f"loads below the lower bound were not all tried: {stopped}"
@@ -326,28 +326,28 @@ class SearchSession:
 
     def _undecided(self, rung: int, criterion: Criterion) -> list[TrialOutcome]:
         trials = [t for t in self.history.trials(rung) if not criterion.decides(t)]
-        if self.history.is_out_of_reach(rung, criterion):
+        if self.history.is_unreachable(rung, criterion):
             return trials
         return [t for t in trials if criterion.is_full_length(t)]
 
-    def given_up_reason(self, rung: int | None, criterion: Criterion) -> str:
+    def give_up_reason(self, rung: int | None, criterion: Criterion) -> str:
         """Why a load could not be classified; "" for no such load."""
         if rung is None:
             return ""
         undecided = self._undecided(rung, criterion)
         if not undecided:
             return "its trials decide neither way"
-        why = "the tester stood still or lost frames itself"
+        cause = "the tester stood still or lost frames itself"
         if self.is_short(rung, criterion):
-            why = "the limit is what the generator offered on its core, not the DUT's"
+            cause = "the limit is what the generator offered on its core, not the DUT's"
         elif 2 * sum(trial.is_short for trial in undecided) > len(undecided):
-            why = "frames were lost and others not offered"
+            cause = "frames were lost and others not offered"
         best = min(undecided, key=lambda trial: trial.loss.most - trial.loss.least)
         numbers = ", ".join(str(trial.number) for trial in undecided if trial.number)
         trials = f" (trial {numbers})" if numbers else ""
         return (
             f"{len(undecided)} trials at {fps(self.grid.load(rung))} per interface{trials} "
-            f"decided nothing, {why}; the DUT's loss is {best.loss} at best"
+            f"decided nothing, {cause}; the DUT's loss is {best.loss} at best"
         )
 
     def outcome(self, algorithm: str, results: Sequence[GoalOutcome]) -> SearchOutcome:

@@ -36,7 +36,7 @@ class OfferedLoads:
     def __init__(self, max_load_fps: float, step_fps: float, min_load_fps: float = 0.0) -> None:
         self._max, self._step = max_load_fps, step_fps
         steps = (load / step_fps * (1.0 - _ROUNDING) for load in (min_load_fps, max_load_fps))
-        first, last = (max(1, ceil(one)) for one in steps)
+        first, last = (max(1, ceil(step)) for step in steps)
         self.skipped = first - 1  # Multiples below the minimum load
         self.count = last - self.skipped
         self.top = self.count - 1  # Place of the last load
@@ -54,8 +54,8 @@ class OfferedLoads:
 
 
 @dataclass(slots=True)
-class _Found:
-    """What is known of one goal."""
+class _State:
+    """How far the search for one goal has come."""
 
     failed: int  # Lowest place whose load was not carried, or is given up; n while there is none
     passed: int  # Highest place whose load was carried; below 0 while there is none
@@ -89,20 +89,20 @@ def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
         SearchSession(grid, budget, (goal,), limits.tries, limits.sweep, limits.short_tries)
         for goal in goals
     ]
-    wanted = [_as_mlr_goal(goal, inputs) for goal in goals]
+    mlr_goals = [_as_mlr_goal(goal, inputs) for goal in goals]
     # Halves are those of all multiples: a log of before, which tried small ones, replays as it was.
     n = grid.count
-    founds = [_Found(failed=n, passed=-1 - grid.skipped, too_much=n) for _ in goals]
+    states = [_State(failed=n, passed=-1 - grid.skipped, too_much=n) for _ in goals]
     stopped = ""
     try:
-        for goal, session, found in zip(wanted, sessions, founds, strict=True):
-            yield from _search(goal, session, inputs, found)
-            yield from _sweep(goal, session, inputs, found, -1 - grid.skipped)
+        for goal, session, state in zip(mlr_goals, sessions, states, strict=True):
+            yield from _search(goal, session, inputs, state)
+            yield from _sweep(goal, session, inputs, state, -1 - grid.skipped)
     except StopSearch as stop:
         stopped = stop.reason
     results = [
-        _result(goal, session, inputs, found, stopped)
-        for goal, session, found in zip(wanted, sessions, founds, strict=True)
+        _result(goal, session, inputs, state, stopped)
+        for goal, session, state in zip(mlr_goals, sessions, states, strict=True)
     ]
     return sessions[0].outcome(ALGORITHM, results)
 
@@ -117,45 +117,45 @@ def _as_mlr_goal(goal: SearchGoal, inputs: StepInputs) -> SearchGoal:
 
 
 def _search(
-    goal: SearchGoal, session: SearchSession, inputs: StepInputs, found: _Found
+    goal: SearchGoal, session: SearchSession, inputs: StepInputs, state: _State
 ) -> Procedure[None]:
-    while not found.has_ended:
-        middle = (found.passed + found.failed) // 2
+    while not state.has_ended:
+        middle = (state.passed + state.failed) // 2
         # What lies below the minimum load is not tried, and as if it were carried.
         carried = True if middle < 0 else (yield from _carries(goal, session, inputs, middle))
         if carried:
-            found.passed = middle
+            state.passed = middle
             continue
-        found.failed = middle
+        state.failed = middle
         if carried is False:
-            found.too_much = middle
+            state.too_much = middle
 
 
 def _sweep(
-    goal: SearchGoal, session: SearchSession, inputs: StepInputs, found: _Found, below: int
+    goal: SearchGoal, session: SearchSession, inputs: StepInputs, state: _State, below: int
 ) -> Procedure[None]:
     """Try loads below the one that was carried, and search on below one that is not.
 
     `below` is the place of no load, as if it were carried.
     """
-    criterion, seconds = Criterion.of_goal(goal), session.glance_s(goal)
-    places = session.swept(found.passed) if found.passed >= 0 else []
+    criterion, seconds = Criterion.from_goal(goal), session.glance_s(goal)
+    places = session.swept(state.passed) if state.passed >= 0 else []
     if places:
-        found.unknown = "loads below the lower bound were not all tried"
+        state.unknown = "loads below the lower bound were not all tried"
     for place in places:
         trial = yield from session.measure_decided(place, seconds, criterion, "sweep")
         if not criterion.is_high_loss(trial):
             continue
         carried = yield from _carries(goal, session, inputs, place)
         if carried is None:
-            found.unknown = session.given_up_reason(place, criterion)
+            state.unknown = session.give_up_reason(place, criterion)
             return
         if carried is False:
-            found.failed = found.too_much = place
-            found.passed, found.unknown = below, ""
-            yield from _search(goal, session, inputs, found)
+            state.failed = state.too_much = place
+            state.passed, state.unknown = below, ""
+            yield from _search(goal, session, inputs, state)
             return
-    found.unknown = ""
+    state.unknown = ""
 
 
 def _carries(
@@ -165,19 +165,19 @@ def _carries(
 
     Returns None where one stays undecided: the load is given up.
     """
-    criterion = Criterion.of_goal(goal)
+    criterion = Criterion.from_goal(goal)
     for _ in range(inputs.max_r):
         trial = yield from session.measure_decided(place, goal.final_trial_s, criterion)
         if not criterion.decides(trial):
             return None
         if criterion.is_low_loss(trial):
             return True
-        if fails_at_once(trial, inputs):
+        if fails_immediately(trial, inputs):
             return False
     return False
 
 
-def fails_at_once(trial: TrialOutcome, inputs: StepInputs) -> bool:
+def fails_immediately(trial: TrialOutcome, inputs: StepInputs) -> bool:
     """Whether a trial that did not hold lost more than z frames: there is no other at its load."""
     return inputs.z is not None and _lost(trial) > inputs.z
 
@@ -191,14 +191,14 @@ def _lost(trial: TrialOutcome) -> int:
 
 
 def _result(
-    goal: SearchGoal, session: SearchSession, inputs: StepInputs, found: _Found, stopped: str
+    goal: SearchGoal, session: SearchSession, inputs: StepInputs, state: _State, stopped: str
 ) -> GoalOutcome:
-    grid, criterion = session.grid, Criterion.of_goal(goal)
-    lower = session.bound(found.passed) if found.passed >= 0 else None
-    upper = session.bound(found.too_much) if found.too_much <= grid.top else None
-    at_least, at_most = found.passed == grid.top, found.too_much == 0
-    regular = found.passed >= 0 and found.too_much - found.passed == 1 and upper is not None
-    given_up = found.failed if found.failed < found.too_much else None
+    grid, criterion = session.grid, Criterion.from_goal(goal)
+    lower = session.bound(state.passed) if state.passed >= 0 else None
+    upper = session.bound(state.too_much) if state.too_much <= grid.top else None
+    at_least, at_most = state.passed == grid.top, state.too_much == 0
+    regular = state.passed >= 0 and state.too_much - state.passed == 1 and upper is not None
+    given_up = state.failed if state.failed < state.too_much else None
     if at_least:
         reason = "the maximum load is carried: the limit is not the DUT's"
     elif at_most:
@@ -209,23 +209,25 @@ def _result(
         reason = "both bounds found, one StepSize apart"
     else:
         missing = "no lower bound" if lower is None else "no upper bound" if upper is None else ""
-        before = "" if found.has_ended else stopped
-        why = "; ".join(filter(None, (session.given_up_reason(given_up, criterion), before)))
-        reason = f"{missing or 'bounds are further apart than a StepSize'}: {why}"
+        before = "" if state.has_ended else stopped
+        cause = "; ".join(filter(None, (session.give_up_reason(given_up, criterion), before)))
+        reason = f"{missing or 'bounds are further apart than a StepSize'}: {cause}"
         one_sided = lower is not None and upper is None
-        at_least = one_sided and found.has_ended and session.is_short(given_up, criterion)
-    if (regular or at_least) and found.unknown:
+        at_least = one_sided and state.has_ended and session.is_short(given_up, criterion)
+    if (regular or at_least) and state.unknown:
         regular = at_least = False
-        reason = "; ".join(filter(None, (found.unknown, stopped)))
-    held = [t for t in lower.trials if criterion.is_low_loss(t)] if lower else []
-    if place := min(found.failed, grid.top):
+        reason = "; ".join(filter(None, (state.unknown, stopped)))
+    low_loss_trials = [t for t in lower.trials if criterion.is_low_loss(t)] if lower else []
+    if place := min(state.failed, grid.top):
         step = grid.load(place) - grid.load(place - 1)
         goal = replace(goal, width=max(goal.width, step / grid.load(place)))
     return GoalOutcome(
         goal=goal,
         relevant_lower_bound=lower,
         relevant_upper_bound=upper,
-        conditional_throughput_fps=held[-1].forwarding_rate_fps if held else None,
+        conditional_throughput_fps=low_loss_trials[-1].forwarding_rate_fps
+        if low_loss_trials
+        else None,
         regular=regular,
         reason=reason,
         at_least=at_least,

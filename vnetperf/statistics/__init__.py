@@ -1,5 +1,5 @@
 """What repeated measurements show and how surely: intervals, modes, outliers, changes. Pure."""
 
-from vnetperf.statistics.samples import clopper_pearson, loss_of_trials, spread
+from vnetperf.statistics.samples import clopper_pearson, spread, trial_loss_interval
 
-__all__ = ["clopper_pearson", "loss_of_trials", "spread"]
+__all__ = ["clopper_pearson", "spread", "trial_loss_interval"]

@@ -73,27 +73,31 @@ class Wandering:
 
 def wandering(values: Sequence[float], *, least: float = 0.0) -> Wandering | None:
     """What keeps the largest change of a series from being one; None: it is, or there is none."""
-    if share_of_shuffled(values) > SIGNIFICANCE:
+    if shuffled_share(values) > SIGNIFICANCE:
         return None
-    share, autocorrelation = share_of_wandering(values, least=least)
+    share, autocorrelation = wandering_share(values, least=least)
     return Wandering(share, autocorrelation) if share > WANDERING else None
 
 
 def _changes(values: Sequence[float], begin: int, end: int, least: float) -> dict[int, float]:
     """Place of each change, with its share of series without one."""
     part = values[begin:end]
-    p = share_of_shuffled(part)
+    p = shuffled_share(part)
     if p > SIGNIFICANCE:
         return {}
-    wanders, _ = share_of_wandering(part, least=least)
+    wanders, _ = wandering_share(part, least=least)
     if wanders > WANDERING:
         return {}
     p = max(p, wanders)
-    at = begin + _best_place(part)
-    return {**_changes(values, begin, at, least), at: p, **_changes(values, at, end, least)}
+    place = begin + _best_place(part)
+    return {
+        **_changes(values, begin, place, least),
+        place: p,
+        **_changes(values, place, end, least),
+    }
 
 
-def share_of_shuffled(values: Sequence[float]) -> float:
+def shuffled_share(values: Sequence[float]) -> float:
     """In how many shuffled series ranks before and after some place differ as much."""
     import numpy as np
 
@@ -115,15 +119,15 @@ def share_of_shuffled(values: Sequence[float]) -> float:
     return float(as_large + 1) / (_SHUFFLES + 1) if size > 0.0 else 1.0
 
 
-def share_of_wandering(values: Sequence[float], *, least: float = 0.0) -> tuple[float, float]:
+def wandering_share(values: Sequence[float], *, least: float = 0.0) -> tuple[float, float]:
     """In how many series that wander a step is as likely, and the autocorrelation without one."""
     import numpy as np
 
     n = len(values)
     if n < 2 * SHORTEST:
         return 1.0, 0.0
-    at = _best_place(values)
-    parts = (np.array(values[:at]), np.array(values[at:]))
+    place = _best_place(values)
+    parts = (np.array(values[:place]), np.array(values[place:]))
     middles = [np.median(part) for part in parts]
     apart = np.concatenate([part - middle for part, middle in zip(parts, middles, strict=True)])
     most = max(least, _FAR * 1.4826 * np.median(np.abs(apart)))
@@ -136,13 +140,13 @@ def share_of_wandering(values: Sequence[float], *, least: float = 0.0) -> tuple[
     # What a search rounds to its steps is no less uncertain for it (GUM, 4.3.7).
     rounding = (least / size) ** 2 / 12.0
     ratios, autocorrelations = _step_likelihoods((near[None] - np.mean(near)) / size, rounding)
-    usual = _likelihoods_of_wandering(min(n, _LONGEST))
+    usual = _wandering_likelihoods(min(n, _LONGEST))
     as_likely = len(usual) - np.searchsorted(usual, ratios[0])
     return float(as_likely + 1) / (len(usual) + 1), float(autocorrelations[0])
 
 
 @lru_cache(maxsize=64)
-def _likelihoods_of_wandering(n: int) -> Any:
+def _wandering_likelihoods(n: int) -> Any:
     """Likelihood ratios of series of a length that wander, ascending."""
     import numpy as np
 
@@ -195,13 +199,13 @@ def _step_likelihoods(series: Any, rounding: float = 0.0) -> tuple[Any, Any]:
 def _best_place(values: Sequence[float]) -> int:
     """Where two levels leave the least: ranks show that there is a change, not so well where."""
 
-    def left_over(part: Sequence[float]) -> float:
+    def scatter(part: Sequence[float]) -> float:
         middle = median(part)
         return fsum(abs(v - middle) for v in part)
 
     return min(
         range(SHORTEST, len(values) - SHORTEST + 1),
-        key=lambda at: left_over(values[:at]) + left_over(values[at:]),
+        key=lambda place: scatter(values[:place]) + scatter(values[place:]),
     )
 
 

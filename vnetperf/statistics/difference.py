@@ -64,7 +64,7 @@ class Difference:
     p: float | None = None
     towards: Literal["more", "less", ""] = ""  # Which way the second side lies
 
-    def is_seen(self, confidence: float = 0.95) -> bool:
+    def is_significant(self, confidence: float = 0.95) -> bool:
         """Whether equal sides would seldom differ so much."""
         return self.p is not None and self.p <= 1.0 - confidence + _SAME
 
@@ -84,8 +84,8 @@ def difference(
     n = (len(first), len(second))
     a, b = _numbers(first), _numbers(second)
     if min(n) < 2:
-        known = [[m.value for m in side if m.value is not None] for side in (first, second)]
-        value = fmean(known[1]) - fmean(known[0]) if all(known) else None
+        values = [[m.value for m in side if m.value is not None] for side in (first, second)]
+        value = fmean(values[1]) - fmean(values[0]) if all(values) else None
         return Difference(value, -inf, inf, n, "none", towards=_towards(value or 0.0))
     if a is None or b is None:
         return _by_ranks(first, second)
@@ -101,9 +101,9 @@ def difference(
     # Searches that stop at the same two loads each time leave more open than their repeats show.
     open_ = max(_open(first, relative=positive), _open(second, relative=positive))
     half = hypot(t_quantile((1.0 + confidence) / 2.0, degrees) * error, open_)
-    found = fmean(b) - fmean(a)
+    mean_difference = fmean(b) - fmean(a)
     base = exp(fmean(a)) if positive else fmean(a)
-    ends = (found, found - half, found + half)
+    ends = (mean_difference, mean_difference - half, mean_difference + half)
     if positive:
         shares = (_growth(ends[0]), _growth(ends[1]), _growth(ends[2]))
         value, low, high = (base * share for share in shares)
@@ -118,8 +118,8 @@ def difference(
         n,
         "paired" if paired else "welch",
         ratio,
-        _probability(found, error, degrees, open_),
-        _towards(found),
+        _probability(mean_difference, error, degrees, open_),
+        _towards(mean_difference),
     )
 
 
@@ -141,7 +141,7 @@ class Occurrences:
         return len(self.where) / self.n if self.n else 0.0
 
 
-def more_often(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
+def compare_counts(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
     """Whether something happens more often on the second side (Fisher's exact test, one-sided).
 
     Each side is how often it happened, and of how many. Returns the probability that of equal sides
@@ -155,16 +155,16 @@ def more_often(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, 
     return sum(ways) / divisions, ways[-1] / divisions
 
 
-def surely_more_often(
+def find_increases(
     pairs: Iterable[tuple[Occurrences, Occurrences]], confidence: float = 0.95
 ) -> set[tuple[Occurrences, Occurrences]]:
     """Pairs whose second side has it more often, all of them considered (Holm).
 
     What happened in the same observations is one event.
     """
-    wanted = dict.fromkeys(pairs)
-    return sure_of(
-        {(a, b): more_often((len(a.where), a.n), (len(b.where), b.n)) for a, b in wanted},
+    distinct = dict.fromkeys(pairs)
+    return find_significant(
+        {(a, b): compare_counts((len(a.where), a.n), (len(b.where), b.n)) for a, b in distinct},
         confidence,
     )
 
@@ -185,19 +185,21 @@ def newest_alike(happened: int, n: int, newest: int, fewest: int) -> tuple[float
     return p, 1.0 / orders
 
 
-def sure_of(found: Mapping[_Event, tuple[float, float]], confidence: float = 0.95) -> set[_Event]:
+def find_significant(
+    probabilities: Mapping[_Event, tuple[float, float]], confidence: float = 0.95
+) -> set[_Event]:
     """Events that chance does not explain, all of them considered (Holm).
 
-    `found` has the probability of each event, and the smallest one that it can have, which must not
-    depend on what is judged. What nothing could show, so seldom did it happen, makes the others no
-    less sure (Tarone, Biometrics 46, 1990). `confidence` is the probability that none of them is
-    one by chance.
+    `probabilities` has the probability of each event, and the smallest one that it can have, which
+    must not depend on the events that are judged. An event so rare that nothing could show it makes
+    the others no less sure (Tarone, Biometrics 46, 1990). `confidence` is the probability that
+    chance explains no event of the answer.
     """
     allowed = 1.0 - confidence + _SAME
     among = 1
-    while sum(least <= allowed / among for _, least in found.values()) > among:
+    while sum(least <= allowed / among for _, least in probabilities.values()) > among:
         among += 1
-    able = {event: p for event, (p, least) in found.items() if least <= allowed / among}
+    able = {event: p for event, (p, least) in probabilities.items() if least <= allowed / among}
     return {event for event, p in zip(able, holm([*able.values()]), strict=True) if p <= allowed}
 
 
@@ -219,11 +221,11 @@ def _towards(value: float) -> Literal["more", "less", ""]:
     return "more" if value > 0.0 else "less" if value < 0.0 else ""
 
 
-def _probability(found: float, error: float, degrees: float, open_: float) -> float:
+def _probability(mean_difference: float, error: float, degrees: float, open_: float) -> float:
     """The level at which the interval would just reach 0."""
     from scipy.special import stdtr
 
-    beyond = found * found - open_ * open_ * (1.0 + _SAME)
+    beyond = mean_difference * mean_difference - open_ * open_ * (1.0 + _SAME)
     if beyond <= 0.0:
         return 1.0
     return 2.0 * float(stdtr(degrees, -sqrt(beyond) / error)) if error > 0.0 else 0.0
@@ -231,8 +233,8 @@ def _probability(found: float, error: float, degrees: float, open_: float) -> fl
 
 def _numbers(side: Sequence[Measurand]) -> list[float] | None:
     """The numbers; None when one is a bound only."""
-    found = [m.value for m in side if m.is_bounded and m.value is not None]
-    return found if len(found) == len(side) else None
+    numbers = [m.value for m in side if m.is_bounded and m.value is not None]
+    return numbers if len(numbers) == len(side) else None
 
 
 def _open(side: Sequence[Measurand], *, relative: bool) -> float:
@@ -267,8 +269,10 @@ def _welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
 
 def _by_ranks(first: Sequence[Measurand], second: Sequence[Measurand]) -> Difference:
     """Gehan's generalised Wilcoxon test by permutation: a limit counts for what it excludes."""
-    every = [*first, *second]
-    scores = [fsum(_order(other, one) for other in every) for one in every]
+    measurements = [*first, *second]
+    scores = [
+        fsum(_order(other, measurand) for other in measurements) for measurand in measurements
+    ]
     chosen = fsum(scores[len(first) :])
     sums = _sums(tuple(scores), len(second))
     p = sum(abs(total) >= abs(chosen) - _SAME for total in sums) / len(sums)
@@ -276,18 +280,18 @@ def _by_ranks(first: Sequence[Measurand], second: Sequence[Measurand]) -> Differ
     return Difference(None, -inf, inf, n, "ranks", p=p, towards=_towards(chosen))
 
 
-def _order(one: Measurand, other: Measurand) -> int:
+def _order(first: Measurand, second: Measurand) -> int:
     """1 where the other is surely larger, -1 where it is surely smaller."""
-    if other.low > one.high or (other.low == one.high != one.low):
+    if second.low > first.high or (second.low == first.high != first.low):
         return 1
-    return -1 if one.low > other.high or (one.low == other.high != other.low) else 0
+    return -1 if first.low > second.high or (first.low == second.high != second.low) else 0
 
 
 @lru_cache(maxsize=64)
-def _sums(scores: tuple[float, ...], of: int) -> tuple[float, ...]:
+def _sums(scores: tuple[float, ...], size: int) -> tuple[float, ...]:
     """Sums of scores that the second side could have had, were both equal."""
-    if comb(len(scores), of) <= _MOST_DIVISIONS:
-        return tuple(fsum(some) for some in combinations(scores, of))
+    if comb(len(scores), size) <= _MOST_DIVISIONS:
+        return tuple(fsum(some) for some in combinations(scores, size))
     draw = random.Random(_SEED)  # noqa: S311 - no secret
-    drawn = [fsum(draw.sample(scores, of)) for _ in range(_MOST_DIVISIONS)]
-    return (*drawn, fsum(scores[-of:]))  # what was seen is one of them
+    drawn = [fsum(draw.sample(scores, size)) for _ in range(_MOST_DIVISIONS)]
+    return (*drawn, fsum(scores[-size:]))  # what was seen is one of them

@@ -93,23 +93,23 @@ def _recorded(histogram: HdrHistogram) -> tuple[Any, Any]:
     # The library's `get_value_from_index`, of all at once.
     half = histogram.sub_bucket_half_count
     bucket = (places >> histogram.sub_bucket_half_count_magnitude) - 1
-    within = (places & (half - 1)) + np.where(bucket < 0, 0, half)
-    return within << (np.maximum(bucket, 0) + histogram.unit_magnitude), counts[places]
+    sub_bucket = (places & (half - 1)) + np.where(bucket < 0, 0, half)
+    return sub_bucket << (np.maximum(bucket, 0) + histogram.unit_magnitude), counts[places]
 
 
-def percentiles_of(histogram: HdrHistogram, wanted: Iterable[float]) -> dict[str, float]:
+def read_percentiles(histogram: HdrHistogram, levels: Iterable[float]) -> dict[str, float]:
     """The nearest-rank percentiles of a histogram, as `samples.percentiles` has them of pairs."""
     values, counts = _recorded(histogram)
     if not len(values):
         return {}
     upto = counts.astype("int64").cumsum()
     total = int(upto[-1])
-    ranks = {p: rank for p in sorted(wanted) if (rank := nearest_rank(total, p)) <= total}
+    ranks = {p: rank for p in sorted(levels) if (rank := nearest_rank(total, p)) <= total}
     places = upto.searchsorted(list(ranks.values()))
-    return {f"{p:g}": float(values[at]) for p, at in zip(ranks, places.tolist(), strict=True)}
+    return {f"{p:g}": float(values[place]) for p, place in zip(ranks, places.tolist(), strict=True)}
 
 
-def values_at(histogram: HdrHistogram, percentiles: Sequence[float]) -> list[int]:
+def percentile_values(histogram: HdrHistogram, percentiles: Sequence[float]) -> list[int]:
     """Values at percentiles, as the library's own `get_value_at_percentile`, which is slow."""
     import numpy as np
 

@@ -32,7 +32,7 @@ def clopper_pearson(lost: int, offered: int, confidence: float = 0.95) -> tuple[
     """The exact interval of a loss ratio, for frames lost independently of each other.
 
     It never covers less often than its level. Losses in bursts are not independent: then it is
-    narrower than the truth, and `loss_of_trials` holds. Trials are.
+    narrower than the truth, and `trial_loss_interval` holds. Trials are.
     """
     from scipy.special import betaincinv
 
@@ -57,7 +57,9 @@ def clopper_pearson(lost: int, offered: int, confidence: float = 0.95) -> tuple[
 _MANY_TRIALS = 10
 
 
-def loss_of_trials(lost: Sequence[int], confidence: float = 0.95) -> tuple[float, float] | None:
+def trial_loss_interval(
+    lost: Sequence[int], confidence: float = 0.95
+) -> tuple[float, float] | None:
     """The interval of the frames lost in trials like these; None where none lost any.
 
     Losses come in events, so that frames are not independent; trials are taken to be. Trials with
@@ -83,8 +85,8 @@ def loss_of_trials(lost: Sequence[int], confidence: float = 0.95) -> tuple[float
     total = fsum(count / largest for count in lossy)
     squares = fsum((count / largest) ** 2 for count in lossy)
     low = squares / (2 * total) * chdtri(2 * total**2 / squares, 1 - tail)
-    more, wider = total + 1, squares + 1
-    high = wider / (2 * more) * chdtri(2 * more**2 / wider, tail)
+    next_total, next_squares = total + 1, squares + 1
+    high = next_squares / (2 * next_total) * chdtri(2 * next_total**2 / next_squares, tail)
     return largest * float(low), largest * float(high)
 
 
@@ -105,10 +107,10 @@ def contradiction(times: Mapping[str, float], slack: float = 0.0) -> str:
             return f"{name} {value:g}"
     ranked = sorted((name for name in times if name not in _MOMENTS), key=float)
     for order in (("min", *ranked, "max"), ("min", "mean", "max")):
-        there = [name for name in order if name in times]
-        for less, more in pairwise(there):
-            if times[more] * (1 + slack) < times[less]:
-                return f"{more} {times[more]:g} below {less} {times[less]:g}"
+        present = [name for name in order if name in times]
+        for less, greater in pairwise(present):
+            if times[greater] * (1 + slack) < times[less]:
+                return f"{greater} {times[greater]:g} below {less} {times[less]:g}"
     return ""
 
 
@@ -118,18 +120,18 @@ def nearest_rank(total: int, level: float) -> int:
     return max(1, ceil(total * level / 100))
 
 
-def percentiles(pairs: Iterable[tuple[float, int]], wanted: Iterable[float]) -> dict[str, float]:
+def percentiles(pairs: Iterable[tuple[float, int]], levels: Iterable[float]) -> dict[str, float]:
     """The nearest-rank percentiles of a histogram."""
-    held = list(pairs)
-    total = sum(count for _, count in held)
-    ranks = [(p, nearest_rank(total, p)) for p in sorted(wanted)]
-    found: dict[str, float] = {}
-    seen = 0
-    for value, count in held:
-        seen += count
-        while ranks and seen >= ranks[0][1]:
-            found[f"{ranks.pop(0)[0]:g}"] = float(value)
-    return found
+    buckets = list(pairs)
+    total = sum(count for _, count in buckets)
+    ranks = [(p, nearest_rank(total, p)) for p in sorted(levels)]
+    values_by_level: dict[str, float] = {}
+    upto = 0
+    for value, count in buckets:
+        upto += count
+        while ranks and upto >= ranks[0][1]:
+            values_by_level[f"{ranks.pop(0)[0]:g}"] = float(value)
+    return values_by_level
 
 
 #: Number of values -> share of the sum of squares that is left inside the two best groups in one
@@ -169,10 +171,10 @@ def two_modes(values: Sequence[float], resolution: float = 0.0) -> tuple[float, 
         total = sums[end] - sums[begin]
         return squares[end] - squares[begin] - total * total / (end - begin)
 
-    at = min(range(least, n - least + 1), key=lambda i: inside(0, i) + inside(i, n))
-    if inside(0, at) + inside(at, n) > allowed * squares[n]:
+    split = min(range(least, n - least + 1), key=lambda i: inside(0, i) + inside(i, n))
+    if inside(0, split) + inside(split, n) > allowed * squares[n]:
         return ()
-    low, high = fmean(ordered[:at]), fmean(ordered[at:])
+    low, high = fmean(ordered[:split]), fmean(ordered[split:])
     return (low, high) if high - low > 2.0 * resolution else ()
 
 
@@ -182,8 +184,8 @@ def outliers(values: Sequence[float], modes: Sequence[float] = ()) -> tuple[int,
     for place, value in enumerate(values):
         near = min(range(len(modes)), key=lambda m: abs(value - modes[m])) if modes else 0
         groups.setdefault(near, []).append(place)
-    found = (_far(values, places) for places in groups.values())
-    return tuple(sorted(place for places in found for place in places))
+    far_places = (_far(values, places) for places in groups.values())
+    return tuple(sorted(place for places in far_places for place in places))
 
 
 def _far(values: Sequence[float], places: Sequence[int]) -> list[int]:
@@ -210,7 +212,7 @@ _SEED = 2544
 #: Up to this number of values their extremes are shown, and no interval: it would say more than
 #: they do.
 EXTREMES_UP_TO = 3
-#: Of e: beyond, a number is too large to be one.
+#: Largest power of e that is taken: beyond it a float overflows.
 _LARGEST_POWER = 300.0
 
 
@@ -230,7 +232,7 @@ def spread(values: Sequence[float], *, confidence: float = 0.95, resolution: flo
     mean = min(max(fmean(values), min(values)), max(values))
     modes = two_modes(values, resolution)
     deviation = stdev(values) if n > 1 and min(values) < max(values) else 0.0
-    known = Spread(
+    summary = Spread(
         n=n,
         mean=mean,
         median=median(values),
@@ -243,18 +245,18 @@ def spread(values: Sequence[float], *, confidence: float = 0.95, resolution: flo
         values=tuple(values),
     )
     if n <= EXTREMES_UP_TO:
-        return known
-    found, (ends, next_ends) = None, _t_intervals(values, mean, deviation, confidence)
+        return summary
+    bootstrapped, (ends, next_ends) = None, _t_intervals(values, mean, deviation, confidence)
     if n >= _SHAPE_FROM and abs(_skewness(values, mean, deviation)) > _SKEWED:
-        found = _bootstrap(values, mean, deviation, confidence)
-    low, high = found or ends
-    return known.model_copy(
+        bootstrapped = _bootstrap(values, mean, deviation, confidence)
+    low, high = bootstrapped or ends
+    return summary.model_copy(
         update={
             "low": low,
             "high": high,
             "next_low": next_ends[0],
             "next_high": next_ends[1],
-            "method": "bootstrap" if found else "log-t" if known.minimum > 0.0 else "t",
+            "method": "bootstrap" if bootstrapped else "log-t" if summary.minimum > 0.0 else "t",
         }
     )
 
@@ -273,8 +275,8 @@ def _t_intervals(
         reach = quantile * deviation
         of_mean, of_next = ((max(least, mean - reach * s), mean + reach * s) for s in shares)
         return of_mean, of_next
-    # Of the mean by its logarithm (delta method), so that it is the mean's own and above 0; of one
-    # further value by the logarithms of all.
+    # The mean's interval comes from its logarithm (delta method), so that it is the mean's own and
+    # above 0. The interval of one further value comes from the logarithms of all.
     share = min(quantile * deviation * shares[0] / mean, _LARGEST_POWER)
     low, high = mean * exp(-share), mean * exp(share)
     logs = [log(v) for v in values]

@@ -191,7 +191,7 @@ def whose(entry: Path, since: int) -> str:
             return ""
         words = read_file(entry / "stat").rpartition(")")[2].split()
         if words[_TERMINAL] != "0" and words[_SESSION] not in own_sessions:
-            leader = ProcessId.of(int(words[_SESSION]))
+            leader = ProcessId.read(int(words[_SESSION]))
             is_older = leader is not None and leader.start < since
             return "a terminal" if is_older and not _listens(entry) else ""
         entry = entry.with_name(words[_PARENT])

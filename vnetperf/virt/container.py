@@ -51,7 +51,7 @@ class Container:
         log.info("container %s: namespace %s", self.name, self.netns)
         if self.group:
             return
-        self.why_no_group = cpu.why_no_cpusets() if cpuset else "affinity is enough"
+        self.why_no_group = cpu.explain_no_cpusets() if cpuset else "affinity is enough"
         if not self.why_no_group:
             self.group = self.machine.create_cpuset(self.name, self.cpus)
 

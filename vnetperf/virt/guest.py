@@ -234,7 +234,7 @@ class Guest:
         if self._stopped:
             self.stop()  # nobody else knows of it
             raise self.error("was stopped while it started")
-        self.process = ProcessId.of(self._find_process())
+        self.process = ProcessId.read(self._find_process())
         log.info("guest %s started, accelerator %s", self.domain.name, self.domain.accelerator)
 
     def wait_ready(self, timeout_s: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from vnetperf.host import kernel
 from vnetperf.host.facts import attempt, is_unknown, unknown
-from vnetperf.host.facts.system import release_of
+from vnetperf.host.facts.system import parse_release
 from vnetperf.model.options import GuestOptions
 from vnetperf.virt.domain import Domain, on_off
 from vnetperf.virt.guest import Guest
@@ -103,7 +103,7 @@ def guest_system(agent: GuestAgent | None, image: Image | None = None) -> dict[s
             return NO_AGENT
         return attempt(lambda: agent.read(path).strip() or unknown(f"{path} is empty"))
 
-    release = release_of(text("/etc/os-release"))["name"]
+    release = parse_release(text("/etc/os-release"))["name"]
     if is_unknown(release) and image is not None and "packages" in image.facts:
         # A built image is a few packages without the files of a whole distribution.
         libc = image.facts["packages"].get("libc6", "?")

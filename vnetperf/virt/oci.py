@@ -23,9 +23,9 @@ from vnetperf.host.linux import (
     RUN_ID_VARIABLE,
     UNSHARE,
     ProcessId,
+    explain_writable_mounts,
     read_file,
     read_mounts,
-    why_mounts_stay_writable,
 )
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import make_cache
@@ -317,7 +317,7 @@ class _OciProgram(ContainerProgram):
         """Remember the program while runc, which waits for it, still has its number taken."""
         if self._identity is None:
             with suppress(OSError, ValueError):  # runc has not written it yet
-                self._identity = ProcessId.of(self._number())
+                self._identity = ProcessId.read(self._number())
 
     def _number(self) -> int:
         number = int(read_file(self._pid_file))
@@ -363,7 +363,7 @@ def _bind(place: Path, *way: str) -> dict[str, Any]:
 def _read_only(machine: Machine) -> tuple[str, ...]:
     """Options of a mount, with all that is mounted below where runc and the kernel can."""
     runc = machine.facts.programs["runc"]
-    if not why_mounts_stay_writable():
+    if not explain_writable_mounts():
         with suppress(HostError, TypeError):  # runc before 1.1 does not tell what it can
             if runc not in _FEATURES:  # each pod of a run asks
                 _FEATURES[runc] = machine.run([runc, "features"])

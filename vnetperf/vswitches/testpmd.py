@@ -279,7 +279,9 @@ class TestpmdSwitch(VSwitch):
             env={"RUNTIME_DIRECTORY": str(self.directory)},
             keep_stdin_open=True,  # testpmd ends at the end of its input
         )
-        self.process.wait_for(self._ports_started, timeout_s=START_S, what="its ports to start")
+        self.process.wait_for(
+            self._ports_started, timeout_s=START_S, description="its ports to start"
+        )
         for port, device in devices.items():
             name = self.telemetry.info(self.numbers[port]).get("name")
             if name != device.name:
@@ -496,4 +498,4 @@ def _descriptors(option: int | None) -> int:
 def _main_and_workers(plan: Plan, facts: MachineFacts | None) -> tuple[int, tuple[int, ...]]:
     """Processors of the main thread and of the workers."""
     workers = plan.placement.cores["pmd"]
-    return dpdk.main_cpu_of_plan(plan, facts, plan.placement.node, workers), workers
+    return dpdk.choose_main_cpu(plan, facts, plan.placement.node, workers), workers

@@ -69,7 +69,7 @@ class Running:
         ]
         self.process = spawn(argv, {"RUNTIME_DIRECTORY": str(directory)})
         self.telemetry = DpdkPorts(directory, "t")
-        self.process.wait_for(self._replies, timeout_s=60, what="the engine")
+        self.process.wait_for(self._replies, timeout_s=60, description="the engine")
 
     def _replies(self) -> bool:
         try:

@@ -34,9 +34,9 @@ def is_placeholder(text: str) -> bool:
     return plain.lower() in _PLACEHOLDERS or bool(_FILLER.fullmatch(plain))
 
 
-def unknown(why: object) -> str:
+def unknown(reason: object) -> str:
     """The fact that could not be read."""
-    text = str(why).split("\n", maxsplit=1)[0].strip()
+    text = str(reason).split("\n", maxsplit=1)[0].strip()
     return UNKNOWN + (text or "no reason given")
 
 
@@ -67,10 +67,10 @@ def attempt(function: Callable[[], Any]) -> Any:
     try:
         return function()
     except Exception as error:  # noqa: BLE001 - foreign files can hold anything
-        return unknown(reason_of(error))
+        return unknown(describe_error(error))
 
 
-def reason_of(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """An error in one line."""
     if isinstance(error, VnetperfError):
         return f"{error.where}: {error.what}" if error.where else error.what

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from vnetperf.host import ethtool, hugepages
-from vnetperf.host.cpu import cpus_of_mask, device_irqs, format_cpus
+from vnetperf.host.cpu import device_irqs, format_cpus, parse_mask
 from vnetperf.host.facts import (
     SHOWN,
     attempt,
@@ -28,7 +28,7 @@ from vnetperf.host.facts.system import (
     firmware_facts,
     hostname,
     kernel_facts,
-    release_of,
+    parse_release,
     uptime,
     virtualisation,
 )
@@ -84,22 +84,22 @@ class SmbiosStructure:
     def text(self, offset: int) -> str:
         """A string; "" when there is none, or one without information."""
         index = self.number(offset, 1) or 0
-        found = self.strings[index - 1].strip() if 0 < index <= len(self.strings) else ""
-        return "" if is_placeholder(found) else found
+        string = self.strings[index - 1].strip() if 0 < index <= len(self.strings) else ""
+        return "" if is_placeholder(string) else string
 
 
 def smbios_structures(table: bytes) -> Iterator[SmbiosStructure]:
     """Take the tables apart; what is cut or makes no sense ends them."""
-    at = 0
-    while at + 4 <= len(table):
-        kind, length = table[at], table[at + 1]
-        end = table.find(b"\0\0", at + length)
+    offset = 0
+    while offset + 4 <= len(table):
+        kind, length = table[offset], table[offset + 1]
+        end = table.find(b"\0\0", offset + length)
         if length < 4 or kind == END_OF_TABLE or end < 0:
             return
-        texts = table[at + length : end].split(b"\0")
+        texts = table[offset + length : end].split(b"\0")
         strings = tuple(text.decode("latin-1") for text in texts) if texts != [b""] else ()
-        yield SmbiosStructure(kind, table[at : at + length], strings)
-        at = end + 2
+        yield SmbiosStructure(kind, table[offset : offset + length], strings)
+        offset = end + 2
 
 
 def read_smbios(*, sys: Path) -> tuple[SmbiosStructure, ...]:
@@ -117,13 +117,13 @@ def memory_device(structure: SmbiosStructure) -> dict[str, Any]:
     else:
         mib = (size & 0x7FFF) // 1024 if size & 0x8000 else size
     kind = structure.number(0x12, 1) or 0
-    found: dict[str, Any] = {
+    device: dict[str, Any] = {
         "locator": structure.text(0x10),
         "bank": structure.text(0x11),
         "size_mib": unknown("the firmware does not know it") if mib < 0 else mib,
     }
     if mib:
-        found |= {
+        device |= {
             "type": _MEMORY_TYPES.get(kind, ""),
             "speed_mts": _memory_speed(structure, 0x15, 0x54),
             "configured_mts": _memory_speed(structure, 0x20, 0x58),
@@ -131,7 +131,7 @@ def memory_device(structure: SmbiosStructure) -> dict[str, Any]:
             "maker": structure.text(0x17),
             "part": structure.text(0x1A),
         }
-    return {key: value for key, value in found.items() if value or key == "size_mib"}
+    return {key: value for key, value in device.items() if value or key == "size_mib"}
 
 
 def _memory_speed(structure: SmbiosStructure, offset: int, longer: int) -> int:
@@ -143,22 +143,22 @@ def _memory_speed(structure: SmbiosStructure, offset: int, longer: int) -> int:
     return 0 if wide >= 0x7FFFFFFF else wide  # 31 bits; all ones of 32: not known
 
 
-def error_correction(found: tuple[SmbiosStructure, ...]) -> str:
+def error_correction(structures: tuple[SmbiosStructure, ...]) -> str:
     """How the first memory array corrects errors; "" when the firmware does not state it."""
-    arrays = (s for s in found if s.kind == MEMORY_ARRAY)
+    arrays = (s for s in structures if s.kind == MEMORY_ARRAY)
     return next((_CORRECTIONS.get(s.number(0x06, 1) or 0, "") for s in arrays), "")
 
 
-def vm_bit(found: tuple[SmbiosStructure, ...]) -> bool | None:
+def vm_bit(structures: tuple[SmbiosStructure, ...]) -> bool | None:
     """Whether the tables say that they describe a virtual machine; None if they say nothing."""
-    second_byte = next((s.number(0x13, 1) for s in found if s.kind == BIOS), None)
+    second_byte = next((s.number(0x13, 1) for s in structures if s.kind == BIOS), None)
     return None if second_byte is None else bool(second_byte & 0x10)
 
 
-def smbios_slots(found: tuple[SmbiosStructure, ...]) -> dict[str, str]:
+def smbios_slots(structures: tuple[SmbiosStructure, ...]) -> dict[str, str]:
     """What the board calls the slots of PCI devices."""
     named = {}
-    for structure in found:
+    for structure in structures:
         segment = structure.number(0x0D, 2)
         bus, function = structure.number(0x0F, 1), structure.number(0x10, 1)
         name = structure.text(0x04)
@@ -175,7 +175,7 @@ def interrupt_facts(*, proc: Path) -> dict[str, Any]:
     default = file_text(proc / "irq/default_smp_affinity")
     no_mask = default if is_unknown(default) else unknown(f"{default[:SHOWN]!r} is no mask of CPUs")
     return {
-        "default_affinity": format_cpus(cpus_of_mask(default)) or no_mask,
+        "default_affinity": format_cpus(parse_mask(default)) or no_mask,
         "affinity": _by_cpus(proc, numbers)
         if numbers
         else unknown(f"{proc / 'irq'} shows no interrupts"),
@@ -190,16 +190,16 @@ def device_interrupts(address: str, *, sys: Path, proc: Path) -> Any:
     numbers = [number for number in reserved if (proc / f"irq/{number}").exists()]
     if numbers:
         return _by_cpus(proc, numbers)
-    why = "its driver requests them when its interface comes up" if reserved else "it has none"
-    return unknown(why)
+    reason = "its driver requests them when its interface comes up" if reserved else "it has none"
+    return unknown(reason)
 
 
 def _by_cpus(proc: Path, numbers: list[int]) -> dict[str, str]:
-    found: dict[str, list[int]] = {}
+    numbers_by_cpus: dict[str, list[int]] = {}
     for number in numbers:
         cpus = file_text(proc / f"irq/{number}/smp_affinity_list")
-        found.setdefault(cpus, []).append(number)
-    return {cpus: format_cpus(irqs) for cpus, irqs in sorted(found.items())}
+        numbers_by_cpus.setdefault(cpus, []).append(number)
+    return {cpus: format_cpus(irqs) for cpus, irqs in sorted(numbers_by_cpus.items())}
 
 
 def _irqbalance(proc: Path) -> str:
@@ -230,7 +230,7 @@ def memory_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
     tables: Any = attempt(lambda: read_smbios(sys=sys))
     channels = attempt(lambda: _driver_channels(sys))
     if isinstance(tables, str):
-        modules = correction = unknown(f"the firmware's tables: {_why_no_smbios(tables)}")
+        modules = correction = unknown(f"the firmware's tables: {_explain_no_smbios(tables)}")
         channels = channels or modules
     else:
         modules = attempt(lambda: _memory_modules(tables))
@@ -248,7 +248,7 @@ def memory_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
     }
 
 
-def _why_no_smbios(text: str) -> str:
+def _explain_no_smbios(text: str) -> str:
     """Why the tables cannot be read, in fewer words than the error has."""
     if "FileNotFoundError" in text:
         return f"the machine has none (/sys/{SMBIOS_TABLE} is not there)"
@@ -257,23 +257,23 @@ def _why_no_smbios(text: str) -> str:
 
 def _hugepage_facts(sys: Path) -> Any:
     troubles: list[str] = []
-    found: list[Any] = [asdict(pool) for pool in hugepages.pools(sys=sys, troubles=troubles)]
-    return [*found, *map(unknown, troubles)] or unknown("the kernel shows no hugepages")
+    pools: list[Any] = [asdict(pool) for pool in hugepages.pools(sys=sys, troubles=troubles)]
+    return [*pools, *map(unknown, troubles)] or unknown("the kernel shows no hugepages")
 
 
 def _node_facts(sys: Path) -> Any:
     """Memory and distances of NUMA nodes, those without processors too."""
-    found = []
+    nodes = []
     for node, path in numbered_entries(sys / "devices/system/node", "node").items():
         info = file_text(path / "meminfo")
-        found.append(
+        nodes.append(
             {
                 "node": node,
                 "total_kb": _meminfo_kb(info, "MemTotal"),
                 "distances": file_text(path / "distance"),
             }
         )
-    return found or unknown("the kernel shows no NUMA nodes")
+    return nodes or unknown("the kernel shows no NUMA nodes")
 
 
 def _memory_devices(tables: tuple[SmbiosStructure, ...]) -> list[dict[str, Any]]:
@@ -312,7 +312,7 @@ def _memory_channels(tables: tuple[SmbiosStructure, ...]) -> Any:
     """Channels with a module, out of those that there are, where names on the board tell them."""
     devices = _memory_devices(tables)
     names = [(device.get("locator", ""), device.get("bank", "")) for device in devices]
-    named = [_channel_of(device) for device in devices]
+    named = [_find_channel(device) for device in devices]
     if not named or None in named:
         return unknown("the board's names of memory slots do not tell the channels")
     if len({*names}) < len(names):
@@ -322,7 +322,7 @@ def _memory_channels(tables: tuple[SmbiosStructure, ...]) -> Any:
     return {"used": len(used), "of": len({*named})}
 
 
-def _channel_of(device: dict[str, Any]) -> tuple[str, str] | None:
+def _find_channel(device: dict[str, Any]) -> tuple[str, str] | None:
     """Socket and channel of a place; None when its names do not tell both."""
     names = (device.get("bank", ""), device.get("locator", ""))
     socket = _SOCKET_NAME.search(" ".join(reversed(names)))
@@ -360,16 +360,16 @@ def nic_facts(*, sys: Path, proc: Path) -> list[dict[str, Any]]:
     """
     slots = _slot_names(sys)
     nics = pci.nics(sys=sys)
-    found = [_entry_or_why(nic.address, partial(_pci_entry, nic, slots, sys, proc)) for nic in nics]
+    entries = [_read_entry(nic.address, partial(_pci_entry, nic, slots, sys, proc)) for nic in nics]
     named = {name for nic in nics for name in nic.interfaces}
     for path in sorted((sys / "class/net").glob("*")):
         # Links without a device (bridges, veth) are not hardware.
         if path.name not in named and (path / "device").exists():
-            found.append(_entry_or_why(path.name, partial(_other_entry, path)))
-    return found
+            entries.append(_read_entry(path.name, partial(_other_entry, path)))
+    return entries
 
 
-def _entry_or_why(name: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _read_entry(name: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """A device's entry, or one that says why it cannot be read."""
     entry = attempt(read)
     return entry if isinstance(entry, dict) else dict.fromkeys(_NIC_FACTS, entry) | {"pci": name}
@@ -381,7 +381,7 @@ def _pci_entry(nic: pci.PciNic, slots: dict[str, str], sys: Path, proc: Path) ->
     interface = sys / "class/net" / nic.interfaces[0] if nic.interfaces else None
     return {
         "pci": nic.address,
-        "slot": _slot_of(device, slots),
+        "slot": _find_slot(device, slots),
         "model": _model(nic),
         "driver": nic.driver or "none",
         "driver_version": read_driver_version(device, sys, nic.driver),
@@ -437,7 +437,7 @@ def _slot_names(sys: Path) -> dict[str, str]:
     return named | {file_text(path): path.parent.name for path in kernels}
 
 
-def _slot_of(device: Path, slots: dict[str, str]) -> str:
+def _find_slot(device: Path, slots: dict[str, str]) -> str:
     """The slot that a device is in, or the bridge that it is behind."""
     for name in (device.name, device.resolve().parent.name):
         if slot := slots.get(name.partition(".")[0]):
@@ -540,7 +540,7 @@ def collect(root: Path = Path("/")) -> dict[str, Any]:
         "cpu": attempt(lambda: cpu_facts(sys=sys, proc=proc)),
         "memory": attempt(lambda: memory_facts(sys=sys, proc=proc)),
         "kernel": attempt(lambda: kernel_facts(sys=sys, proc=proc)),
-        "distribution": attempt(lambda: release_of(_os_release(root))),
+        "distribution": attempt(lambda: parse_release(_os_release(root))),
         "interrupts": attempt(lambda: interrupt_facts(proc=proc)),
         "security": attempt(lambda: security_facts(sys=sys, proc=proc, read_hooks=read_hooks)),
         "firmware": attempt(lambda: firmware_facts(sys=sys)),

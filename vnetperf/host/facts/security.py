@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from vnetperf.host.facts import attempt, file_text, is_unknown, unknown
-from vnetperf.host.linux import CAPABILITIES, held_capabilities
+from vnetperf.host.linux import CAPABILITIES, read_capabilities
 
 #: Modes of seccomp, proc(5).
 _SECCOMP: Final = {"0": "none", "1": "strict", "2": "filter"}
@@ -50,7 +50,7 @@ def security_facts(*, sys: Path, proc: Path, read_hooks: ReadHooks | None = None
         "security_modules": lsm,
         "selinux": _selinux(sys, lsm),
         "apparmor": _apparmor(sys, security, lsm),
-        "confined_as": _own_label(proc),
+        "confined_as": _read_label(proc),
         "seccomp": _seccomp(proc),
         "capabilities": _capabilities(proc),
         "user_namespace": _user_namespace(proc),
@@ -101,7 +101,7 @@ def _not_in_use(name: str, lsm: str) -> str:
     return "on" if name in lsm.split(",") else "not in use"
 
 
-def _own_label(proc: Path) -> str:
+def _read_label(proc: Path) -> str:
     """What a security module confines this process as, "unconfined" where it does not."""
     text = file_text(proc / "self/attr/current")
     return unknown("no security module labels processes") if is_unknown(text) else text
@@ -109,15 +109,15 @@ def _own_label(proc: Path) -> str:
 
 def _seccomp(proc: Path) -> str:
     mode = re.search(r"^Seccomp:\s*(\d+)$", file_text(proc / "self/status"), re.MULTILINE)
-    found = _SECCOMP.get(mode[1]) if mode else None
-    return found or unknown("/proc/self/status does not state it")
+    mode_name = _SECCOMP.get(mode[1]) if mode else None
+    return mode_name or unknown("/proc/self/status does not state it")
 
 
 def _capabilities(proc: Path) -> str:
-    held = held_capabilities(proc=proc)
-    if held is None:
+    capabilities = read_capabilities(proc=proc)
+    if capabilities is None:
         return unknown("/proc/self/status does not state them")
-    lacking = [f"CAP_{name}" for name in CAPABILITIES if name not in held]
+    lacking = [f"CAP_{name}" for name in CAPABILITIES if name not in capabilities]
     if len(lacking) == len(CAPABILITIES):
         return "none"
     return f"all but {', '.join(lacking)}" if lacking else "all"
@@ -139,8 +139,8 @@ def _filter_modules(sys: Path) -> list[str]:
 def _tables(proc: Path) -> dict[str, str]:
     """Tables of iptables; nftables' own are no file, their hooks tell of them."""
     files = {"IPv4": "ip_tables_names", "IPv6": "ip6_tables_names", "ARP": "arp_tables_names"}
-    found = {family: proc / "net" / name for family, name in files.items()}
-    texts = {family: file_text(file) for family, file in found.items() if file.exists()}
+    paths = {family: proc / "net" / name for family, name in files.items()}
+    texts = {family: file_text(file) for family, file in paths.items() if file.exists()}
     return {
         family: "none" if text.endswith("is empty") else " ".join(text.split())
         for family, text in texts.items()
@@ -149,12 +149,12 @@ def _tables(proc: Path) -> dict[str, str]:
 
 def filter_hooks(read: ReadHooks) -> dict[str, str]:
     """What each packet of this process's network namespace passes: place -> functions in order."""
-    found: dict[str, str] = {}
+    hooks: dict[str, str] = {}
     for number, (family, places) in _FAMILIES.items():
         for place, name in enumerate(places):
             if functions := [_function(hook) for hook in read(number, place)]:
-                found[f"{family} {name}"] = ", ".join(functions)
-    return found
+                hooks[f"{family} {name}"] = ", ".join(functions)
+    return hooks
 
 
 def _function(hook: dict[int, bytes]) -> str:
@@ -182,12 +182,12 @@ def read_filter_hooks(family: int, place: int) -> list[dict[int, bytes]]:
 def parse_hooks(answers: Iterable[bytes]) -> Iterator[dict[int, bytes]]:
     """Attributes of each hook in the kernel's answers, until they end."""
     for octets in answers:
-        at = 0
-        while at + 16 <= len(octets):
-            length, kind = struct.unpack_from("=IH", octets, at)
+        offset = 0
+        while offset + 16 <= len(octets):
+            length, kind = struct.unpack_from("=IH", octets, offset)
             if kind == _DONE or length < 16:
                 return
-            message = octets[at + 16 : at + length]
+            message = octets[offset + 16 : offset + length]
             if kind == _ERROR:
                 number = -struct.unpack_from("=i", message)[0] if len(message) >= 4 else 0
                 if number in (0, errno.ENOENT, errno.EOPNOTSUPP):  # nothing hooks there
@@ -195,7 +195,7 @@ def parse_hooks(answers: Iterable[bytes]) -> Iterator[dict[int, bytes]]:
                 name = errno.errorcode.get(number, str(number))
                 raise OSError(number, f"the kernel does not list netfilter's hooks ({name})")
             yield dict(_attributes(message[4:]))
-            at += (length + 3) & ~3
+            offset += (length + 3) & ~3
 
 
 def _attributes(octets: bytes) -> Iterator[tuple[int, bytes]]:

@@ -14,8 +14,8 @@ from vnetperf.host.cpu import (
     CpuTopology,
     cpu_flags,
     format_cpus,
-    model_of,
     read_cpuinfo,
+    read_model_name,
     read_topology,
 )
 from vnetperf.host.facts import SHOWN, attempt, file_text, is_placeholder, is_unknown, unknown
@@ -35,12 +35,14 @@ def cpu_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
     """Facts about the CPUs as plain values; frequencies in kHz."""
     cpu = sys / "devices/system/cpu"
     processors, machine = read_cpuinfo(proc=proc)
-    models = {number: model_of(entries) for number, entries in processors.items()}
+    models = {number: read_model_name(entries) for number, entries in processors.items()}
     microcodes = {number: entries.get("microcode", "") for number, entries in processors.items()}
     flags = cpu_flags(proc=proc)
     facts: dict[str, Any] = {
-        "model": _of_each(models) or model_of(machine) or unknown("/proc/cpuinfo names no model"),
-        "microcode": _of_each(microcodes) or unknown("/proc/cpuinfo does not state it"),
+        "model": _describe_values(models)
+        or read_model_name(machine)
+        or unknown("/proc/cpuinfo names no model"),
+        "microcode": _describe_values(microcodes) or unknown("/proc/cpuinfo does not state it"),
         "flags": [flag for flag in FLAGS_OF_INTEREST if flag in flags]
         if flags
         else unknown("/proc/cpuinfo lists no flags"),
@@ -65,7 +67,7 @@ def has_flag(flag: str, *, proc: Path = Path("/proc")) -> bool:
     return flag in cpu_flags(proc=proc)
 
 
-def _of_each(values: Mapping[int, str]) -> str:
+def _describe_values(values: Mapping[int, str]) -> str:
     """What all processors are, or the processors of each value; "" where nothing is known."""
     named: dict[str, list[int]] = {}
     for cpu, value in values.items():
@@ -99,8 +101,8 @@ NO_PACKAGES = "the kernel does not know the sockets of all processors"
 
 def _packages(topology: CpuTopology) -> int:
     """Sockets with processors; 0 where those of some are not known."""
-    found = {cpu.package for cpu in topology.cpus}
-    return 0 if NO_PACKAGE in found else len(found)
+    packages = {cpu.package for cpu in topology.cpus}
+    return 0 if NO_PACKAGE in packages else len(packages)
 
 
 def _kinds(topology: CpuTopology) -> list[str]:
@@ -137,11 +139,11 @@ _NO_FREQUENCY = ("0", "4294967295")
 
 def _khz(cpu: Path, name: str) -> Any:
     """A frequency of each CPU, as `_per_cpu` has it."""
-    found = _per_cpu(cpu, name)
+    frequencies = _per_cpu(cpu, name)
     none = unknown(f"{name} is no frequency: the driver does not know it")
-    if isinstance(found, str):
-        return none if found in _NO_FREQUENCY else found
-    return {none if value in _NO_FREQUENCY else value: cpus for value, cpus in found.items()}
+    if isinstance(frequencies, str):
+        return none if frequencies in _NO_FREQUENCY else frequencies
+    return {none if value in _NO_FREQUENCY else value: cpus for value, cpus in frequencies.items()}
 
 
 _ON_OFF = {"1": "on", "0": "off"}
@@ -153,11 +155,11 @@ def _turbo(cpu: Path) -> str:
     `intel_pstate/no_turbo` and `cpufreq/boost` are of all at once. Where each has a `boost` of its
     own (Linux 6.11), that decides, unless the one of all is off.
     """
-    whole = file_text(cpu / "cpufreq/boost")
+    machine_boost = file_text(cpu / "cpufreq/boost")
     no_turbo = file_text(cpu / "intel_pstate/no_turbo")
     if no_turbo in _ON_OFF:
         return _ON_OFF[str(1 - int(no_turbo))]
-    each = {
+    states = {
         number: _ON_OFF.get(file_text(folder / "cpufreq/boost"), "unknown")
         for number, folder in numbered_entries(cpu, "cpu").items()
         if (folder / "cpufreq/boost").exists()
@@ -165,11 +167,11 @@ def _turbo(cpu: Path) -> str:
     for number, policy in numbered_entries(cpu / "cpufreq", "policy").items():
         if (policy / "boost").exists():
             state = _ON_OFF.get(file_text(policy / "boost"), "unknown")
-            for one in _affected(policy) or (number,):
-                each.setdefault(one, state)
-    if whole == "0" or not set(each.values()) - {"unknown"}:
-        return _ON_OFF.get(whole) or _why_no_turbo(whole, no_turbo)
-    return _of_each(each)
+            for processor in _affected(policy) or (number,):
+                states.setdefault(processor, state)
+    if machine_boost == "0" or not set(states.values()) - {"unknown"}:
+        return _ON_OFF.get(machine_boost) or _explain_no_turbo(machine_boost, no_turbo)
+    return _describe_values(states)
 
 
 def _affected(policy: Path) -> tuple[int, ...]:
@@ -178,7 +180,7 @@ def _affected(policy: Path) -> tuple[int, ...]:
     return tuple(number for number in numbers if number is not None)
 
 
-def _why_no_turbo(*texts: str) -> str:
+def _explain_no_turbo(*texts: str) -> str:
     odd = [text for text in texts if not is_unknown(text)]
     if odd:
         return unknown(f"{odd[0][:SHOWN]!r} is neither 0 nor 1")
@@ -201,7 +203,7 @@ def _idle_states(cpu: Path) -> Any:
         return unknown("no cpuidle states")
     having = {number for words in states.values() for number in words}
     return {
-        name: _of_each({n: words.get(n, "not there") for n in sorted(having)})
+        name: _describe_values({n: words.get(n, "not there") for n in sorted(having)})
         for name, words in states.items()
     }
 
@@ -278,7 +280,7 @@ def _clock_offset(topology: CpuTopology) -> str:
     )
 
 
-def release_of(text: str) -> dict[str, Any]:
+def parse_release(text: str) -> dict[str, Any]:
     """Name and version of a distribution, by its os-release."""
     if is_unknown(text):
         return {"name": text, "id": text, "version": text}
@@ -305,9 +307,9 @@ def firmware_facts(*, sys: Path) -> dict[str, Any]:
         "bios_release": "bios_release",
         "bios_date": "bios_date",
     }
-    there = dmi.is_dir()
-    why = unknown("the firmware gives no DMI tables")
-    facts = {name: _dmi_text(dmi / file) if there else why for name, file in names.items()}
+    has_dmi = dmi.is_dir()
+    missing = unknown("the firmware gives no DMI tables")
+    facts = {name: _dmi_text(dmi / file) if has_dmi else missing for name, file in names.items()}
     changed = unknown("no file has the settings of the firmware: put changed ones into the notes")
     return facts | {"bios_changes": changed}
 
@@ -338,15 +340,15 @@ def virtualisation(*, sys: Path, proc: Path, vm_bit: bool | None = None) -> str:
     if not any(read_cpuinfo(proc=proc)):
         return unknown("no hypervisor is named, and /proc/cpuinfo cannot be read")
     if is_guest is None and not any((sys / place).is_dir() for place in _BOARDS):
-        why = "its processors do not tell, and it has neither DMI tables nor a device tree"
-        return unknown(why)
+        reason = "its processors do not tell, and it has neither DMI tables nor a device tree"
+        return unknown(reason)
     return "none"
 
 
 def is_virtual(*, sys: Path = Path("/sys"), proc: Path = Path("/proc")) -> bool:
     """Whether a hypervisor is known to run this machine, as far as processor and kernel tell."""
-    told = _is_guest(proc)
-    return bool(_tree_hypervisor(sys)) if told is None else told
+    is_guest = _is_guest(proc)
+    return bool(_tree_hypervisor(sys)) if is_guest is None else is_guest
 
 
 def _firmware(sys: Path, is_guest: bool | None, vm_bit: bool | None) -> str:
@@ -362,22 +364,23 @@ def _firmware(sys: Path, is_guest: bool | None, vm_bit: bool | None) -> str:
         return named
     is_guest = vm_bit if is_guest is None else is_guest
     if is_guest is None:
-        why = f"the firmware is that of {cloud}, which lets virtual machines and whole servers"
-        return named or unknown(why)
+        reason = f"the firmware is that of {cloud}, which lets virtual machines and whole servers"
+        return named or unknown(reason)
     return (named or cloud) if is_guest else ""
 
 
 def _is_guest(proc: Path) -> bool | None:
     """Whether the processor says that a hypervisor runs it; None on those that do not tell."""
     processors, machine = read_cpuinfo(proc=proc)
-    every = (entries.get("flags", "").split() for entries in (*processors.values(), machine))
-    told = ["hypervisor" in flags for flags in every if flags]  # x86 alone has a flag for it
-    return any(told) if told else None
+    flag_lists = (entries.get("flags", "").split() for entries in (*processors.values(), machine))
+    # Only x86 has a flag for it.
+    answers = ["hypervisor" in flags for flags in flag_lists if flags]
+    return any(answers) if answers else None
 
 
 def _named(text: str, marks: Iterable[tuple[str, str]]) -> str:
-    found = (name for mark, name in marks if re.search(rf"\b{re.escape(mark)}\b", text))
-    return next(found, "")
+    names = (name for mark, name in marks if re.search(rf"\b{re.escape(mark)}\b", text))
+    return next(names, "")
 
 
 def _tree_hypervisor(sys: Path) -> str:
@@ -392,14 +395,16 @@ def _tree_hypervisor(sys: Path) -> str:
             return "powervm"
         return UNNAMED_HYPERVISOR if _VIRTUAL_BOARD in board else ""
     text = file_text(tree / "hypervisor/compatible")
-    found = (name for mark, name in _TREE_HYPERVISORS if text.startswith(mark))
-    return next(found, UNNAMED_HYPERVISOR)
+    names = (name for mark, name in _TREE_HYPERVISORS if text.startswith(mark))
+    return next(names, UNNAMED_HYPERVISOR)
 
 
 def _above_s390(proc: Path) -> str:
     """Who runs an s390x system; "" on other machines."""
     text = file_text(proc / "sysinfo")
-    return next((who for line, who in _SYSINFO if re.search(line, text, re.MULTILINE)), "")
+    return next(
+        (hypervisor for line, hypervisor in _SYSINFO if re.search(line, text, re.MULTILINE)), ""
+    )
 
 
 def _container_name(proc: Path) -> str:
@@ -416,8 +421,8 @@ def _container_name(proc: Path) -> str:
 
 def _vulnerabilities(sys: Path) -> Any:
     directory = sys / "devices/system/cpu/vulnerabilities"
-    found = {path.name: file_text(path) for path in sorted(directory.glob("*"))}
-    return found or unknown(f"{directory} is empty")
+    states = {path.name: file_text(path) for path in sorted(directory.glob("*"))}
+    return states or unknown(f"{directory} is empty")
 
 
 def find_compiler(version: str) -> str:
@@ -444,14 +449,14 @@ _COMPILER = re.compile(r"(?<![a-z])(?:gcc|clang|icc|icx)(?![a-z])", re.IGNORECAS
 def _outer_groups(text: str) -> list[str]:
     """What is in parentheses that are in no others."""
     groups, depth, begin = [], 0, 0
-    for at, character in enumerate(text):
+    for place, character in enumerate(text):
         if character == "(":
             depth += 1
-            begin = at + 1 if depth == 1 else begin
+            begin = place + 1 if depth == 1 else begin
         elif character == ")" and depth:
             depth -= 1
             if not depth:
-                groups.append(text[begin:at])
+                groups.append(text[begin:place])
     return groups
 
 

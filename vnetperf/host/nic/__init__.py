@@ -19,14 +19,14 @@ def inventory(troubles: MutableMapping[str, str] | None = None) -> tuple[NicFact
 
     Nothing takes one of which it is not known who uses it; `troubles` gets the reason.
     """
-    whys: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     uses, named = attempt(usage.interface_uses), attempt(links.altnames)
     altnames: dict[str, tuple[str, ...]] = {} if isinstance(named, str) else named
-    found = []
+    all_facts = []
     for nic in pci.nics():
         facts = attempt(partial(_nic_facts, nic, uses)) if not isinstance(uses, str) else uses
         if isinstance(facts, str):
-            whys[f"NIC {nic.address}"] = facts
+            reasons[f"NIC {nic.address}"] = facts
             facts = NicFacts(
                 address=nic.address,
                 driver=nic.driver,
@@ -36,18 +36,18 @@ def inventory(troubles: MutableMapping[str, str] | None = None) -> tuple[NicFact
                 in_use=f"who uses it is {facts}",
                 never=True,
             )
-        names = tuple(name for own in nic.interfaces for name in altnames.get(own, ()))
-        found.append(facts.model_copy(update={"altnames": names}))
+        names = tuple(name for interface in nic.interfaces for name in altnames.get(interface, ()))
+        all_facts.append(facts.model_copy(update={"altnames": names}))
     if troubles is not None:
-        troubles.update(whys)
-    return tuple(found)
+        troubles.update(reasons)
+    return tuple(all_facts)
 
 
 def _nic_facts(nic: pci.PciNic, uses: dict[str, usage.InterfaceUse]) -> NicFacts:
-    found = [uses[name] for name in nic.interfaces if name in uses]
-    use = max(found, key=lambda u: (u.session, u.lost), default=usage.InterfaceUse(""))
+    interface_uses = [uses[name] for name in nic.interfaces if name in uses]
+    use = max(interface_uses, key=lambda u: (u.session, u.lost), default=usage.InterfaceUse(""))
     mates = pci.group_mates(nic.address)
-    vfs_in_use = vfs.why_in_use(nic.address, uses)
+    vfs_in_use = vfs.explain_vf_use(nic.address, uses)
     return NicFacts(
         address=nic.address,
         driver=nic.driver,
@@ -69,7 +69,7 @@ def _nic_facts(nic: pci.PciNic, uses: dict[str, usage.InterfaceUse]) -> NicFacts
 def _other_use(nic: pci.PciNic) -> str:
     """Who has a device that a program drives, or a namespace that hides its interface."""
     # A kernel driver's too: by verbs a program drives a device that keeps its interface.
-    if holder := usage.holder_of(usage.device_files(nic.address, nic.iommu_group, sys=pci.SYS)):
+    if holder := usage.find_holder(usage.device_files(nic.address, nic.iommu_group, sys=pci.SYS)):
         return f"{holder} has it through {nic.driver}"
     if nic.driver in pci.USER_DRIVERS:
         return ""
@@ -88,8 +88,8 @@ def _hidden(nic: pci.PciNic) -> bool:
 def require_free(address: str, *, isolated: bool) -> None:
     """Refuse a device that is in use now, whatever was seen when the run was planned."""
     now = _nic_facts(pci.nic(address), usage.interface_uses())
-    if why := now.refusal(isolated=isolated):
-        raise HostError(why, where=f"NIC {address}")
+    if reason := now.refusal(isolated=isolated):
+        raise HostError(reason, where=f"NIC {address}")
 
 
 def bind_nic(journal: Journal, address: str, driver: str, *, isolated: bool = False) -> None:
@@ -119,16 +119,16 @@ def borrow_nic(
 ) -> str:
     """Move the kernel interface of a device into a namespace; undoing brings it back as it was."""
     before = pci.nic(address)
-    wanted = pci.kernel_driver(address)
-    if not wanted:
+    driver = pci.kernel_driver(address)
+    if not driver:
         raise HostError(
             "the kernel has no network driver for the device",
             where=address,
             cure="install the package with this kernel's modules",
         )
-    if before.driver != wanted:
-        kernel.load_module(journal, wanted)
-        change_driver(journal, address, pci.driver_of_module(wanted), isolated=isolated)
+    if before.driver != driver:
+        kernel.load_module(journal, driver)
+        change_driver(journal, address, pci.find_module_driver(driver), isolated=isolated)
         return netdev.move_interface(address, netns, name=name)
     with netdev.interface_noted(journal, address, netns=netns):
         moved = netdev.move_interface(address, netns, name=name)

@@ -30,15 +30,15 @@ def read_mode(address: str) -> str:
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415 - takes 0.2 s to import
 
     try:
-        found = request_eswitch(address)
+        mode_number = request_eswitch(address)
     except (NetlinkError, OSError) as error:
         if _error_number(error) in NO_ESWITCH:
             return ""
         raise _driver_refuses(address, "report its eswitch mode", error) from error
-    return next((name for name, number in ESWITCH_MODES.items() if number == found), "")
+    return next((name for name, number in ESWITCH_MODES.items() if number == mode_number), "")
 
 
-def set_mode(journal: Journal, address: str, wanted: str) -> Change | None:
+def set_mode(journal: Journal, address: str, mode: str) -> Change | None:
     """Set the mode of the switch in a NIC; undoing brings the former one back.
 
     Drivers change it only while the NIC has no virtual functions, undoing included.
@@ -46,17 +46,17 @@ def set_mode(journal: Journal, address: str, wanted: str) -> Change | None:
     before = read_mode(address)
     if not before:
         raise HostError(
-            f"its driver {pci.nic(address).driver or '(none)'} has no {wanted} mode",
+            f"its driver {pci.nic(address).driver or '(none)'} has no {mode} mode",
             where=address,
             accepted="a NIC whose driver offers an eswitch by devlink, e.g. mlx5_core or ice",
             cure="leave the mode out, or name another NIC in the testbed file",
         )
-    if before == wanted:
+    if before == mode:
         return None
     data = {"pci": address, "previous": before}
-    what = f"eswitch mode of {address}: {before} -> {wanted}"
-    with journal.changing("eswitch", what, data) as change:
-        _set_mode(address, wanted)
+    description = f"eswitch mode of {address}: {before} -> {mode}"
+    with journal.changing("eswitch", description, data) as change:
+        _set_mode(address, mode)
     return change
 
 
@@ -113,23 +113,23 @@ def _flavour(port: Mapping[int, bytes]) -> int | None:
 
 def devlink_attributes(address: str, number: int | None) -> list[tuple[str, object]]:
     """Attributes of a message about a switch."""
-    found: list[tuple[str, object]] = [
+    attributes: list[tuple[str, object]] = [
         ("DEVLINK_ATTR_BUS_NAME", "pci"),
         ("DEVLINK_ATTR_DEV_NAME", address),
     ]
-    return found if number is None else [*found, ("DEVLINK_ATTR_ESWITCH_MODE", number)]
+    return attributes if number is None else [*attributes, ("DEVLINK_ATTR_ESWITCH_MODE", number)]
 
 
-def _set_mode(address: str, wanted: str) -> None:
+def _set_mode(address: str, mode: str) -> None:
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415 - takes 0.2 s to import
 
     try:
-        request_eswitch(address, ESWITCH_MODES[wanted])
+        request_eswitch(address, ESWITCH_MODES[mode])
     except (NetlinkError, OSError) as error:
-        raise _driver_refuses(address, f"change its eswitch mode to {wanted}", error) from error
-    if (now := read_mode(address)) != wanted:
+        raise _driver_refuses(address, f"change its eswitch mode to {mode}", error) from error
+    if (now := read_mode(address)) != mode:
         raise HostError(
-            f"its eswitch mode was set to {wanted} and is {now or 'unknown'}",
+            f"its eswitch mode was set to {mode} and is {now or 'unknown'}",
             where=address,
             cure="see dmesg for messages of the driver",
         )
@@ -155,9 +155,9 @@ def _error_number(error: Exception) -> int:
     return int(getattr(error, "code", 0) or getattr(error, "errno", 0) or 0)
 
 
-def _driver_refuses(address: str, what: str, error: Exception) -> HostError:
+def _driver_refuses(address: str, operation: str, error: Exception) -> HostError:
     return HostError(
-        f"its driver {pci.nic(address).driver or '(none)'} refuses to {what}: {error}",
+        f"its driver {pci.nic(address).driver or '(none)'} refuses to {operation}: {error}",
         where=address,
         cure="see dmesg; nothing may use its virtual functions, and the firmware must allow it",
     )
@@ -233,19 +233,19 @@ def has_ingress(index: int) -> bool:
     return bool(kinds & {"ingress", "clsact"})
 
 
-def hw_tc_offload(name: str, wanted: bool | None = None) -> bool | None:
+def hw_tc_offload(name: str, enabled: bool | None = None) -> bool | None:
     """Whether a driver takes rules into hardware (hw-tc-offload), after it was set."""
     from pyroute2.ethtool import Ethtool  # noqa: PLC0415 - takes 0.2 s to import
 
     with Ethtool() as tool:
         try:
-            known = tool.get_features(name)
-            feature = known.features.get(HW_TC)
+            features = tool.get_features(name)
+            feature = features.features.get(HW_TC)
             if feature is None:
                 return None
-            if wanted is not None and bool(feature.enable) != wanted:
-                feature.enable = wanted
-                tool.set_features(name, known)
+            if enabled is not None and bool(feature.enable) != enabled:
+                feature.enable = enabled
+                tool.set_features(name, features)
                 feature = tool.get_features(name).features[HW_TC]
         except (OSError, KeyError):
             return None
@@ -263,13 +263,13 @@ def _prepare(name: str, index: int, mtu: int, flags: int) -> None:
     )
 
 
-def _disable_ipv6(name: str, wanted: str = "") -> str | None:
+def _disable_ipv6(name: str, setting: str = "") -> str | None:
     """Whether IPv6 is off on an interface, after it was set; None where the kernel has none."""
     path = IPV6 / name / "disable_ipv6"
     if not path.exists():
         return None
-    if wanted:
-        path.write_text(f"{wanted}\n")
+    if setting:
+        path.write_text(f"{setting}\n")
     return read_file(path).strip()
 
 

@@ -41,11 +41,11 @@ class FlowerOptions(nla):  # type: ignore[misc]  # pyroute2 has no types
     tca_act_prio = cls_matchall.options.tca_act_prio
 
 
-def flower_parameters(wanted: dict[str, Any]) -> dict[str, Any]:
+def flower_parameters(filter_spec: dict[str, Any]) -> dict[str, Any]:
     """Attributes of a filter as pyroute2 sends them."""
-    actions = cls_matchall.get_parameters({"action": wanted["action"]})["attrs"][0][1]
-    attributes = {"TCA_FLOWER_ACT": actions, "TCA_FLOWER_FLAGS": wanted["flags"]}
-    if mac := wanted["eth_dst"]:
+    actions = cls_matchall.get_parameters({"action": filter_spec["action"]})["attrs"][0][1]
+    attributes = {"TCA_FLOWER_ACT": actions, "TCA_FLOWER_FLAGS": filter_spec["flags"]}
+    if mac := filter_spec["eth_dst"]:
         keys = {"TCA_FLOWER_KEY_ETH_DST": mac, "TCA_FLOWER_KEY_ETH_DST_MASK": EVERY_BIT}
         attributes = keys | attributes
     return {"attrs": [list(item) for item in attributes.items()]}
@@ -83,8 +83,8 @@ def _add_filters(route: Any, parts: tuple[RuleFilter, ...], source: str, target:
             match = {"flags": part.flags, "eth_dst": part.eth_dst}
             route.tc("add-filter", "flower", index, **where, **match, action=mirred(out))
         except (NetlinkError, OSError):
-            for made in parts[:number]:
-                _remove_filter(route, index, made)
+            for added in parts[:number]:
+                _remove_filter(route, index, added)
             raise
 
 
@@ -115,10 +115,10 @@ def in_hardware(source: str) -> dict[int, bool]:
 
 def parse_filters(messages: Any) -> dict[int, bool]:
     """Where filters are."""
-    found = {}
+    hardware_by_prio = {}
     for message in messages:
         options = message.get_attr("TCA_OPTIONS")
         if message.get_attr("TCA_KIND") == "flower" and options is not None:
             flags = options.get_attr("TCA_FLOWER_FLAGS") or 0
-            found[message["info"] >> 16] = bool(flags & IN_HW)
-    return found
+            hardware_by_prio[message["info"] >> 16] = bool(flags & IN_HW)
+    return hardware_by_prio

@@ -49,8 +49,8 @@ def read_state(name: str) -> dict[str, Any]:
     by_hand = sysctl.get(f"ipv6/conf/{name}/addr_gen_mode") == GENERATE_NONE
     with netlink("read addresses and routes", f"link {name}") as route:
         (message,) = route.get_links(link.index)
-        every: list[Any] = list(route.get_addr(index=link.index))
-        addresses = [a for a in every if _is_kept(a, link_local=by_hand)]
+        all_addresses: list[Any] = list(route.get_addr(index=link.index))
+        addresses = [a for a in all_addresses if _is_kept(a, link_local=by_hand)]
         bare = {a["family"] for a in addresses if _flags(a) & NO_PREFIX_ROUTE}
         routes: list[Any] = [
             r
@@ -81,15 +81,15 @@ def _vf_settings(name: str) -> list[dict[str, Any]]:
     with netlink("list virtual functions", f"link {name}") as route:
         (message,) = route.link("get", ifname=name, ext_mask=1)
     functions = message.get_attr("IFLA_VFINFO_LIST")
-    found = []
+    all_settings = []
     for function in functions.get_attrs("IFLA_VF_INFO") if functions else ():
         settings: dict[str, Any] = {"vf": function.get_attr("IFLA_VF_MAC")["vf"]}
         for key, (attribute, fields) in _OF_VF.items():
             value = function.get_attr(attribute)
             if value is not None:
                 settings[key] = {f: value[f] for f in fields} if fields else value[key]
-        found.append({k: v for k, v in settings.items() if v != _VF_UNKNOWN})
-    return found
+        all_settings.append({k: v for k, v in settings.items() if v != _VF_UNKNOWN})
+    return all_settings
 
 
 def _sysctl(name: str) -> dict[str, str]:
@@ -98,31 +98,31 @@ def _sysctl(name: str) -> dict[str, str]:
     They begin anew when it leaves its namespace or its driver, by the caller's defaults and by what
     it is at that moment: without ARP duplicate addresses are never looked for again.
     """
-    found = {}
+    values = {}
     for file in (file for folder in _SYSCTL for file in (NET / folder / name).glob("*")):
         with contextlib.suppress(OSError):  # a secret that there is none of
             # The MTU of IPv6 is the link's again whenever it comes up.
             if file.stat().st_mode & 0o200 and file.name != "mtu":
-                found[str(file.relative_to(NET))] = read_file(file).strip()
-    return found
+                values[str(file.relative_to(NET))] = read_file(file).strip()
+    return values
 
 
-def _put_sysctl_back(wanted: Mapping[str, str]) -> tuple[bool, list[str]]:
+def _put_sysctl_back(values: Mapping[str, str]) -> tuple[bool, list[str]]:
     """Whether a value was set, and the files that did not take theirs, with the reasons."""
     changed, refused = False, list[str]()
     # A secret sets the mode of addresses, too, and one of the modes needs it.
-    for path in sorted(wanted, key=lambda path: (not path.endswith(_FIRST), path)):
+    for path in sorted(values, key=lambda path: (not path.endswith(_FIRST), path)):
         file = NET / path
         try:
-            if not file.exists() or read_file(file).strip() == wanted[path]:
+            if not file.exists() or read_file(file).strip() == values[path]:
                 continue
         except OSError:  # no secret yet
             pass
         try:
-            file.write_text(wanted[path])
+            file.write_text(values[path])
             changed = True
         except OSError as error:
-            value = "its secret" if path.endswith(_FIRST) else wanted[path]
+            value = "its secret" if path.endswith(_FIRST) else values[path]
             refused.append(f"{file} does not take {value}: {error.strerror}")
     return changed, refused
 
@@ -163,8 +163,8 @@ def _route_entry(message: Any) -> dict[str, Any]:
         entry["dst"] = f"{entry['dst']}/{message['dst_len']}"
     fields = {key: message[key] for key in ("family", "proto", "scope")}
     table = message.get_attr("RTA_TABLE")
-    found = {**fields, "table": table, "flags": message["flags"] & ON_LINK or None, **entry}
-    return {key: value for key, value in found.items() if value is not None}
+    route_fields = {**fields, "table": table, "flags": message["flags"] & ON_LINK or None, **entry}
+    return {key: value for key, value in route_fields.items() if value is not None}
 
 
 def restore_state(name: str, data: UndoData) -> str:
@@ -177,11 +177,11 @@ def restore_state(name: str, data: UndoData) -> str:
         request_link("set", index=index, ifname=str(data["name"]))
         name = str(data["name"])
         done.append("name")
-    for what in ("mac", "mtu"):
-        if now[what] != data[what]:
-            key = "address" if what == "mac" else what
-            request_link("set", index=index, **{key: data[what]})
-            done.append(what)
+    for setting in ("mac", "mtu"):
+        if now[setting] != data[setting]:
+            key = "address" if setting == "mac" else setting
+            request_link("set", index=index, **{key: data[setting]})
+            done.append(setting)
     differing = {k: v for k, v in data["offloads"].items() if now["offloads"].get(k) != v}
     if differing:
         ethtool.set_features(name, differing)
@@ -214,19 +214,19 @@ def _put_vfs_back(
     The interface is up by then, if it was: a function's driver asks its driver for the address, and
     takes a random one where nobody answers; drivers refuse rates as long as there is no link.
     """
-    there = {function["vf"]: function for function in now}
+    by_number = {function["vf"]: function for function in now}
     # Where the number of functions did not come back, that is told by who has changed it.
-    differing = [f for f in data.get("functions", []) if there.get(f["vf"], f) != f]
-    rates = ((f.get("rate"), there[f["vf"]].get("rate")) for f in differing)
+    differing = [f for f in data.get("functions", []) if by_number.get(f["vf"], f) != f]
+    rates = ((f.get("rate"), by_number[f["vf"]].get("rate")) for f in differing)
     if data["flags"] & UP and any(was and was != is_now for was, is_now in rates):
         wait_at_most(lambda: links.get(name).carrier, CARRIER_S, f"a link of {name}")
     for function in differing:
         number = function["vf"]
-        for key in (k for k, v in function.items() if there[number].get(k) != v):
+        for key in (k for k, v in function.items() if by_number[number].get(k) != v):
             try:
                 request_link("set", index=index, vf={"vf": number, key: function[key]})
                 if key == "mac":
-                    pci.probe_vf_anew(data["pci"], number)
+                    pci.reprobe_vf(data["pci"], number)
             except HostError as error:
                 refused.append(f"{key} {function[key]} of virtual function {number}: {error.what}")
     return len(differing)
@@ -236,12 +236,12 @@ def _put_addresses_back(index: int, data: UndoData, refused: list[str]) -> bool:
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415 - takes 0.2 s to import
 
     changed = False
-    left: list[dict[str, Any]] = list(data["routes"])
-    why = ""
+    remaining: list[dict[str, Any]] = list(data["routes"])
+    reason = ""
     with netlink("read addresses", f"link {index}") as route:
-        there = {(a.get_attr("IFA_ADDRESS"), a["prefixlen"]) for a in route.get_addr(index=index)}
+        present = {(a.get_attr("IFA_ADDRESS"), a["prefixlen"]) for a in route.get_addr(index=index)}
         for entry in data["addresses"]:
-            if (entry["address"], entry["prefixlen"]) not in there:
+            if (entry["address"], entry["prefixlen"]) not in present:
                 changed = True
                 try:
                     route.addr("add", index=index, **entry)
@@ -249,26 +249,26 @@ def _put_addresses_back(index: int, data: UndoData, refused: list[str]) -> bool:
                     if error.code != errno.EEXIST:  # else a DHCP client was faster
                         refused.append(f"its address {entry['address']}: {error.args[-1]}")
 
-        def routes_are_there() -> bool:
-            nonlocal changed, why
-            for entry in left.copy():
+        def add_routes() -> bool:
+            nonlocal changed, reason
+            for entry in remaining.copy():
                 try:
-                    # Of IPv6, "add" fails where another interface has a route of that prefix.
+                    # "add" fails for IPv6 where another interface has a route of that prefix.
                     local = entry.get("family") == AF_INET6 and "gateway" not in entry
                     route.route("append" if local else "add", oif=index, **entry)
                     changed = True
                 except NetlinkError as error:
                     if error.code != errno.EEXIST:
-                        why = f"its route to {entry.get('dst', 'default')}: {error.args[-1]}"
+                        reason = f"its route to {entry.get('dst', 'default')}: {error.args[-1]}"
                         continue
-                left.remove(entry)
-            return not left
+                remaining.remove(entry)
+            return not remaining
 
         # A gateway may be behind a route that follows, and an address of IPv6 not be its yet.
-        wait_at_most(routes_are_there, ROUTES_S, "routes", poll_s=0.1)
-    if left:
-        cure = f"set it by hand, then run `vnetperf restore`: {left[0]}"
-        raise HostError(f"{why}; it cannot be put back", where=f"link {index}", cure=cure)
+        wait_at_most(add_routes, ROUTES_S, "routes", poll_s=0.1)
+    if remaining:
+        cure = f"set it by hand, then run `vnetperf restore`: {remaining[0]}"
+        raise HostError(f"{reason}; it cannot be put back", where=f"link {index}", cure=cure)
     return changed
 
 
@@ -306,18 +306,18 @@ def interface_noted(
     with several is refused: all go with its driver, and only one is known by the device's address.
     """
     names = pci.nic(address, sys=sys).interfaces
-    if why := several_interfaces(names):
+    if reason := several_interfaces(names):
         raise HostError(
-            why,
+            reason,
             where=f"NIC {address}",
             accepted="a PCI function with one interface",
             cure=SEVERAL_CURE,
         )
     name = next(iter(names), "")
     data = {"pci": address, "netns": str(netns) if netns else ""}
-    what = f"interface {name} of {address}"
+    description = f"interface {name} of {address}"
     with (
-        journal.changing("netdev", what, data | read_state(name))
+        journal.changing("netdev", description, data | read_state(name))
         if name
         else contextlib.nullcontext()
     ):
@@ -340,10 +340,10 @@ def take_interface(journal: Journal, name: str, netns: Path) -> None:
         journal.require_heard(f"interface {name} moved away")
 
 
-def interface_of(address: str, *, wait_s: float = 0.0) -> str:
+def find_interface(address: str, *, wait_s: float = 0.0) -> str:
     """The interface of a device in the caller's namespace."""
-    what = f"an interface of {address}"
-    names = wait_at_most(lambda: pci.nic(address).interfaces, wait_s, what)
+    description = f"an interface of {address}"
+    names = wait_at_most(lambda: pci.nic(address).interfaces, wait_s, description)
     return names[0] if names else ""
 
 
@@ -352,8 +352,8 @@ def move_interface(address: str, netns: Path, *, name: str = "") -> str:
 
     def interface() -> links.Link | None:
         # udev may rename an interface while we look: the index stays.
-        here = interface_of(address)
-        return links.find(here) if here else None
+        current_name = find_interface(address)
+        return links.find(current_name) if current_name else None
 
     link = wait_for(
         interface,
@@ -397,20 +397,24 @@ def prepare_interface(
 
 def undo_netdev(data: UndoData) -> str:
     """Put an interface back: into this namespace, with its name, settings, addresses, routes."""
-    address, wanted = str(data["pci"]), str(data["name"])
+    address, original_name = str(data["pci"]), str(data["name"])
     if not address:  # of no device: it is known by its name
-        if links.find(wanted) is None and Path(data["netns"]).exists():
-            _move_home(address, wanted, Path(data["netns"]))
-        return restore_state(wanted, data) if links.find(wanted) else "gone with its other end"
+        if links.find(original_name) is None and Path(data["netns"]).exists():
+            _move_home(address, original_name, Path(data["netns"]))
+        return (
+            restore_state(original_name, data)
+            if links.find(original_name)
+            else "gone with its other end"
+        )
     if not pci.exists(address):
         return "gone with its device"
-    name = interface_of(address)
+    name = find_interface(address)
     if not name and data["netns"] and Path(data["netns"]).exists():
-        _move_home(address, wanted, Path(data["netns"]))
-    name = interface_of(address, wait_s=APPEARS_S)
+        _move_home(address, original_name, Path(data["netns"]))
+    name = find_interface(address, wait_s=APPEARS_S)
     if not name:
         raise HostError(
-            f"interface {wanted} did not come back",
+            f"interface {original_name} did not come back",
             where=address,
             cure=f"see dmesg; its driver is {pci.nic(address).driver or 'none'}",
         )
@@ -423,10 +427,10 @@ def _move_home(address: str, name: str, netns: Path) -> None:
 
         def send() -> None:
             with netlink("list the links") as route:
-                there = list(route.get_links())
-            found = [m for m in there if m.get_attr("IFLA_PARENT_DEV_NAME") == address]
-            found = found or [m for m in there if m.get_attr("IFLA_IFNAME") == name]
-            for message in found:
+                messages = list(route.get_links())
+            matching = [m for m in messages if m.get_attr("IFLA_PARENT_DEV_NAME") == address]
+            matching = matching or [m for m in messages if m.get_attr("IFLA_IFNAME") == name]
+            for message in matching:
                 request_link("set", index=message["index"], flags=0, change=UP)
                 request_link("set", index=message["index"], net_ns_fd=home.fileno())
 

@@ -103,8 +103,8 @@ def bind_driver(
         "wanted": driver,
         "sys": str(sys),
     }
-    what = f"driver of {address}: {before.driver or 'none'} -> {driver}"
-    with journal.changing("driver", what, data) as change:
+    description = f"driver of {address}: {before.driver or 'none'} -> {driver}"
+    with journal.changing("driver", description, data) as change:
         _bind(device, driver, driver, sys)
     return change
 
@@ -137,21 +137,21 @@ def undo_driver(data: UndoData) -> str:
     return f"{now or 'none'} -> {previous or 'none'}"
 
 
-def probe_vf_anew(physical: str, number: int, *, sys: Path = SYS) -> None:
+def reprobe_vf(physical: str, number: int, *, sys: Path = SYS) -> None:
     """Take a virtual function's driver away and give it back: it reads its address only then."""
     device = (_device_directory(physical, sys) / f"virtfn{number}").resolve()
     if driver := _bound_driver(device):
-        for wanted in ("", driver):
-            _bind(device, wanted, _driver_override(device), sys)
+        for driver_name in ("", driver):
+            _bind(device, driver_name, _driver_override(device), sys)
 
 
 def _require_unused(device: Path, driver: str, sys: Path) -> None:
     """Refuse to take a device away from a program: the kernel would wait for it, for ever."""
     files = usage.device_files(device.name, _iommu_group(device), sys=sys)
     # What has just been ended lets go of it a moment later.
-    if not wait_at_most(lambda: not usage.holder_of(files), LET_GO_S, f"users of {device.name}"):
+    if not wait_at_most(lambda: not usage.find_holder(files), LET_GO_S, f"users of {device.name}"):
         raise HostError(
-            f"{usage.holder_of(files) or 'a process'} has it through {driver}",
+            f"{usage.find_holder(files) or 'a process'} has it through {driver}",
             where=device.name,
             cure="end it, then run `vnetperf restore`",
         )
@@ -194,7 +194,9 @@ def _read_nic(path: Path) -> PciNic:
         node=read_number(path / "numa_node", -1),
         # A virtio device hangs one level below its PCI function.
         interfaces=tuple(
-            sorted(entry.name for at in ("net/*", "virtio*/net/*") for entry in path.glob(at))
+            sorted(
+                entry.name for pattern in ("net/*", "virtio*/net/*") for entry in path.glob(pattern)
+            )
         ),
         vfs=read_number(path / "sriov_numvfs", 0, most=MOST_VFS),
         max_vfs=read_number(path / "sriov_totalvfs", 0, most=MOST_VFS),
@@ -230,11 +232,11 @@ def _device_directory(address: str, sys: Path) -> Path:
     path = sys / "bus/pci/devices" / address
     if path.exists():
         return path
-    there = ", ".join(found.address for found in nics(sys=sys))
+    addresses = ", ".join(nic.address for nic in nics(sys=sys))
     raise HostError(
         f"there is no PCI device {address!r}",
         where=str(path.parent),
-        accepted=there or "no network device is on this machine's PCI bus",
+        accepted=addresses or "no network device is on this machine's PCI bus",
         cure="correct the address in the testbed's configuration",
     )
 
@@ -271,7 +273,7 @@ def kernel_driver(address: str, *, sys: Path = SYS) -> str:
     return next((m for pattern, m in _aliases() if fnmatchcase(alias, pattern)), "")
 
 
-def driver_of_module(module: str, *, sys: Path = SYS) -> str:
+def find_module_driver(module: str, *, sys: Path = SYS) -> str:
     """The PCI driver that a loaded module has."""
     for driver in sorted((sys / "bus/pci/drivers").glob("*")):
         link = driver / "module"
@@ -282,14 +284,14 @@ def driver_of_module(module: str, *, sys: Path = SYS) -> str:
 
 def group_mates(address: str, *, sys: Path = SYS) -> dict[str, str]:
     """Other devices that vfio hands out only together with this one, and that a driver has."""
-    found = {}
+    mates = {}
     for path in sorted((sys / "bus/pci/devices" / address / "iommu_group/devices").glob("*")):
         driver = path / "driver"
         name = driver.resolve().name if driver.exists() else ""
         bridge = read_text(path / "class").startswith(BRIDGE_CLASS)
         if path.name != address and name and name not in USER_DRIVERS and not bridge:
-            found[path.name] = name
-    return found
+            mates[path.name] = name
+    return mates
 
 
 @cache

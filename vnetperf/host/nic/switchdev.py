@@ -53,7 +53,7 @@ def nic_mode(scenario: Scenario) -> str:
     return scenario.options.mode or LEGACY
 
 
-def why_not_switchdev(facts: MachineFacts, scenario: Scenario) -> str:
+def explain_switchdev_conflict(facts: MachineFacts, scenario: Scenario) -> str:
     """What of this kernel, or of a scenario's options, does not go with switchdev mode."""
     troubles = (facts.missing_module(module, "mode switchdev") for module in MODULES)
     if trouble := next(filter(None, troubles), ""):
@@ -67,17 +67,17 @@ def why_not_switchdev(facts: MachineFacts, scenario: Scenario) -> str:
     return ""
 
 
-def why_no_switchdev(use: NicUse) -> str:
+def explain_no_switchdev(use: NicUse) -> str:
     """Why a NIC's switch cannot be put into switchdev mode; nothing is changed."""
     cure = (
         "leave mode=switchdev out, or name a NIC that has it (`devlink dev eswitch show "
         "pci/ADDRESS`), e.g. one of mlx5_core or ice"
     )
     try:
-        found = eswitch.read_mode(use.pci)
+        mode = eswitch.read_mode(use.pci)
     except HostError as error:
         return f"{use.pci}: {error.what}; {cure}"
-    if found:
+    if mode:
         return ""
     driver = use.driver or "(none)"
     return f"{use.pci} has no switchdev mode: its driver {driver} has no eswitch in devlink; {cure}"
@@ -88,51 +88,59 @@ def uplink_name(address: str, *, sys: Path = SYS) -> str:
 
     Some drivers put representors beside it.
     """
-    told = eswitch.uplinks(address) if sys == SYS else ()
-    if len(told) == 1:
-        return told[0]
-    there = sorted(path.name for path in (sys / "bus/pci/devices" / address / "net").glob("*"))
+    uplinks = eswitch.uplinks(address) if sys == SYS else ()
+    if len(uplinks) == 1:
+        return uplinks[0]
+    names = sorted(path.name for path in (sys / "bus/pci/devices" / address / "net").glob("*"))
     named = [
         name
-        for name in there
+        for name in names
         if UPLINK_PORT_NAME.fullmatch(_net_attribute(sys, name, "phys_port_name"))
     ]
     # A driver may leave the wire's without a name.
-    nameless = [name for name in there if not _net_attribute(sys, name, "phys_port_name")]
+    nameless = [name for name in names if not _net_attribute(sys, name, "phys_port_name")]
     return next(iter(named or nameless), "")
 
 
 def representor_name(address: str, number: int, *, sys: Path = SYS) -> str:
     """The interface that stands for a virtual function: by devlink, else by the ports' names."""
     function = int(address.rpartition(".")[2], 16)
-    told = eswitch.representors(address, number) if sys == SYS else {}
-    if told:
-        return next(iter(told.values())) if len(told) == 1 else told.get(function, "")
+    representors = eswitch.representors(address, number) if sys == SYS else {}
+    if representors:
+        return (
+            next(iter(representors.values()))
+            if len(representors) == 1
+            else representors.get(function, "")
+        )
     wire = uplink_name(address, sys=sys)
     switch = _net_attribute(sys, wire, "phys_switch_id") if wire else ""
     if not switch:
         return ""
     #: By controller and physical function: without a controller's number it is this host's own.
-    every: dict[str, dict[str, str]] = {}
-    theirs = set()
+    by_controller: dict[str, dict[str, str]] = {}
+    foreign = set()
     for path in sorted((sys / "class/net").glob("*")):
         if path.name == wire or _net_attribute(sys, path.name, "phys_switch_id") != switch:
             continue
         port = _net_attribute(sys, path.name, "phys_port_name")
-        if whole := PF_PORT_NAME.fullmatch(port):
-            theirs.add(whole["controller"])
+        if pf_match := PF_PORT_NAME.fullmatch(port):
+            foreign.add(pf_match["controller"])
         if match := VF_PORT_NAME.fullmatch(port):
-            held = every.setdefault(match["controller"] or "", {})
+            by_physical = by_controller.setdefault(match["controller"] or "", {})
             if int(match["number"]) == number:
-                held[match["physical"] or ""] = path.name
+                by_physical[match["physical"] or ""] = path.name
     # Beside this host's own, those with a controller's number are another host's; where they are of
     # several controllers, it is not known which one this host is.
-    own = [held for controller, held in every.items() if controller not in theirs]
-    found = every.get("", own[0] if len(own) == 1 else {})
-    if len(found) == 1:
-        return next(iter(found.values()))
+    local = [
+        by_physical
+        for controller, by_physical in by_controller.items()
+        if controller not in foreign
+    ]
+    names = by_controller.get("", local[0] if len(local) == 1 else {})
+    if len(names) == 1:
+        return next(iter(names.values()))
     # Several physical functions share the switch.
-    return found.get(str(function), "")
+    return names.get(str(function), "")
 
 
 def wait_for_representors(address: str, count: int, *, sys: Path = SYS) -> tuple[str, ...]:
@@ -161,9 +169,9 @@ def wait_for_representors(address: str, count: int, *, sys: Path = SYS) -> tuple
     return names()
 
 
-def _net_attribute(sys: Path, name: str, what: str) -> str:
+def _net_attribute(sys: Path, name: str, attribute: str) -> str:
     try:
-        return read_file(sys / "class/net" / name / what).strip()
+        return read_file(sys / "class/net" / name / attribute).strip()
     except OSError:  # the driver has no such thing, or the interface is just renamed
         return ""
 
@@ -181,14 +189,14 @@ class Switchdev:
         self._nics: dict[int, str] = {}
         #: Place of a port: number of its NIC, and that of its virtual function.
         self._places: dict[str, tuple[int, int]] = {}
-        self._made: dict[SwitchRule, tuple[RuleFilter, ...]] = {}
+        self._filters: dict[SwitchRule, tuple[RuleFilter, ...]] = {}
         self._refused: dict[SwitchRule, str] = {}
 
     def make(self, index: int, address: str, ports: Collection[Port]) -> tuple[str, ...]:
         """Put a NIC's switch into the mode; addresses of virtual functions for its ports."""
         for module in MODULES:
             self._machine.load_module(module)
-        made = self._machine.make_switchdev(address, len(ports))
+        functions = self._machine.make_switchdev(address, len(ports))
         wait_for_representors(address, len(ports))
         # Without virtual functions some drivers let the wire's interface filter addresses.
         _retry_renamed(
@@ -202,41 +210,41 @@ class Switchdev:
             )
         self._nics[index] = address
         self._places |= {str(port): (index, number) for number, port in enumerate(ports)}
-        return made
+        return functions
 
     def name(self, port: Port | str) -> str:
         """The interface of a port: its uplink, or its representor; udev may have renamed it."""
         text = str(port)
         if text in self._places:
             index, number = self._places[text]
-            found = representor_name(self._nics[index], number)
+            interface = representor_name(self._nics[index], number)
         else:
             index = int(text.removeprefix("phy"))
-            found = uplink_name(self._nics[index])
-        if not found:
+            interface = uplink_name(self._nics[index])
+        if not interface:
             raise DutError(
                 f"the interface of {text} on the NIC {self._nics[index]} is gone",
                 where="mode switchdev",
                 cure="see dmesg; somebody changed the eswitch mode or reset the NIC",
             )
-        return found
+        return interface
 
     def connect(self, rules: Iterable[SwitchRule], without: Collection[str] = ()) -> None:
         """Make the rules that are not there yet, those of some ports aside."""
         from vnetperf.host.nic import flower  # noqa: PLC0415 - it loads pyroute2, slow
 
         for rule in rules:
-            if rule in self._made or {str(rule.src), str(rule.dst)} & {*without}:
+            if rule in self._filters or {str(rule.src), str(rule.dst)} & {*without}:
                 continue
             source, target = self.name(rule.src), self.name(rule.dst)
-            self._made[rule], self._refused[rule] = flower.install_rule(rule, source, target)
+            self._filters[rule], self._refused[rule] = flower.install_rule(rule, source, target)
 
     def cut_off(self, port: Port) -> None:
         """Take a port's rules away, and its link from whoever is behind it."""
         from vnetperf.host.nic import flower  # noqa: PLC0415 - it loads pyroute2, slow
 
-        for rule in [rule for rule in self._made if port in (rule.src, rule.dst)]:
-            flower.remove_filters(self._made.pop(rule), self.name(rule.src))
+        for rule in [rule for rule in self._filters if port in (rule.src, rule.dst)]:
+            flower.remove_filters(self._filters.pop(rule), self.name(rule.src))
             self._refused.pop(rule, None)
         self.bring(port, up=False)
 
@@ -262,16 +270,16 @@ class Switchdev:
         """Where each rule is, as the kernel reports now."""
         from vnetperf.host.nic import flower  # noqa: PLC0415 - it loads pyroute2, slow
 
-        found = {}
-        for rule, parts in self._made.items():
-            there = flower.in_hardware(self.name(rule.src))
-            texts = [_describe_filter(part, there.get(part.prio)) for part in parts]
+        places = {}
+        for rule, parts in self._filters.items():
+            hardware_by_prio = flower.in_hardware(self.name(rule.src))
+            texts = [_describe_filter(part, hardware_by_prio.get(part.prio)) for part in parts]
             if reason := self._refused.get(rule):
                 texts.append(f"the NIC refused others: {reason}")
-            found[str(rule)] = f"{self.name(rule.src)} to {self.name(rule.dst)}: " + "; ".join(
+            places[str(rule)] = f"{self.name(rule.src)} to {self.name(rule.dst)}: " + "; ".join(
                 texts
             )
-        return found
+        return places
 
     def representors(self) -> dict[str, str]:
         """Interfaces that stand for ports; one that is gone is an error."""
@@ -291,8 +299,8 @@ def _retry_renamed(find: Callable[[], str], take: Callable[[str], None]) -> None
 
 
 def _describe_filter(part: RuleFilter, in_hardware: bool | None) -> str:
-    what = f"frames to {part.eth_dst}" if part.eth_dst else "every frame"
+    frames = f"frames to {part.eth_dst}" if part.eth_dst else "every frame"
     if in_hardware is None:
-        return f"{what}: the rule is gone"
+        return f"{frames}: the rule is gone"
     where = "in hardware" if in_hardware else "in the kernel"
-    return f"{what} {where}" + (" only" if part.flags == SKIP_SW else "")
+    return f"{frames} {where}" + (" only" if part.flags == SKIP_SW else "")

@@ -99,14 +99,14 @@ def interface_uses() -> dict[str, InterfaceUse]:
 
 def find_uses(network: NetworkState, sessions: Iterable[str]) -> dict[str, InterfaceUse]:
     """Why interfaces must not be taken; what is stacked on an interface counts as its own."""
-    found = {}
+    uses = {}
     for interface in network.interfaces:
-        if reasons := list(_uses_of(interface, network, set(sessions))):
-            found[interface.name] = max(reasons, key=lambda use: (use.session, use.lost))
-    return found
+        if reasons := list(_find_interface_uses(interface, network, set(sessions))):
+            uses[interface.name] = max(reasons, key=lambda use: (use.session, use.lost))
+    return uses
 
 
-def _uses_of(
+def _find_interface_uses(
     interface: UsageInterface, network: NetworkState, sessions: set[str]
 ) -> Iterator[InterfaceUse]:
     taken_away = _stack(interface, network.interfaces, beyond_pairs=False)
@@ -125,13 +125,13 @@ def _uses_of(
         if level in taken_away and (routes := network.shared.get(level.index, ())):
             yield InterfaceUse(f"{via} carries the route {routes[0]}", lost=True)
         for other in network.others.get(level.index, ()) if level in taken_away else ():
-            yield InterfaceUse(f"{via} {other.what}", lost=lost or other.lost)
+            yield InterfaceUse(f"{via} {other.reason}", lost=lost or other.lost)
         if above := network.elsewhere.get(level.index, ()):
             yield InterfaceUse(f"{above[0]} is on top of {via}", lost=level in taken_away)
-    yield from _uses_of_itself(interface, network)
+    yield from _list_direct_uses(interface, network)
 
 
-def _uses_of_itself(interface: UsageInterface, network: NetworkState) -> Iterator[InterfaceUse]:
+def _list_direct_uses(interface: UsageInterface, network: NetworkState) -> Iterator[InterfaceUse]:
     """What an interface is a part of, and what is set on it alone."""
     if interface.master:
         above = next((i.name for i in network.interfaces if i.index == interface.master), "?")
@@ -144,9 +144,9 @@ def _uses_of_itself(interface: UsageInterface, network: NetworkState) -> Iterato
             yield InterfaceUse(f"{other.name} is on top of it", lost=True)
 
 
-def _are_peers(one: UsageInterface, other: UsageInterface) -> bool:
+def _are_peers(first: UsageInterface, second: UsageInterface) -> bool:
     """Whether they are the two ends of a veth pair, which nothing takes apart."""
-    return one.lower == other.index and other.lower == one.index
+    return first.lower == second.index and second.lower == first.index
 
 
 def _stack(
@@ -176,7 +176,7 @@ def read_network() -> NetworkState:
             message for family in (AF_INET, AF_INET6) for message in route.get_routes(family=family)
         ]
         others = other_uses(route, links)
-    every = [
+    address_pairs = [
         (message["index"], message.get_attr("IFA_LOCAL") or message.get_attr("IFA_ADDRESS"))
         for message in addresses
     ]
@@ -202,10 +202,10 @@ def read_network() -> NetworkState:
             )
             for link in links
         ),
-        addresses=_grouped(pair for pair in every if not _is_the_kernels(pair[1])),
+        addresses=_grouped(pair for pair in address_pairs if not _is_the_kernels(pair[1])),
         routes=_grouped((index, route) for index, route, _ in over),
         shared=_grouped((index, route) for index, route, shared in over if shared),
-        automatic=_grouped(pair for pair in every if _is_the_kernels(pair[1])),
+        automatic=_grouped(pair for pair in address_pairs if _is_the_kernels(pair[1])),
         elsewhere=_grouped(links_elsewhere()),
         disciplines=_grouped(
             (message["index"], f"{message.get_attr('TCA_KIND')} {message['handle'] >> 16:x}:")
@@ -240,7 +240,7 @@ _GET_ROUTE, _AF_MPLS, _RTA_DST, _RTA_OIF, _RTA_MULTIPATH = 26, 28, 1, 4, 9
 
 def read_labels() -> list[tuple[int, int]]:
     """Routes of MPLS of the caller's namespace that have an interface: label and index."""
-    found = []
+    labels = []
     header = struct.pack("=BBBBBBBBI", _AF_MPLS, 0, 0, 0, 0, 0, 0, 0, 0)
     for answer in ask_kernel(_GET_ROUTE, DUMP, header):
         route = dict(attributes(answer[12:]))
@@ -253,16 +253,16 @@ def read_labels() -> list[tuple[int, int]]:
             length, _, _, index = struct.unpack_from("=HBBi", rest)
             hops.append(index)
             rest = rest[max(8, (length + 3) & ~3) :]
-        found += [(label, index) for index in hops]
-    return found
+        labels += [(label, index) for index in hops]
+    return labels
 
 
 def _namespace_id(namespace: int) -> int:
     """How links of the calling thread's namespace name another one; -1 when none does."""
-    wanted = struct.pack("=BxxxHHI", 0, 8, _NETNSA_FD, namespace)
-    answers = [dict(attributes(a[4:])) for a in ask_kernel(_GET_NSID, 0, wanted)]
-    found = number(answers[0][_NETNSA_NSID]) if answers else -1
-    return -1 if found == 0xFFFFFFFF else found
+    request = struct.pack("=BxxxHHI", 0, 8, _NETNSA_FD, namespace)
+    answers = [dict(attributes(a[4:])) for a in ask_kernel(_GET_NSID, 0, request)]
+    namespace_id = number(answers[0][_NETNSA_NSID]) if answers else -1
+    return -1 if namespace_id == 0xFFFFFFFF else namespace_id
 
 
 #: A cable of two ends: one of them elsewhere is no link on top of the other.
@@ -275,49 +275,49 @@ def links_elsewhere() -> list[tuple[int, str]]:
     From its parent's namespace a container's macvlan is not seen in any other way. Only root may
     look there; for others there are none.
     """
-    found: list[tuple[int, str]] = []
+    stacked: list[tuple[int, str]] = []
     try:
-        mine = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        own_namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return found
+        return stacked
     try:
-        for place, who in find_other_namespaces(os.fstat(mine).st_ino).items():
+        for place, owner in find_other_namespaces(os.fstat(own_namespace).st_ino).items():
             with contextlib.suppress(HostError):  # it has gone, or we are not root
-                found += run_in(place, partial(_links_over, mine, who))
+                stacked += run_in(place, partial(_links_over, own_namespace, owner))
     finally:
-        os.close(mine)
-    return found
+        os.close(own_namespace)
+    return stacked
 
 
-def _links_over(namespace: int, who: str) -> list[tuple[int, str]]:
+def _links_over(namespace: int, owner: str) -> list[tuple[int, str]]:
     known_as = _namespace_id(namespace)
     if known_as < 0:
         return []
     with netlink("list links") as route:
         return [
-            (lower_link(link), f"{link.get_attr('IFLA_IFNAME')} of {who}")
+            (lower_link(link), f"{link.get_attr('IFLA_IFNAME')} of {owner}")
             for link in route.get_links()
             if link.get_attr("IFLA_LINK_NETNSID") == known_as
             if (link.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND") or "") not in _PEERS
         ]
 
 
-def find_other_namespaces(inode: int) -> dict[Path, str]:
+def find_other_namespaces(own_inode: int) -> dict[Path, str]:
     """Find network namespaces of processes and mounted ones, without the one of an inode."""
-    found: dict[int, tuple[Path, str]] = {}
+    namespaces: dict[int, tuple[Path, str]] = {}
     for process in PROC.glob("[0-9]*"):
         place = process / "ns/net"
         with contextlib.suppress(OSError):
-            who = f"process {process.name} in a network namespace of its own"
-            found.setdefault(place.stat().st_ino, (place, who))
+            owner = f"process {process.name} in a network namespace of its own"
+            namespaces.setdefault(place.stat().st_ino, (place, owner))
     with contextlib.suppress(OSError):
         for words in read_mounts(PROC / "self/mountinfo"):
             if "nsfs" in words and words[3].startswith("net:"):
                 place = Path(words[4])
                 with contextlib.suppress(OSError):
-                    who = f"the network namespace {place.name}"
-                    found.setdefault(place.stat().st_ino, (place, who))
-    return {place: who for space, (place, who) in found.items() if space != inode}
+                    owner = f"the network namespace {place.name}"
+                    namespaces.setdefault(place.stat().st_ino, (place, owner))
+    return {place: owner for space, (place, owner) in namespaces.items() if space != own_inode}
 
 
 def _destination(message: Any) -> str:
@@ -326,11 +326,11 @@ def _destination(message: Any) -> str:
 
 
 def _grouped(pairs: Iterable[tuple[int | None, str | None]]) -> dict[int, tuple[str, ...]]:
-    found: dict[int, tuple[str, ...]] = {}
+    grouped: dict[int, tuple[str, ...]] = {}
     for index, value in pairs:
         if index and value:
-            found[index] = (*found.get(index, ()), value)
-    return found
+            grouped[index] = (*grouped.get(index, ()), value)
+    return grouped
 
 
 def _is_the_kernels(address: str | None) -> bool:
@@ -357,23 +357,23 @@ _LOGIN_SERVERS = ("sshd", "sshd-session", "sshd-auth", "dropbear")
 
 def ssh_addresses() -> set[str]:
     """Local addresses that logins to this machine go over."""
-    found, ports = set(), {SSH_PORT}
+    addresses, ports = set(), {SSH_PORT}
     # sudo takes the variable away: the processes above it still have it.
     for text in [os.environ.get("SSH_CONNECTION", ""), *_ancestors_connections()]:
         words = text.split()
         # Client, its port, server, its port.
         if len(words) == 4 and words[2] != _NO_NETWORK:
             with contextlib.suppress(ValueError):  # a variable can hold anything
-                found.add(_plain_address(words[2]))
+                addresses.add(_plain_address(words[2]))
                 ports.add(int(words[3]))
-    sockets = find_sockets(_LOGIN_SERVERS)
+    sockets = _find_sockets(_LOGIN_SERVERS)
     for table in ("tcp", "tcp6"):
         try:
             text = read_file(PROC / "net" / table)
         except OSError:
             continue
-        found |= established_addresses(text, ports, sockets)
-    return found
+        addresses |= established_addresses(text, ports, sockets)
+    return addresses
 
 
 def _ancestors_connections() -> Iterator[str]:
@@ -390,22 +390,22 @@ def _ancestors_connections() -> Iterator[str]:
             return
 
 
-def find_sockets(programs: Iterable[str]) -> set[str]:
+def _find_sockets(programs: Iterable[str]) -> set[str]:
     """Find the inodes of the sockets that programs of these names have."""
-    found = set()
+    inodes = set()
     for process in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
             if read_file(process / "comm").strip() in programs:
                 for link in (process / "fd").iterdir():
                     target = _target(link)
                     if target.startswith("socket:["):
-                        found.add(target[8:-1])
-    return found
+                        inodes.add(target[8:-1])
+    return inodes
 
 
 def established_addresses(text: str, ports: Iterable[int], sockets: Iterable[str] = ()) -> set[str]:
     """Local addresses of established connections to ports of this machine, or of given sockets."""
-    found = set()
+    addresses = set()
     for line in text.splitlines()[1:]:
         words = line.split()
         if len(words) < 4 or words[3] != ESTABLISHED:
@@ -414,10 +414,11 @@ def established_addresses(text: str, ports: Iterable[int], sockets: Iterable[str
         if int(port, 16) in ports or (words[9:10] and words[9] in sockets):
             # Words of 32 bits, each in the order of the processor: little endian.
             octets = b"".join(
-                bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)
+                bytes.fromhex(address[offset : offset + 8])[::-1]
+                for offset in range(0, len(address), 8)
             )
-            found.add(_plain_address(str(ipaddress.ip_address(octets))))
-    return found
+            addresses.add(_plain_address(str(ipaddress.ip_address(octets))))
+    return addresses
 
 
 def _plain_address(text: str) -> str:
@@ -434,7 +435,7 @@ def device_files(address: str, group: int | None, *, sys: Path = Path("/sys")) -
     """
     device = sys / "bus/pci/devices" / address
     groups = () if group is None else (f"/dev/vfio/{group}", f"/dev/vfio/noiommu-{group}")
-    made = (
+    kinds = (
         ("vfio-dev", "/dev/vfio/devices"),
         ("uio", "/dev"),
         ("infiniband_verbs", "/dev/infiniband"),
@@ -442,16 +443,20 @@ def device_files(address: str, group: int | None, *, sys: Path = Path("/sys")) -
     )
     return (
         *groups,
-        *(f"{at}/{f.name}" for kind, at in made for f in sorted((device / kind).glob("*"))),
+        *(
+            f"{folder}/{f.name}"
+            for kind, folder in kinds
+            for f in sorted((device / kind).glob("*"))
+        ),
     )
 
 
-def holder_of(files: Iterable[str]) -> str:
+def find_holder(files: Iterable[str]) -> str:
     """The process that has one of the files open."""
-    wanted = set(files)
-    for process in PROC.glob("[0-9]*") if wanted else ():
+    paths = set(files)
+    for process in PROC.glob("[0-9]*") if paths else ():
         with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
-            if any(_target(link) in wanted for link in (process / "fd").iterdir()):
+            if any(_target(link) in paths for link in (process / "fd").iterdir()):
                 name = read_file(process / "comm").strip()
                 return f"process {process.name} ({name})"
     return ""

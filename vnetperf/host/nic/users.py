@@ -54,11 +54,11 @@ class OtherUse:
     """What else uses an interface.
 
     Attributes:
-        what: A verb and its object, e.g. "has the XDP program 12".
+        reason: A verb and its object, e.g. "has the XDP program 12".
         lost: The kernel drops it when the interface leaves its namespace or its driver.
     """
 
-    what: str
+    reason: str
     lost: bool = True
 
 
@@ -68,7 +68,7 @@ def other_uses(route: Any, links: Iterable[Any]) -> dict[int, tuple[OtherUse, ..
     indices = {link.get_attr("IFLA_IFNAME"): link["index"] for link in links}
     named = [*_rules(route), *read_listed_uses(PROC / "thread-self/net")]
     filtered = [*_packet_filters()]
-    found = [
+    uses = [
         *_multicast_routers(),
         *_programs(links),
         *_sockets(),
@@ -80,7 +80,7 @@ def other_uses(route: Any, links: Iterable[Any]) -> dict[int, tuple[OtherUse, ..
         *_listeners(links),  # last, as it may follow from others: the first is told
     ]
     grouped: dict[int, tuple[OtherUse, ...]] = {}
-    for index, use in found:
+    for index, use in uses:
         grouped[index] = (*grouped.get(index, ()), use)
     return grouped
 
@@ -92,9 +92,9 @@ def _programs(links: Iterable[Any]) -> Iterator[tuple[int, OtherUse]]:
         if (xdp := link.get_attr("IFLA_XDP")) is not None and xdp.get_attr("IFLA_XDP_ATTACHED"):
             number = xdp.get_attr("IFLA_XDP_PROG_ID") or "of several modes"
             yield index, OtherUse(f"has the XDP program {number}")
-        for at, kind in (("ingress", _TCX_INGRESS), ("egress", _TCX_EGRESS)):
+        for direction, kind in (("ingress", _TCX_INGRESS), ("egress", _TCX_EGRESS)):
             if numbers := tcx_programs(index, kind):
-                yield index, OtherUse(f"has the BPF program {numbers[0]} at tcx {at}")
+                yield index, OtherUse(f"has the BPF program {numbers[0]} at tcx {direction}")
 
 
 def _listeners(links: Iterable[Any]) -> Iterator[tuple[int, OtherUse]]:
@@ -118,10 +118,10 @@ def _multicast_routers() -> Iterator[tuple[int, OtherUse]]:
         if answer[:1] != bytes([_FAMILY_IPMR]):  # a kernel without it lists all links
             continue
         table = dict(attributes(dict(attributes(answer[16:])).get(_AF_SPEC, b"")))
-        for _, one in attributes(table.get(_IPMR_TABLE_VIFS, b"")):
-            found = dict(attributes(one))
-            if _IPMR_VIF_IFINDEX in found:
-                yield number(found[_IPMR_VIF_IFINDEX]), OtherUse(_ROUTES_GROUPS)
+        for _, vif in attributes(table.get(_IPMR_TABLE_VIFS, b"")):
+            fields = dict(attributes(vif))
+            if _IPMR_VIF_IFINDEX in fields:
+                yield number(fields[_IPMR_VIF_IFINDEX]), OtherUse(_ROUTES_GROUPS)
 
 
 def _rules(route: Any) -> Iterator[tuple[str, OtherUse]]:
@@ -176,7 +176,7 @@ def _packet_filters() -> Iterator[tuple[str, OtherUse]]:
 
     These leave with them.
     """
-    for message, hook, devices, what in (
+    for message, hook, devices, hook_kind in (
         (_NFT_GET_CHAIN, _NFT_CHAIN_HOOK, _NFT_HOOK_DEVICES, "chain"),
         (_NFT_GET_FLOWTABLE, _NFT_FLOWTABLE_HOOK, _NFT_FLOWTABLE_DEVICES, "flow table"),
     ):
@@ -187,12 +187,12 @@ def _packet_filters() -> Iterator[tuple[str, OtherUse]]:
             listed = dict(attributes(answer[4:]))
             table = _text(listed.get(_NFT_TABLE, b""))
             hooked = dict(attributes(listed.get(hook, b"")))
-            every = [*attributes(hooked.get(devices, b""))]
-            if not every and message == _NFT_GET_CHAIN and _NFT_HOOK_DEVICE in hooked:
-                every = [(0, hooked[_NFT_HOOK_DEVICE])]
-            for kind, name in every:
+            hooked_devices = [*attributes(hooked.get(devices, b""))]
+            if not hooked_devices and message == _NFT_GET_CHAIN and _NFT_HOOK_DEVICE in hooked:
+                hooked_devices = [(0, hooked[_NFT_HOOK_DEVICE])]
+            for kind, name in hooked_devices:
                 pattern = glob.escape(_text(name)) + "*" * (kind == _NFT_DEVICE_PREFIX)
-                yield pattern, OtherUse(f"has a {what} of nftables, of the table {table}")
+                yield pattern, OtherUse(f"has a {hook_kind} of nftables, of the table {table}")
 
 
 def _text(octets: bytes) -> str:
@@ -212,15 +212,15 @@ def _rows(file: Path, columns: int) -> Iterator[list[str]]:
 
 def _sockets() -> Iterator[tuple[int, OtherUse]]:
     """Sockets of raw frames (AF_PACKET, AF_XDP), and of IP that are bound to an interface."""
-    found: list[tuple[int, int, str]] = []
+    sockets: list[tuple[int, int, str]] = []
     for words in _rows(PROC / "thread-self/net/packet", 9):
         with contextlib.suppress(ValueError):  # the heading
-            found.append((int(words[4]), int(words[8]), "packet (AF_PACKET)"))
-    found += ((index, inode, "AF_XDP") for index, inode in xdp_sockets())
-    found += ((index, inode, "IP") for index, inode in inet_sockets())
-    found = [one for one in found if one[0] > 0]  # 0 is on all interfaces, and on none of them
-    owners = owners_of_sockets({inode for _, inode, _ in found}) if found else {}
-    for index, inode, kind in found:
+            sockets.append((int(words[4]), int(words[8]), "packet (AF_PACKET)"))
+    sockets += ((index, inode, "AF_XDP") for index, inode in xdp_sockets())
+    sockets += ((index, inode, "IP") for index, inode in inet_sockets())
+    sockets = [row for row in sockets if row[0] > 0]  # 0 is on all interfaces, and on none of them
+    owners = find_socket_owners({inode for _, inode, _ in sockets}) if sockets else {}
+    for index, inode, kind in sockets:
         lost = kind == "AF_XDP"
         owner = owners.get(inode, "a program")
         yield index, OtherUse(f"is used by {owner} with a socket of {kind}", lost=lost)
@@ -229,52 +229,56 @@ def _sockets() -> Iterator[tuple[int, OtherUse]]:
 def xdp_sockets() -> list[tuple[int, int]]:
     """Interface and inode of each AF_XDP socket in the calling thread's namespace."""
     request = struct.pack("=BBHIIII", _AF_XDP, 0, 0, 0, _XDP_SHOW_INFO, 0, 0)
-    found = []
+    sockets = []
     for answer in _diagnosed(request):
         inode = struct.unpack_from("=I", answer, 4)[0]
         info = dict(attributes(answer[16:])).get(_XDP_DIAG_INFO, b"")
         if len(info) >= 4:
-            found.append((number(info), inode))
-    return found
+            sockets.append((number(info), inode))
+    return sockets
 
 
 def _queues(links: Iterable[Any]) -> Iterator[tuple[int, OtherUse]]:
     """Queues that programs have; where AF_XDP's are hidden, any interface may have one."""
-    taken = queues_taken()
-    for index, user in taken:
+    program_queues = list_program_queues()
+    for index, user in program_queues:
         yield index, OtherUse(f"has a queue that a program uses by {user}")
-    seen = max(len(xdp_sockets()), sum(user == "AF_XDP" for _, user in taken))
-    there = {words[0]: words[2] for words in _rows(PROC / "thread-self/net/protocols", 3)}
-    if (parse_number(there.get("XDP", "")) or 0) > seen:
+    visible = max(len(xdp_sockets()), sum(user == "AF_XDP" for _, user in program_queues))
+    sockets_by_protocol = {
+        words[0]: words[2] for words in _rows(PROC / "thread-self/net/protocols", 3)
+    }
+    if (parse_number(sockets_by_protocol.get("XDP", "")) or 0) > visible:
         for link in links:
             yield link["index"], OtherUse(_HIDDEN_XDP)
 
 
-def queues_taken() -> list[tuple[int, str]]:
+def list_program_queues() -> list[tuple[int, str]]:
     """Interface and user of each receive queue whose memory is a program's (from Linux 6.12 on).
 
     Of AF_XDP it tells what kernels without XDP_SOCKETS_DIAG do not; of TCP into memory of a device
     and of io_uring nothing else tells.
     """
-    found: list[tuple[int, str]] = []
+    queues: list[tuple[int, str]] = []
     for queue in dump_generic("netdev", _GET_QUEUES):
         for attribute, user in _QUEUE_USERS.items():
             if attribute in queue and _QUEUE_INTERFACE in queue:
-                found.append((number(queue[_QUEUE_INTERFACE]), user))
-    return found
+                queues.append((number(queue[_QUEUE_INTERFACE]), user))
+    return queues
 
 
 def inet_sockets() -> list[tuple[int, int]]:
     """Interface and inode of each socket of TCP, UDP and raw IP that is bound to an interface."""
-    found = []
+    sockets = []
     for family in (socket.AF_INET, socket.AF_INET6):
         for protocol in (socket.IPPROTO_TCP, socket.IPPROTO_UDP, socket.IPPROTO_RAW):
             request = struct.pack("=BBBBI48x", family, protocol, 0, 0, 0xFFFFFFFF)
             for answer in _diagnosed(request):
                 if len(answer) >= 72:  # struct inet_diag_msg
-                    index, inode = (struct.unpack_from("=I", answer, at)[0] for at in (40, 68))
-                    found.append((index, inode))
-    return [one for one in found if one[0] and one[1]]
+                    index, inode = (
+                        struct.unpack_from("=I", answer, offset)[0] for offset in (40, 68)
+                    )
+                    sockets.append((index, inode))
+    return [row for row in sockets if row[0] and row[1]]
 
 
 def _diagnosed(request: bytes) -> list[bytes]:
@@ -283,19 +287,19 @@ def _diagnosed(request: bytes) -> list[bytes]:
     return []
 
 
-def owners_of_sockets(inodes: Iterable[int]) -> Mapping[int, str]:
+def find_socket_owners(inodes: Iterable[int]) -> Mapping[int, str]:
     """The process that has each socket, as far as they may be looked at."""
-    wanted = {f"socket:[{inode}]": inode for inode in inodes}
-    found: dict[int, str] = {}
+    inode_by_link = {f"socket:[{inode}]": inode for inode in inodes}
+    owners: dict[int, str] = {}
     for process in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
             for link in os.scandir(process / "fd"):
                 with contextlib.suppress(OSError):
-                    inode = wanted.get(os.readlink(link.path))  # noqa: PTH115 - thousands of them
-                    if inode is not None and inode not in found:
+                    inode = inode_by_link.get(os.readlink(link.path))  # noqa: PTH115 - thousands of them
+                    if inode is not None and inode not in owners:
                         name = read_file(process / "comm").strip()
-                        found[inode] = f"process {process.name} ({name})"
-    return found
+                        owners[inode] = f"process {process.name} ({name})"
+    return owners
 
 
 # BPF programs at tcx, which no message of rtnetlink lists (from Linux 6.6 on).
@@ -321,7 +325,7 @@ def tcx_programs(index: int, kind: int) -> list[int]:
         if error.errno != errno.ENOSPC:
             return []
     count = struct.unpack_from("=I", query, 24)[0]
-    return [one for one in numbers[: min(count, _MOST_PROGRAMS)] if one]
+    return [program_id for program_id in numbers[: min(count, _MOST_PROGRAMS)] if program_id]
 
 
 # Netlink messages that pyroute2 lacks.
@@ -331,7 +335,7 @@ def ask_kernel(
     kind: int, flags: int, body: bytes, *, protocol: int = socket.NETLINK_ROUTE
 ) -> list[bytes]:
     """Send a request to the kernel; what its messages hold, none when it does not know it."""
-    found: list[bytes] = []
+    messages: list[bytes] = []
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as kernel:
         kernel.settimeout(5.0)
         kernel.send(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST | flags, 1, 0) + body)
@@ -340,22 +344,22 @@ def ask_kernel(
             while octets:
                 length, got = struct.unpack_from("=IH", octets)
                 if got in (_NLMSG_ERROR, _NLMSG_DONE):
-                    return found
-                found.append(octets[16:length])
+                    return messages
+                messages.append(octets[16:length])
                 octets = octets[(length + 3) & ~3 :]
             if not flags & DUMP:
-                return found
+                return messages
 
 
 def dump_generic(family: str, command: int) -> list[dict[int, bytes]]:
     """The attributes of each thing that a family of generic netlink lists; none without it."""
     name = family.encode() + b"\0"
-    wanted = struct.pack("=BBHHH", _GET_FAMILY, 1, 0, 4 + len(name), _FAMILY_NAME) + name
-    wanted += bytes(-len(wanted) % 4)
+    family_request = struct.pack("=BBHHH", _GET_FAMILY, 1, 0, 4 + len(name), _FAMILY_NAME) + name
+    family_request += bytes(-len(family_request) % 4)
     with contextlib.suppress(OSError):
-        answers = ask_kernel(_GENL_CTRL, 0, wanted, protocol=_GENERIC)
-        found = dict(attributes(answers[0][4:])).get(_FAMILY_ID, b"") if answers else b""
-        if kind := int.from_bytes(found, sys.byteorder):
+        answers = ask_kernel(_GENL_CTRL, 0, family_request, protocol=_GENERIC)
+        family_id = dict(attributes(answers[0][4:])).get(_FAMILY_ID, b"") if answers else b""
+        if kind := int.from_bytes(family_id, sys.byteorder):
             request = struct.pack("=BBH", command, 1, 0)
             listed = ask_kernel(kind, DUMP, request, protocol=_GENERIC)
             return [dict(attributes(answer[4:])) for answer in listed]

@@ -74,7 +74,7 @@ def vf_addresses(physical: str, *, sys: Path = pci.SYS) -> tuple[str, ...]:
     return tuple(link.resolve().name for link in ordered)
 
 
-def why_none(facts: MachineFacts) -> str:
+def explain_no_vfs(facts: MachineFacts) -> str:
     """Why no NIC of a machine can have virtual functions; "" where one can."""
     if any(nic.max_vfs for nic in facts.nics):
         return ""
@@ -84,7 +84,9 @@ def why_none(facts: MachineFacts) -> str:
     )
 
 
-def why_not_so_many(facts: MachineFacts, address: str, wanted: int, *, of: str, cure: str) -> str:
+def explain_too_few_vfs(
+    facts: MachineFacts, address: str, count: int, *, subject: str, cure: str
+) -> str:
     """Why a NIC cannot have the functions that a deployment needs of it; "" where it can.
 
     Those that it has are taken away first.
@@ -93,17 +95,17 @@ def why_not_so_many(facts: MachineFacts, address: str, wanted: int, *, of: str, 
     most = nic.max_vfs if nic else 0
     if not most:
         return f"{address} has no SR-IOV; turn it on in the firmware, or name another NIC"
-    if nic and (why := vfs_kept(nic.vfs_in_use)):
-        return f"{address}: {why}; {VFS_CURE}"
-    if wanted > most:
+    if nic and (reason := vfs_kept(nic.vfs_in_use)):
+        return f"{address}: {reason}; {VFS_CURE}"
+    if count > most:
         return (
-            f"{of} needs {wanted} virtual functions of {address}, which can have {most}; {cure}, "
-            "or name another NIC"
+            f"{subject} needs {count} virtual functions of {address}, which can have {most}; "
+            f"{cure}, or name another NIC"
         )
     return ""
 
 
-def why_in_use(
+def explain_vf_use(
     physical: str, uses: dict[str, usage.InterfaceUse] | None = None, *, sys: Path = pci.SYS
 ) -> str:
     """Why the virtual functions that a NIC has already must not be taken away."""
@@ -125,10 +127,10 @@ def why_in_use(
 
 def end_vfs(journal: Journal, physical: str, *, sys: Path = pci.SYS) -> None:
     """Take away the virtual functions that a NIC has; undoing makes as many anew, set as before."""
-    if why := vfs_kept(why_in_use(physical, sys=sys)):
-        raise HostError(why, where=physical, cure=VFS_CURE)
+    if reason := vfs_kept(explain_vf_use(physical, sys=sys)):
+        raise HostError(reason, where=physical, cure=VFS_CURE)
     if vf_addresses(physical, sys=sys):
-        # Of an interface that was borrowed the settings stand in the journal already.
+        # The journal has the settings of a borrowed interface already.
         with netdev.interface_noted(journal, physical, sys=sys):
             pci.set_vfs(journal, physical, 0, sys=sys)
 
@@ -150,14 +152,14 @@ def create_vfs(
         # Between the two: drivers change it only while there are no functions, when undone too.
         devlink.set_mode(journal, physical, eswitch)
     pci.set_vfs(journal, physical, count, sys=sys)
-    found = vf_addresses(physical, sys=sys)
-    if len(found) != count:
+    functions = vf_addresses(physical, sys=sys)
+    if len(functions) != count:
         raise HostError(
-            f"{count} virtual functions were requested and {len(found)} are there",
+            f"{count} virtual functions were requested and {len(functions)} are there",
             where=physical,
             cure="see dmesg; the bus may have no room for them (pci=realloc)",
         )
-    return found
+    return functions
 
 
 def configure_vf(name: str, number: int, netns: Path | None = None, **settings: Any) -> None:
@@ -167,8 +169,8 @@ def configure_vf(name: str, number: int, netns: Path | None = None, **settings: 
     def configure() -> None:
         index = links.get(name).index
         for key, value in settings.items():
-            what = f"set {key} = {value} of virtual function {number}"
-            with netlink(what, f"link {name}", cure) as route:
+            description = f"set {key} = {value} of virtual function {number}"
+            with netlink(description, f"link {name}", cure) as route:
                 route.link("set", index=index, vf={"vf": number, **_VF_ATTRIBUTES[key](value)})
 
     run_in(netns, configure)
@@ -196,15 +198,15 @@ def set_up_vf(
 
     Returned are the settings of `usual`, for what the options leave open, that its driver refused.
     """
-    wanted: dict[str, Any] = {"mac": mac, **({"vlan": vlan} if vlan else {})}
+    settings: dict[str, Any] = {"mac": mac, **({"vlan": vlan} if vlan else {})}
     for key in ("rate_mbps", "spoof_check", "trust"):
         if (value := getattr(options, key)) is not None:
-            wanted[key] = value
-    configure_vf(name, number, netns, **wanted)
+            settings[key] = value
+    configure_vf(name, number, netns, **settings)
     return tuple(
         key
         for key, value in (usual or {}).items()
-        if key not in wanted and not try_configure_vf(name, number, netns, **{key: value})
+        if key not in settings and not try_configure_vf(name, number, netns, **{key: value})
     )
 
 
@@ -215,8 +217,8 @@ def read_vfs(name: str, netns: Path | None = None) -> tuple[VirtualFunction, ...
         with netlink("list virtual functions", f"link {name}") as route:
             (message,) = route.link("get", ifname=name, ext_mask=1)
         functions = message.get_attr("IFLA_VFINFO_LIST")
-        found = [_parse_vf(m) for m in functions.get_attrs("IFLA_VF_INFO")] if functions else []
-        return tuple(sorted(found, key=lambda function: function.number))
+        vfs = [_parse_vf(m) for m in functions.get_attrs("IFLA_VF_INFO")] if functions else []
+        return tuple(sorted(vfs, key=lambda function: function.number))
 
     return run_in(netns, read)
 
@@ -240,8 +242,8 @@ def describe(
 
 def _parse_vf(message: Any) -> VirtualFunction:
     def value(attribute: str, field: str) -> Any:
-        found = message.get_attr(attribute)
-        return found[field] if found is not None else None
+        fields = message.get_attr(attribute)
+        return fields[field] if fields is not None else None
 
     stats = message.get_attr("IFLA_VF_STATS")
 

@@ -327,7 +327,7 @@ class Xdpgen(TrafficGenerator):
 
     def _latency(self, number: int) -> Latency | None:
         """Time from making a frame until it was taken: shortest, mean, longest."""
-        octets = self.started(self._code).map("delays").of_processors(_key(number), DELAYS.size)
+        octets = self.started(self._code).map("delays").read_per_cpu(_key(number), DELAYS.size)
         rows = [row[1:] for row in DELAYS.iter_unpack(octets) if row[0] == self._trial]
         counts, sums, least, most = zip(*rows, strict=True) if rows else ((), (), (), ())
         if not sum(counts):

@@ -232,7 +232,7 @@ class UeAndServer:
             process.wait_for(
                 lambda: program.ready in process.log_text() and bool(self._address()),
                 timeout_s=ATTACH_S,
-                what=f"the address of its interface {stack.UE_TUN}",
+                description=f"the address of its interface {stack.UE_TUN}",
             )
         except HostError as error:
             self.vnf.check_alive()

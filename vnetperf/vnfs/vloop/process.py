@@ -129,7 +129,7 @@ def main_and_worker(plan: Plan, facts: MachineFacts, role: str) -> tuple[int, tu
         (c.cpu for c in facts.cpus if c.node == home), key=lambda cpu: cpu not in allowed
     )
     worker = plan.placement.cores.get(role, tuple(local_cpus))[:1]
-    return dpdk.main_cpu_of_plan(plan, facts, home, worker), worker
+    return dpdk.choose_main_cpu(plan, facts, home, worker), worker
 
 
 def mode_problem(scenario: Scenario, modes: tuple[str, ...], name: str) -> str:
@@ -362,7 +362,7 @@ class Vloop(Vnf):
 
     def wait_ready(self, timeout_s: float) -> None:
         """Wait until the program answers and both its links are up."""
-        self._running().wait_for(self._links_up, timeout_s=timeout_s, what="both its links")
+        self._running().wait_for(self._links_up, timeout_s=timeout_s, description="both its links")
         self._let_loose()
         if isinstance(self.command, VloopCommand):
             self.telemetry.ask("/forwarder/forward")

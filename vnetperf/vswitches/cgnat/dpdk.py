@@ -217,7 +217,7 @@ class DpdkNat(NatSwitch):
         self.process = self.machine.spawn(
             "cgnat", self.argv, env={"RUNTIME_DIRECTORY": str(self.directory)}
         )
-        self.process.wait_for(self._replies, timeout_s=START_S, what="its ports to start")
+        self.process.wait_for(self._replies, timeout_s=START_S, description="its ports to start")
 
     def _device(self, number: int, port: Port) -> str:
         """The device of a port; one that was removed is there, and nothing comes or goes by it."""
@@ -486,7 +486,7 @@ def _main_and_workers(plan: Plan, facts: MachineFacts | None) -> tuple[int, tupl
     """Processors of the main thread, which makes all tables and buffers, and of each group's."""
     roles = (demand.role for demand in DpdkNat.roles(plan.scenario))
     workers = tuple(plan.placement.cores[role][0] for role in roles)
-    return dpdk.main_cpu_of_plan(plan, facts, plan.placement.node, workers), workers
+    return dpdk.choose_main_cpu(plan, facts, plan.placement.node, workers), workers
 
 
 def _list_group_lcores(plan: Plan, facts: MachineFacts | None) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ from vnetperf.host.nic import pci, vfs
 from vnetperf.host.nic.switchdev import (
     MODES,
     SWITCHDEV,
+    explain_no_switchdev,
+    explain_switchdev_conflict,
     nic_mode,
-    why_no_switchdev,
-    why_not_switchdev,
 )
 from vnetperf.host.nic.vfs import VfOptions
 from vnetperf.model.base import Frozen
@@ -95,10 +95,10 @@ class Sriov(VSwitch):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the scenario from a NIC's switch."""
-        if reason := vfs.why_none(facts):
+        if reason := vfs.explain_no_vfs(facts):
             return reason
         if nic_mode(scenario) == SWITCHDEV:
-            trouble = why_not_switchdev(facts, scenario)
+            trouble = explain_switchdev_conflict(facts, scenario)
         else:
             trouble = tc_redirect.redirect_problem(facts, scenario.deployment)
         return trouble or virtual_functions.sriov_problem(scenario)
@@ -110,15 +110,15 @@ class Sriov(VSwitch):
         for use in (nic for nic in nics if nic.side == "dut"):
             function_count = sum(place.physical == use.wire for place in places)
             deployment_name, cure = scenario.deployment.name, "choose fewer --vnfs"
-            if problem := vfs.why_not_so_many(
-                facts, use.pci, function_count, of=deployment_name, cure=cure
+            if problem := vfs.explain_too_few_vfs(
+                facts, use.pci, function_count, subject=deployment_name, cure=cure
             ):
                 return problem
             if scenario.options.vf_driver == VFIO and (reason := vfio_problem(use, facts)):
                 return f"vf_driver is vfio-pci, and {reason}"
             if scenario.has_guests and (reason := vfio_problem(use, facts)):
                 return f"guests are given virtual functions by vfio-pci, and {reason}"
-            if nic_mode(scenario) == SWITCHDEV and (reason := why_no_switchdev(use)):
+            if nic_mode(scenario) == SWITCHDEV and (reason := explain_no_switchdev(use)):
                 return reason
         return ""
 

@@ -253,7 +253,7 @@ class PrivateVpp:
         for socket in (startup.api_socket, startup.stats_socket):
             socket.unlink(missing_ok=True)  # of the one before: it would look ready
         for path in startup.shared_memory:
-            self._machine.remove_at_end(path)
+            self._machine.schedule_removal(path)
         libraries = self._installation.library_dir
         self.process = self._machine.spawn(
             "vpp",
@@ -266,11 +266,11 @@ class PrivateVpp:
         self.process.wait_for(
             lambda: startup.api_socket.exists() and startup.stats_socket.exists(),
             timeout_s=START_S,
-            what="its sockets",
+            description="its sockets",
             poll_s=0.01,
         )
         self._api = VppApi(startup.api_socket, self._installation, self._version)
-        self.process.wait_for(self._answers, timeout_s=START_S, what="its API", poll_s=0.01)
+        self.process.wait_for(self._answers, timeout_s=START_S, description="its API", poll_s=0.01)
 
     def _answers(self) -> bool:
         """A socket file does not mean ready: nobody may listen yet."""
