@@ -519,7 +519,7 @@ def test_virtual_functions_in_use_are_noted_beside_what_uses_the_nic(
     """The one may be taken in an isolated environment, the other not."""
     found = nic.pci.PciNic("0000:01:00.0", "", "", "igb", 0, ("ens1",), 2, 7, "", 1)
     carries = InterfaceUse("it carries the address 192.0.2.1")
-    now = read_facts(monkeypatch, "explain_vf_use", carries, functions="one is given to vfio-pci")
+    now = read_facts(monkeypatch, found, carries, functions="one is given to vfio-pci")
     assert now.in_use == "it carries the address 192.0.2.1"
     assert now.vfs_in_use == "one is given to vfio-pci"
 

@@ -72,11 +72,11 @@ def test_a_machine_without_libbpf_or_types_is_told(
     monkeypatch.undo()
     monkeypatch.setattr(xdp, "LIBRARY", "libnothing.so.1")
     forget_cached(xdp)
-    reason = xdp.why_no_bpf()
+    reason = xdp.explain_no_bpf()
     monkeypatch.undo()
     forget_cached(xdp)
     for words in ("libnothing.so.1", "package libbpf1"):
-        assert words in xdp.explain_no_bpf()
+        assert words in reason
 
 
 @real

@@ -448,13 +448,13 @@ def test_a_pod_is_taken_away_after_a_restart_too(
     answer_add(monkeypatch, {})
     made.attach(host, one)
     made.stop([host])
-    monkeypatch.setattr(cni.CniRuntime, made._results[0] lambda *_: pytest.fail("it is there"))
+    monkeypatch.setattr(cni.CniRuntime, "add", lambda *_: pytest.fail("it is there"))
     monkeypatch.setattr(made, "is_there", lambda _: True)
-    port = made.attach(host, one, made._results[0])
+    port = made.attach(host, one)
     assert machine.deleted == []
     made.detach(host, port)
     assert machine.deleted == [one.netdev]
-    assert made._results == {}
+    assert made.facts()["results"] == {}
 
 
 def facts_of(folder: Path, monkeypatch: pytest.MonkeyPatch, content: Any) -> dict[str, Any]:

@@ -345,15 +345,13 @@ def test_what_all_of_an_input_rate_is_stands_beside_it(every, texts):
     alike = result.model_copy(update={"media_max_fps": top * 2})
     said = outcomes.full_load_text(alike)
     texts.check(said, "largest load")
-    full = outcomes.full_load_text(
-        result.model_copy(update={"media_max_fps": top})
-    texts.check(outcomes.whole_load_text(full), "medium")
+    full = result.model_copy(update={"media_max_fps": top})
+    texts.check(outcomes.full_load_text(full), "medium")
     nominal = result.model_copy(update={"media_max_fps": top / 5})  # a wire of no speed of its own
     texts.check(outcomes.full_load_text(nominal), "nominal medium")
     below = tuple(step for step in result.loss_steps if step.input_ratio < 1)
-    lower = outcomes.full_load_text(
-        alike.model_copy(update={"loss_steps": below})
-    texts.check(outcomes.whole_load_text(lower), "generator")
+    lower = alike.model_copy(update={"loss_steps": below})
+    texts.check(outcomes.full_load_text(lower), "generator")
     assert "medium" not in outcomes.full_load_text(
         result.model_copy(update={"media_max_fps": None})
     )

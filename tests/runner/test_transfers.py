@@ -155,9 +155,7 @@ def test_a_vnf_with_an_endpoint_in_it_routes_and_has_tools(texts: Texts) -> None
     texts.check(transfers.find_endpoint_traffic_problem(run, io, "TCP_STREAM", 64), "mode io")
     assert run.note_skipped.called
     alone = scenario("phy2phy_bridge")
-    texts.check(transfers.find_endpoint_traffic_problem(
-        run, alone, "TCP_STREAM", 64
-    ), "no VNF")
+    texts.check(transfers.find_endpoint_traffic_problem(run, alone, "TCP_STREAM", 64), "no VNF")
 
 
 def test_a_vnf_that_refuses_programs_by_an_error_is_a_noted_skip(

@@ -268,7 +268,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> tuple[stage.Stage, list[dict[str,
     monkeypatch.setattr(stage, "UNCLEAR_S", 1.0)
     monkeypatch.setattr(stage, "deploy_plan", lambda *_: Deployed())
     made = stage.Stage("mine")
-    made._before, made._holders = MagicMock()
+    made.facts = MagicMock()
     made.deploy(MagicMock())
     return made, looks
 

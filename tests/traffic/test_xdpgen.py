@@ -100,7 +100,8 @@ def test_what_it_cannot_do_in_a_trial_is_refused() -> None:
 
 @pytest.mark.parametrize(("made", "seconds"), [(0, 0.0), (1, 0.0), (5, 5.0)])
 def test_the_time_of_frames_has_one_more_gap(made: int, seconds: float) -> None:
-    pace = StreamPace(built=made, skipped=0, first_ns=10**9, last_ns=10**9 + max(0, made - 1) * 10**9
+    pace = StreamPace(
+        built=made, skipped=0, first_ns=10**9, last_ns=10**9 + max(0, made - 1) * 10**9
     )
     assert pace.seconds == seconds
 

@@ -218,23 +218,16 @@ def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> Tri
 
     Threads and roles of other hosts have the host's name before their own, as in placements.
     """
-    dead = [
-        f"host {host}: {counts.failure}"
-        for host, counts in counted.items()
-        if counts.failed
-    ]
+    dead = [f"host {host}: {counts.failure}" for host, counts in counted.items() if counts.failed]
     if dead:  # whatever the tester found: this is the cause
         return TrialResult(directions=(), failed="dut", failure="; ".join(dead))
     if result.failed:
         return result
     update: dict[str, Any] = {
-        "hops": result.hops
-        + tuple(hop for counts in counted.values() for hop in counts.hops),
+        "hops": result.hops + tuple(hop for counts in counted.values() for hop in counts.hops),
         "links_down": result.links_down
         + tuple(
-            f"{link} on {host}"
-            for host, counts in counted.items()
-            for link in counts.links_down
+            f"{link} on {host}" for host, counts in counted.items() for link in counts.links_down
         ),
         "uncollected": result.uncollected
         | {
@@ -250,13 +243,9 @@ def merge_counts(result: TrialResult, counted: Mapping[str, TrialResult]) -> Tri
             for part in getattr(counts, field)
         )
     update["machines"] = {
-        host: counts.machine
-        for host, counts in counted.items()
-        if counts.machine is not None
+        host: counts.machine for host, counts in counted.items() if counts.machine is not None
     }
-    update["collected_at"] = {
-        host: counts.collected_s for host, counts in counted.items()
-    }
+    update["collected_at"] = {host: counts.collected_s for host, counts in counted.items()}
     cost = [counts.watched_cpu_s for counts in (result, *counted.values())]
     update["watched_cpu_s"] = sum(cpu_s for cpu_s in cost if cpu_s is not None) or None
     return result.model_copy(update=update)

@@ -291,9 +291,7 @@ class HostsClient:
             }
             if spaces_by_cable:
                 with _name_host(part.host):
-                    cables = {
-                        str(number): space for number, space in spaces_by_cable.items()
-                    }
+                    cables = {str(number): space for number, space in spaces_by_cable.items()}
                     laid = self.clients[part.host].call("lay_cables", cables=cables)
                 netdevs |= {int(number): netdev for number, netdev in laid.items()}
         return netdevs
@@ -314,8 +312,7 @@ class HostsClient:
             for host, ports in self._call_hosts(others, "counters").items():
                 earlier = before[host]
                 hops = ", ".join(
-                    f"{name} rx {now['rx'] - old['rx']} "
-                    f"tx {now['tx'] - old['tx']}"
+                    f"{name} rx {now['rx'] - old['rx']} tx {now['tx'] - old['tx']}"
                     for name, now in ports.items()
                     if (old := earlier.get(name)) is not None
                 )

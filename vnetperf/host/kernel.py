@@ -111,8 +111,8 @@ def undo_value(data: UndoData) -> str:
     if _same_value(now, previous):
         return f"already {previous}"
     zero_first = bool(data["zero_first"])
-    written = zero_first and now == "0"  # between two writes
-    if not _same_value(now, written) and not is_midway:
+    is_midway = zero_first and now == "0"  # between two writes
+    if not _same_value(now, str(data["wanted"])) and not is_midway:
         return f"left at {now}: somebody else has set it since"
     write_file(path, previous, zero_first=zero_first and now != "0" and previous != "0")
     after = read_value(path)

@@ -122,7 +122,9 @@ class SriovNetwork(Network):
         deployment_name, cure = scenario.deployment.name, "choose fewer --pods"
         for host, use in map_host_nics(nics, scenario).items():
             count = len(pods_on(scenario, host))
-            if reason := vfs.explain_too_few_vfs(facts, use.pci, count, subject=deployment_name, cure=cure):
+            if reason := vfs.explain_too_few_vfs(
+                facts, use.pci, count, subject=deployment_name, cure=cure
+            ):
                 return reason
             if nic_mode(scenario) == SWITCHDEV and (reason := switchdev.explain_no_switchdev(use)):
                 return reason

@@ -375,7 +375,9 @@ class Conductor:
             run.done[case] = self._kept(logged)
             return logged[-1].begin, result
         kept = run.done[case]
-        tests = run.resumed.tests if kept.octets is None else group_tests(run.log.read(*kept.octets))
+        tests = (
+            run.resumed.tests if kept.octets is None else group_tests(run.log.read(*kept.octets))
+        )
         logged = [test for test in tests if test.begin.search in kept.searches]
         return logged[-1].begin, self._result(logged)
 
@@ -508,7 +510,9 @@ class Conductor:
     def _end_interrupted(self, logged: LoggedTest) -> None:
         """Note the end of a test that the log has no end of: superseded, unless only that lacks."""
         try:
-            is_complete = replay(start_procedure(logged.begin), logged.outcomes()).next_request is None
+            is_complete = (
+                replay(start_procedure(logged.begin), logged.outcomes()).next_request is None
+            )
         except VnetperfError:  # its trials give no result, or are those of another version
             is_complete = False
         reason = "" if is_complete else "the run was interrupted, and what was deployed is gone"

@@ -61,22 +61,6 @@ class Vnf(Backend):
     #: True when it opens a tap with IFF_MULTI_QUEUE even for one queue, as DPDK does.
     opens_multi_queue: ClassVar[bool] = True
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Refuse a class of an earlier version: it would be planned without memory or threads."""
-        super().__init_subclass__(**options)
-        former = {name: now for name, now in FORMER.items() if hasattr(cls, name)}
-        try:
-            signature(cls.roles).bind(None, 0)
-        except TypeError:
-            former["roles(number)"] = "roles(scenario, number)"
-        if former:
-            raise ConfigError(
-                f"it implements {', '.join(former)}, which nothing calls any more",
-                where=f"VNF {cls.__module__}:{cls.__qualname__}",
-                accepted=", ".join(dict.fromkeys(former.values())),
-                cure="install a version of it for this vnetperf, or change its class accordingly",
-            )
-
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan)
         self.number = number

@@ -318,7 +318,7 @@ class Trex(ExternalGenerator):
             trial.duration_s,
             refusal_is_loss=self.refusal_is_loss(trial),
             histogram_up_to_loss=trial.histogram_up_to_loss,
-            no_probe=why_no_probe({end.kind for end in self._explain_lost_probes(),
+            no_probe=explain_lost_probes({end.kind for end in self._ends}, self._workers),
         )
         drained = trial.drain_s if trial.full_drain else round(counted["drained"], 4)
         return result.model_copy(
@@ -326,7 +326,7 @@ class Trex(ExternalGenerator):
         )
 
     @property
-    def _explain_lost_probes(self) -> int | None:
+    def _workers(self) -> int | None:
         """Workers of the server; None of a server that somebody else has started."""
         return None if self._server is None else len(self._server.threads.workers)
 
@@ -412,7 +412,7 @@ class Trex(ExternalGenerator):
                 server.process.stop(timeout_s=3.0)
 
 
-def why_no_probe(kinds: Collection[str], workers: int | None) -> str:
+def explain_lost_probes(kinds: Collection[str], workers: int | None) -> str:
     """Reason why no probe may come back although frames do; "" where probes are to come back.
 
     Args:
