@@ -9,7 +9,7 @@ PYTHON3 = $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$p && break; done)
 # Whose docstrings have arguments, results and errors: contracts, the model, the kits for plugins.
-CONTRACTS := vnetperf/model vnetperf/testing $(wildcard vnetperf/*/base.py) vnetperf/backend.py \
+CONTRACTS := vnetperf/model vnetperf/testing $(wildcard vnetperf/*/base.py) vnetperf/plugin/backend.py \
 	vnetperf/wires.py vnetperf/collectors.py vnetperf/runner/bench.py
 
 .PHONY: help install deps deps-test venv engine demo test test-fast test-all check bench fuzz lock clean
@@ -93,7 +93,7 @@ fuzz: export FUZZ_EXAMPLES ?= 300
 fuzz: deps-test $(VENV)/.dev-stamp
 	$(MAKE) --no-print-directory -s -C tests/engine/unit OUT=$(CURDIR)/build/fuzz
 	FUZZ_SEED=$$RANDOM$$RANDOM build/fuzz/unit fuzz
-	$(PYTHON) -m pytest -q -n 0 tests/results/test_full_disk.py tests/config/test_errors.py \
+	$(PYTHON) -m pytest -q -n 0 tests/log/test_full_disk.py tests/config/test_errors.py \
 		tests/traffic/test_engine.py -k "crafted or odd"
 
 bench: deps venv engine

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.runs import measure
-from vnetperf import registry
+from vnetperf.plugin import registry
 
 
 class Seen:

@@ -26,11 +26,11 @@ from typing import Any
 from rich.console import Console
 
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.log.folder import read_run
+from vnetperf.log.trial_log import LOG_NAME, iter_log, seal, unseal
 from vnetperf.report import READ, REPORTS, write_atomically
 from vnetperf.report.summary import shown_part
 from vnetperf.report.terminal import print_results
-from vnetperf.results.folder import read_run
-from vnetperf.results.log import LOG_NAME, iter_log, seal, unseal
 
 RECORDED = Path(__file__).parents[1] / "tests/recorded/pvp_dpdk_quick.tar.xz"
 #: Records that a log has once.

@@ -34,7 +34,7 @@ from vnetperf.host.processes import ManagedProcess, Processes
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 from vnetperf.model.nat import Nat
-from vnetperf.traffic.layers import internet_checksum
+from vnetperf.plugin.frame_layers import internet_checksum
 from vnetperf.traffic.loadgen.engine import (
     Engine,
     EngineConfig,

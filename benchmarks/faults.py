@@ -77,11 +77,11 @@ from vnetperf.agent.client import AgentClient
 from vnetperf.deployment.planner import make_plan
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_for
+from vnetperf.log.folder import read_up_to_damage
 from vnetperf.model.calibration import Calibration
 from vnetperf.model.errors import HostError, VnetperfError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.trial import TrialSpec
-from vnetperf.results.folder import read_up_to_damage
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.verdict import judge

@@ -23,11 +23,12 @@ from pathlib import Path
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
-from vnetperf import config, registry
+from vnetperf import config
 from vnetperf.agent.client import AgentClient
 from vnetperf.deployment.planner import make_plan
 from vnetperf.host.paths import HostRoots
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.plugin import registry
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.sim import SimulatedDut
 

@@ -35,11 +35,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bars import Bars, drawn
-from vnetperf import registry
 from vnetperf.model.errors import VnetperfError
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.plugin import registry
+from vnetperf.plugin.generator import TrafficGenerator
 from vnetperf.testing.generator import looped, prepare
-from vnetperf.traffic.base import TrafficGenerator
 
 FLOOD_FPS, FLOOR_FPS = 40e6, 1000.0
 #: Loads of each port at which pacing is looked at, and shares of the clean rate.

@@ -45,8 +45,8 @@ from benchmarks.fault_kinds import make_clock
 from benchmarks.kill_victims import VICTIMS, Session, Victim, left, open_session, whole_machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
+from vnetperf.log.folder import read_up_to_damage
 from vnetperf.model.errors import VnetperfError
-from vnetperf.results.folder import read_up_to_damage
 
 #: Longest waits, seconds: for the moment of a kill, a part that is not there yet, the session's end
 #: (an agent waits a minute for a silent controller), and the machine as it was.

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from math import hypot, inf
 from pathlib import Path
 
+from vnetperf.analysis.metrics import Metric, compared_metrics_of
 from vnetperf.analysis.runs import load_run
 from vnetperf.model.errors import LogError
 from vnetperf.model.units import fps
-from vnetperf.results.metrics import Metric, compared_metrics_of
 from vnetperf.statistics import spread
 
 CONFIDENCE = 0.9

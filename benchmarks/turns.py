@@ -56,7 +56,7 @@ NEIGHBOUR = (
 PLACED = """
 def placed(plan, deployment):
     try:
-        from vnetperf.results.sharing import sharing_of
+        from vnetperf.analysis.sharing import sharing_of
     except ImportError:
         return plan.placement.reason
     found = sharing_of(deployment.facts)

@@ -29,7 +29,7 @@ from vnetperf.host.journal import Journal
 from vnetperf.host.linux import netlink, run_in
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.xdp import BpfObject, compile_program
-from vnetperf.traffic.layers import internet_checksum
+from vnetperf.plugin.frame_layers import internet_checksum
 from vnetperf.vswitches.xdp.switch import COUNTS, SOURCES
 
 MODES = ("native", "generic")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf import registry
+from vnetperf.plugin import registry
 
 EXAMPLES = int(os.environ.get("TEST_EXAMPLES", "40"))
 try:

@@ -36,7 +36,7 @@ REGISTERED = {"vnetperf.pytest_plugin.hooks"}
 #: Rooms that name no backend, neither ours nor a plugin's.
 NEUTRAL = ("model", "host")
 #: Rooms whose texts are vnetperf's own or the user's; what cannot be read there ends a command.
-OWN_FILES = ("analysis", "cli", "config", "report", "results", "runner")
+OWN_FILES = ("analysis", "cli", "config", "log", "report", "runner")
 #: Families of backends: the entry points of setup.cfg.
 FAMILIES = ("vswitches", "vnfs", "traffic", "wires", "collectors", "endpoints", "mpi")
 #: Names of backends that are words of another thing too: a library, a program, a Debian package, a

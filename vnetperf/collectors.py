@@ -24,7 +24,6 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
-from vnetperf.backend import Requirements
 from vnetperf.host import kernel, threads
 from vnetperf.host.cpu import read_cpus
 from vnetperf.host.lines import bring_together, line_ns
@@ -48,6 +47,7 @@ from vnetperf.model.machine_load import (
     counted_since,
 )
 from vnetperf.model.scenario import Pollers
+from vnetperf.plugin.backend import Requirements
 
 #: What it measures of a thread, or of the machine.
 SampleT = TypeVar("SampleT", ThreadLoad, ThreadEvents, EnergyUse)

@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from vnetperf import registry
-from vnetperf.backend import Requirements
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.plugin import registry
+from vnetperf.plugin.backend import Requirements
 
 #: What a VLAN tag adds to a frame, octets (IEEE 802.1Q).
 VLAN_OCTETS = 4

@@ -13,7 +13,7 @@ from vnetperf.model.deployment import Port
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.traffic import Stream
-from vnetperf.vswitches.base import VSwitchCapabilities
+from vnetperf.plugin.vswitch import VSwitchCapabilities
 from vnetperf.vswitches.kernelports import KernelSwitch, netlink
 
 TC = Program(name="tc", package="iproute2", version_args=("-V",))

@@ -357,7 +357,7 @@ def test_what_a_guardian_still_undoes_is_reported(
     with Journal.create(roots, "r1", guardian=ProcessId.me()) as journal:
         gone = ProcessId(2**22 + 1, 1)
         text = roots.journal("r1").read_bytes()
-        monkeypatch.setattr(session, "find_owner", lambda _: [owner])
+        monkeypatch.setattr(session, "find_owners", lambda _: [owner])
         owner = session.LiveRun("r1", "bed", "u", "now", gone.pid, "guardian")
         agent = Agent(Line(channel), roots)
         found = agent.call_hello([], {}, predecessor=[gone.pid, gone.start])

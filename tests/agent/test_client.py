@@ -19,7 +19,7 @@ import pytest
 
 from tests.conftest import Register
 from tests.fakes.machine import facts
-from vnetperf import config, registry
+from vnetperf import config
 from vnetperf.agent import agent as agent_module
 from vnetperf.agent import client as client_module
 from vnetperf.agent.agent import Agent
@@ -30,6 +30,7 @@ from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import AgentConfig, Testbed
 from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
 from vnetperf.networks import kubernetes
+from vnetperf.plugin import registry
 from vnetperf.runner.scenarios import make_scenario
 
 

@@ -13,14 +13,13 @@ import pytest
 
 from tests.deployment.test_hosts import of_machines, plan_of_machines
 from tests.fakes.machine import facts
-from vnetperf import config, registry
+from vnetperf import config
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient
 from vnetperf.agent.counts import merge_counts, merge_parts
 from vnetperf.agent.hosts import HostsClient, connect
 from vnetperf.deployment import transfers
 from vnetperf.deployment.planner import make_plan
-from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
 from vnetperf.model.errors import CapabilityError, DutError, HostError, full_text
 from vnetperf.model.machine_load import (
     EnergyUse,
@@ -47,6 +46,8 @@ from vnetperf.model.trial import (
     TrialSpec,
     TrialWindow,
 )
+from vnetperf.plugin import registry
+from vnetperf.plugin.endpoint_tool import EndpointTool, Sockets, ToolOutput
 from vnetperf.procedures.cpu_load import cpu_by_role
 from vnetperf.runner.scenarios import make_scenario
 

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import vnetperf
 from tests.fakes import odd
 from tests.fakes.machine import forget_cached
-from vnetperf import registry
 from vnetperf.agent import inventory
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.placement import place_roles
@@ -27,7 +26,8 @@ from vnetperf.host.facts.hardware import collect
 from vnetperf.host.programs import find_programs, owning_packages
 from vnetperf.model.scenario import RoleDemand, Scenario
 from vnetperf.model.testbed import CoresConfig, KernelModule, MachineFacts, Program, Testbed
-from vnetperf.vswitches.base import VSwitch
+from vnetperf.plugin import registry
+from vnetperf.plugin.vswitch import VSwitch
 
 DEMANDS = RoleDemand(role="tester", group="tester"), RoleDemand(role="pmd", group="switch")
 

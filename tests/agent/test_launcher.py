@@ -20,7 +20,7 @@ import pytest
 from tests.deployment.test_hosts import plan_of as plan_over_hosts
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, with_nics
-from vnetperf import __version__, config, registry
+from vnetperf import __version__, config
 from vnetperf.agent import agent as agent_module
 from vnetperf.agent import client as client_module
 from vnetperf.agent import launcher
@@ -35,6 +35,7 @@ from vnetperf.host.linux import caller_uid, python_argv, user_name
 from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.model.options import GuestOptions, SwitchOptions
 from vnetperf.model.testbed import Testbed
+from vnetperf.plugin import registry
 from vnetperf.runner.scenarios import make_scenario
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
@@ -747,15 +748,15 @@ def test_a_file_that_vanishes_while_an_installation_is_looked_at_is_none(
     os.chown(tmp_path / "theirs.py", 65534, -1)
     names = ["gone.py"]
     monkeypatch.setattr(os, "listdir", lambda _: names)
-    assert trust.why_untrusted_below(tmp_path) == ""
+    assert trust.explain_distrust_below(tmp_path) == ""
     names.append("theirs.py")
-    assert str(tmp_path / "theirs.py") in trust.why_untrusted_below(tmp_path)
+    assert str(tmp_path / "theirs.py") in trust.explain_distrust_below(tmp_path)
 
     def vanish(_: str) -> list[str]:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     monkeypatch.setattr(os, "listdir", vanish)
-    assert trust.why_untrusted_below(tmp_path) == ""
+    assert trust.explain_distrust_below(tmp_path) == ""
 
 
 SCRIPT = """

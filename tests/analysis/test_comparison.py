@@ -27,6 +27,7 @@ from vnetperf.analysis.comparison import (
     compare,
 )
 from vnetperf.analysis.runs import StoredRun, find_run, load_run
+from vnetperf.log.trial_log import LOG_NAME
 from vnetperf.model.errors import ConfigError, DutError, LogError
 from vnetperf.model.parameters import (
     FrameLossTest,
@@ -39,7 +40,6 @@ from vnetperf.model.parameters import (
 )
 from vnetperf.model.preset import Preset, StepSearch
 from vnetperf.model.testbed import MachineFacts
-from vnetperf.results.log import LOG_NAME
 from vnetperf.statistics.difference import Occurrences
 from vnetperf.testing.sim import SimulatedDut
 

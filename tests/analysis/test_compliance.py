@@ -24,6 +24,14 @@ from vnetperf.analysis.compliance.rfc2544 import (
 )
 from vnetperf.analysis.logged_tests import Logged, LoggedTest
 from vnetperf.analysis.results_from_log import count_faults, derive_result
+from vnetperf.log.records import (
+    ProcedureRecord,
+    RunRecord,
+    ScenarioRecord,
+    SearchEndRecord,
+    SearchRecord,
+    TrialRecord,
+)
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import DutError
 from vnetperf.model.frames import LinkSpeed
@@ -71,14 +79,6 @@ from vnetperf.model.trial import (
 from vnetperf.procedures import standard_test
 from vnetperf.procedures.base import KnownThroughput
 from vnetperf.procedures.latency import over_trials
-from vnetperf.results.records import (
-    ProcedureRecord,
-    RunRecord,
-    ScenarioRecord,
-    SearchEndRecord,
-    SearchRecord,
-    TrialRecord,
-)
 from vnetperf.search import make_search
 from vnetperf.statistics import spread
 from vnetperf.testing.sim import SimulatedDut, run

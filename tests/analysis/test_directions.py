@@ -11,10 +11,10 @@ from tests.runner.support import PDR, Bench
 from vnetperf.analysis.goals import per_direction
 from vnetperf.analysis.logged_tests import trial_outcome
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.log.records import SearchRecord, TrialRecord
+from vnetperf.log.trial_log import read_log
 from vnetperf.model.parameters import SearchLimits
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
-from vnetperf.results.log import read_log
-from vnetperf.results.records import SearchRecord, TrialRecord
 from vnetperf.search.classification import Criterion, conditional_throughput
 
 GOAL = replace(PDR, initial_trial_s=0.5, final_trial_s=1.0, duration_sum_s=3.0, exceed_ratio=0.5)

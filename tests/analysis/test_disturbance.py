@@ -15,15 +15,15 @@ from tests.texts import Texts
 from vnetperf.analysis.disturbance import disturbing_share
 from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.analysis.sharing import emulated_guests
+from vnetperf.log.records import TransfersRecord
+from vnetperf.log.trial_log import LOG_NAME, read_log
 from vnetperf.model.machine_load import MachineLoad
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Result, RunResults, ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
 from vnetperf.model.trial import TrialResult
-from vnetperf.results.log import LOG_NAME, read_log
-from vnetperf.results.records import TransfersRecord
-from vnetperf.results.sharing import emulated_guests
 from vnetperf.runner.run import NoProgress
 from vnetperf.testing.sim import SimulatedDut
 

@@ -10,8 +10,8 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
 from vnetperf.analysis.explain import explain
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.log.trial_log import read_log
 from vnetperf.model.errors import ConfigError
-from vnetperf.results.log import read_log
 
 
 @pytest.fixture(scope="module")

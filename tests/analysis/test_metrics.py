@@ -11,6 +11,14 @@ import pytest
 from tests.report import sample, sample_outcomes
 from tests.texts import Texts
 from vnetperf.analysis.comparison import _observation
+from vnetperf.analysis.metrics import (
+    Metric,
+    compared_metrics_of,
+    metrics_of,
+    repeated_number,
+    why_no_number,
+)
+from vnetperf.analysis.run_metrics import compared_metrics, transfer_metrics
 from vnetperf.model.outcomes import (
     MAXIMUM_OFFERED,
     MOST_FORWARDED,
@@ -21,14 +29,6 @@ from vnetperf.model.outcomes import (
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
 from vnetperf.model.trial import Latency
-from vnetperf.results.metrics import (
-    Metric,
-    compared_metrics_of,
-    metrics_of,
-    repeated_number,
-    why_no_number,
-)
-from vnetperf.results.run_metrics import compared_metrics, transfer_metrics
 from vnetperf.statistics import spread
 from vnetperf.statistics.difference import Measurand
 

@@ -7,13 +7,13 @@ from typing import Any, cast
 import pytest
 
 from vnetperf.analysis.compliance.rfc4787 import behaviours, nat_behaviour
+from vnetperf.log.records import ScenarioRecord
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.nat import Nat, NatBehaviour
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.result import LedgerEntry, ScenarioFacts
 from vnetperf.model.scenario import Scenario
-from vnetperf.results.records import ScenarioRecord
 from vnetperf.vswitches.cgnat.base import NatSwitch
 from vnetperf.vswitches.cgnat.switch import Cgnat
 

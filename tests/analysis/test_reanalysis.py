@@ -18,12 +18,12 @@ from vnetperf.analysis.goals import answer_goal
 from vnetperf.analysis.logged_tests import LoggedSearch, select_searches
 from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
 from vnetperf.analysis.results_from_log import derive, derive_result
+from vnetperf.log import stored
+from vnetperf.log.trial_log import read_log
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.preset import StepSearch
 from vnetperf.model.trial import Gaps, TrialGaps
-from vnetperf.results import stored
-from vnetperf.results.log import read_log
 from vnetperf.testing.sim import SimulatedDut
 
 

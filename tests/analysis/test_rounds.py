@@ -14,8 +14,12 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
 from tests.texts import Texts
 from vnetperf.analysis.logged_tests import by_round, merge_rounds
+from vnetperf.analysis.metrics import Metric, compared_metrics_of, metrics_of, repeated_number
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.analysis.run_metrics import metrics_over_deployments
 from vnetperf.analysis.thresholds import Expectation, average_repeats, judge_metric
+from vnetperf.log.records import RoundRecord, RunRecord, TransfersRecord, TrialRecord
+from vnetperf.log.trial_log import read_log
 from vnetperf.model.errors import DutError
 from vnetperf.model.machine_load import ThreadLoad
 from vnetperf.model.outcomes import ForwardingRate, NatSessions, Recovery
@@ -28,10 +32,6 @@ from vnetperf.report.csv_files import outcomes_csv, transfers_csv
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.log import read_log
-from vnetperf.results.metrics import Metric, compared_metrics_of, metrics_of, repeated_number
-from vnetperf.results.records import RoundRecord, RunRecord, TransfersRecord, TrialRecord
-from vnetperf.results.run_metrics import metrics_over_deployments
 from vnetperf.statistics import spread
 from vnetperf.testing.sim import SimulatedDut
 

@@ -9,11 +9,19 @@ import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench, configuration
+from vnetperf.analysis.environment import comparability
 from vnetperf.analysis.explain import explain
 from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
 from vnetperf.analysis.results_from_log import _apart, derive
 from vnetperf.analysis.thresholds import Expectations
 from vnetperf.config import Configuration
+from vnetperf.log.folder import log_path, merge_worker_logs, read_run
+from vnetperf.log.records import (
+    ComparisonRecord,
+    NotMeasuredRecord,
+    RoundRecord,
+    TransfersRecord,
+)
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import (
@@ -30,14 +38,6 @@ from vnetperf.report.junit import junit_xml
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.environment import comparability
-from vnetperf.results.folder import log_path, merge_worker_logs, read_run
-from vnetperf.results.records import (
-    ComparisonRecord,
-    NotMeasuredRecord,
-    RoundRecord,
-    TransfersRecord,
-)
 from vnetperf.testing.sim import SimulatedDut
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vnetperf.analysis.goals import datapath_usage, thread_usage, uncollected_figures
+from vnetperf.log.records import TrialRecord
 from vnetperf.model.machine_load import (
     DatapathWork,
     MachineLoad,
@@ -15,7 +16,6 @@ from vnetperf.model.machine_load import (
 )
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
 from vnetperf.procedures.cpu_load import cpu_by_role
-from vnetperf.results.records import TrialRecord
 
 
 def trial(

@@ -14,6 +14,7 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
 from tests.texts import Texts
 from vnetperf.analysis.comparison import describe_incomparability
+from vnetperf.analysis.metrics import Metric
 from vnetperf.analysis.thresholds import (
     Expectation,
     Expectations,
@@ -30,7 +31,6 @@ from vnetperf.model.result import (
     Transfers,
 )
 from vnetperf.model.transfer import POD_ATTACHED, POD_REMOVED, Figures, Transfer, TransferSpec
-from vnetperf.results.metrics import Metric
 from vnetperf.statistics import spread
 from vnetperf.testing.sim import SimulatedDut
 

@@ -23,9 +23,9 @@ from vnetperf.analysis.trend import (
     trends,
     worse_for_sure,
 )
+from vnetperf.log.trial_log import LOG_NAME
 from vnetperf.model.errors import DutError, LogError
 from vnetperf.model.result import GoalResult, Result, RunIdentity, RunResults
-from vnetperf.results.log import LOG_NAME
 from vnetperf.testing.sim import SimulatedDut
 
 WOBBLE = (1.0, 1.03, 0.98, 1.01, 0.97, 1.02)

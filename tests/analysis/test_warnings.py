@@ -12,8 +12,16 @@ from tests.fakes import machine
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
 from tests.texts import Texts, lines_with
+from vnetperf.analysis.metrics import metrics_of
 from vnetperf.analysis.results_from_log import derive, find_skipped_cases
 from vnetperf.analysis.run_warnings import TrialWarnings, derive_conditions, derive_warnings
+from vnetperf.log.records import (
+    EndRecord,
+    EnvironmentRecord,
+    Record,
+    RunRecord,
+    ScenarioRecord,
+)
 from vnetperf.model.machine_load import MachineLoad, ThreadLoad
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.result import RunIdentity, ScenarioFacts
@@ -34,14 +42,6 @@ from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.summary import groups
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.metrics import metrics_of
-from vnetperf.results.records import (
-    EndRecord,
-    EnvironmentRecord,
-    Record,
-    RunRecord,
-    ScenarioRecord,
-)
 from vnetperf.runner.scenarios import make_scenario
 
 

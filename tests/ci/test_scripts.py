@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.log.trial_log import LOG_NAME
 from vnetperf.report import REPORTS
-from vnetperf.results.log import LOG_NAME
 
 #: Each runs a script that starts Python several times.
 pytestmark = pytest.mark.slow

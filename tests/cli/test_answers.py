@@ -13,7 +13,7 @@ from tests.fakes.machine import facts
 from tests.runner.support import PRESET, Bench, Fading, configuration
 from tests.texts import Texts
 from vnetperf.cli import main, why
-from vnetperf.results.records import Record, TrialRecord
+from vnetperf.log.records import Record, TrialRecord
 from vnetperf.testing.sim import SimulatedDut
 
 

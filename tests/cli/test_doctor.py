@@ -14,11 +14,11 @@ import pytest
 
 from tests.fakes.machine import PROGRAMS, facts
 from tests.texts import Texts
-from vnetperf import registry
 from vnetperf.agent import client
 from vnetperf.cli import main
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import ClockOffset, MachineFacts
+from vnetperf.plugin import registry
 
 
 def doctor(

@@ -13,13 +13,9 @@ from tests.runner.support import Bench
 from vnetperf import cli
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.host import kernel
-from vnetperf.model.options import GuestOptions
-from vnetperf.model.result import RunResults
-from vnetperf.model.testbed import AgentConfig, Testbed
-from vnetperf.results import redaction
-from vnetperf.results.folder import read_run
-from vnetperf.results.log import LOG_NAME, lines_of, read_log
-from vnetperf.results.records import (
+from vnetperf.log import redaction
+from vnetperf.log.folder import read_run
+from vnetperf.log.records import (
     EnvironmentRecord,
     NotMeasuredRecord,
     Record,
@@ -27,6 +23,10 @@ from vnetperf.results.records import (
     ScenarioRecord,
     TrialRecord,
 )
+from vnetperf.log.trial_log import LOG_NAME, lines_of, read_log
+from vnetperf.model.options import GuestOptions
+from vnetperf.model.result import RunResults
+from vnetperf.model.testbed import AgentConfig, Testbed
 
 HOST, USER, TESTBED = "qx7-node3", "alicem", "acme-rack9"
 MAC, ADDRESS, SERIAL, COMPANY = "3c:fd:fe:9e:7a:01", "10.20.30.40", "CZJ0450QWE", "Quixotech"

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from vnetperf import registry
 from vnetperf.collectors import EventCollector, MachineSampler
 from vnetperf.deployment.trial import CollectorSession
 from vnetperf.host import threads
@@ -23,6 +22,7 @@ from vnetperf.host.threads import PerfCount, PerfEvent
 from vnetperf.model.errors import HostError
 from vnetperf.model.machine_load import ThreadEvents
 from vnetperf.model.scenario import Pollers
+from vnetperf.plugin import registry
 
 PERF_SOFTWARE, PAGE_FAULTS, PAGES = 1, 2, 500
 

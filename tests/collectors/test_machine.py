@@ -308,8 +308,8 @@ def test_collectors_own_time_is_in_no_processors(monkeypatch: pytest.MonkeyPatch
             own(self)
 
         monkeypatch.setattr(MachineSampler, name, noted)
-    monkeypatch.setattr("vnetperf.registry.names", lambda _: ["slow"])
-    monkeypatch.setattr("vnetperf.registry.load", lambda *_: Slow)
+    monkeypatch.setattr("vnetperf.plugin.registry.names", lambda _: ["slow"])
+    monkeypatch.setattr("vnetperf.plugin.registry.load", lambda *_: Slow)
     session = CollectorSession(())
     session.start()
     session.stop()

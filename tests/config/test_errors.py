@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from tests.texts import Texts
-from vnetperf import config, registry
+from vnetperf import config
 from vnetperf.config.settings import read_testbed
 from vnetperf.model.base import FORMS
 from vnetperf.model.errors import ConfigError
@@ -25,6 +25,7 @@ from vnetperf.model.preset import Preset
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.networks import cni
+from vnetperf.plugin import registry
 
 GOAL = '[[goals]]\nname = "ndr"\nfinal_trial_s = 1\nduration_sum_s = 1\ninitial_trial_s = 1\n'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vnetperf import registry
+from vnetperf.plugin import registry
 from vnetperf.testing import NetworkContract
 
 #: Those with the code of others, as those with a process that polls on each host have, and one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vnetperf import registry
+from vnetperf.plugin import registry
 from vnetperf.testing import VSwitchContract
 
 #: What a backend is known not to do, and whose doing it is.

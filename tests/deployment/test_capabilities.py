@@ -14,8 +14,8 @@ from vnetperf.model.errors import CapabilityError
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.traffic.base import GeneratorCapabilities
-from vnetperf.vswitches.base import VSwitchCapabilities
+from vnetperf.plugin.generator import GeneratorCapabilities
+from vnetperf.plugin.vswitch import VSwitchCapabilities
 
 
 class PartOptions(Frozen):

@@ -12,11 +12,11 @@ import pytest
 
 from tests.conftest import Register
 from tests.fakes.machine import forget_cached
-from vnetperf import registry
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.testbed import KernelModule, Program, Testbed
-from vnetperf.vswitches.base import VSwitch
+from vnetperf.plugin import registry
+from vnetperf.plugin.vswitch import VSwitch
 
 Declare = Callable[..., None]
 

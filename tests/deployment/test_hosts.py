@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.machine import facts
 from tests.fakes.nics import DUT0, DUT1, TESTER0, TESTER1, with_nics
-from vnetperf import config, registry
+from vnetperf import config
 from vnetperf.config import Configuration
 from vnetperf.deployment.deploy import dedicate_cores
 from vnetperf.deployment.endpoints import processors_apart
@@ -21,6 +21,7 @@ from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import CableConfig, ClockSync, HostConfig, MachineFacts, Testbed
+from vnetperf.plugin import registry
 from vnetperf.pytest_plugin.plans import describe
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.conductor import require_generator

@@ -8,7 +8,6 @@ import pytest
 
 from tests.fakes.backends import FakeSwitch
 from tests.fakes.machine import PROGRAMS, facts
-from vnetperf import registry
 from vnetperf.deployment.deploy import dedicated_facts, read_part_facts
 from vnetperf.deployment.limits import estimate_needs, require_limits
 from vnetperf.deployment.planner import make_loop_plan, make_plan
@@ -24,8 +23,9 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, HugepageFacts, Limits, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.plugin import registry
+from vnetperf.plugin.vnf import VnfMemory
 from vnetperf.pytest_plugin.plans import describe
-from vnetperf.vnfs.base import VnfMemory
 
 pytestmark = pytest.mark.usefixtures("fakes")
 

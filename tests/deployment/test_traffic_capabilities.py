@@ -12,7 +12,7 @@ from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.traffic.base import GeneratorCapabilities
+from vnetperf.plugin.generator import GeneratorCapabilities
 from vnetperf.traffic.loadgen.driver import Loadgen
 
 PLAIN = GeneratorCapabilities(

@@ -16,12 +16,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from vnetperf import registry
 from vnetperf.config.settings import settings_table
 from vnetperf.model.options import GuestOptions, MobileCoreOptions
 from vnetperf.model.preset import Preset
 from vnetperf.model.testbed import Program
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.plugin import registry
 
 DOCUMENT = Path(__file__).parents[2] / "docs/configuration.md"
 HEAD = ("| Key | Type | Default | Accepted, meaning |", "|---|---|---|---|")

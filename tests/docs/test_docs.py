@@ -15,14 +15,14 @@ import pytest
 from pydantic import BaseModel
 
 from tests.docs.key_tables import with_tables
-from vnetperf import registry
 from vnetperf.config import ENV_PREFIX, Settings
+from vnetperf.log.records import Record
 from vnetperf.model.balancing import Services
 from vnetperf.model.nat import Nat
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.preset import Preset
 from vnetperf.model.trial import Verdict
-from vnetperf.results.records import Record
+from vnetperf.plugin import registry
 
 TOP = Path(__file__).parents[2]
 DOCUMENTS = [TOP / "README.md", *sorted((TOP / "docs").glob("**/*.md"))]

@@ -8,9 +8,9 @@ from pathlib import Path
 from tests.docs.test_docs import DOCUMENTS, LINK, TOP
 from tests.recorded.test_recorded import contents
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.log.folder import read_run
 from vnetperf.model.deployment import ALL_DEPLOYMENTS
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.folder import read_run
 
 
 def test_the_index_has_each_document_once() -> None:

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 
 from tests.fakes import odd
-from vnetperf import registry
 from vnetperf.deployment.transfers import sum_figures
-from vnetperf.endpoints.base import (
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.transfer import Figures, Kind, TransferSpec
+from vnetperf.plugin import registry
+from vnetperf.plugin.endpoint_tool import (
     EndpointTool,
     Sockets,
     ToolOutput,
@@ -22,8 +24,6 @@ from vnetperf.endpoints.base import (
     consistent_times,
     figure_or_none,
 )
-from vnetperf.model.testbed import MachineFacts
-from vnetperf.model.transfer import Figures, Kind, TransferSpec
 from vnetperf.statistics.samples import contradiction
 
 RECORDED = Path(__file__).with_name("recorded")

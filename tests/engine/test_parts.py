@@ -13,7 +13,7 @@ from tests.engine.conftest import OpenEngine
 from tests.engine.frames import stream
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.layers import write_checksum
+from vnetperf.plugin.frame_layers import write_checksum
 from vnetperf.traffic.loadgen.driver import away_port
 from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, StreamLoad
 from vnetperf.traffic.loadgen.telemetry import EngineResult

@@ -16,8 +16,8 @@ from vnetperf.model.deployment import make_deployment
 from vnetperf.model.frames import STAMP_OCTETS
 from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
 from vnetperf.model.trial import TrialSpec
-from vnetperf.traffic.frames import CompiledFrame, compile_traffic
-from vnetperf.traffic.layers import write_checksum
+from vnetperf.plugin.compiled_frames import CompiledFrame, compile_traffic
+from vnetperf.plugin.frame_layers import write_checksum
 from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, StreamLoad
 from vnetperf.traffic.loadgen.trials import PreparedStreams, StreamPart, compile_parts
 

@@ -26,7 +26,7 @@ from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.frames import OVERHEAD, TUNNELS, TunnelKind
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.traffic.frames import compile_frame
+from vnetperf.plugin.compiled_frames import compile_frame
 from vnetperf.traffic.loadgen.engine import (
     Engine,
     EngineConfig,

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from vnetperf.backend import check_process
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
 from vnetperf.model.profile import TrafficProfile
@@ -14,10 +13,11 @@ from vnetperf.model.scenario import Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult, TrialSpec
-from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, sleep_watching
-from vnetperf.traffic.frames import CompiledFrame
-from vnetperf.vnfs.base import Vnf, VnfMemory
-from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+from vnetperf.plugin.backend import check_process
+from vnetperf.plugin.compiled_frames import CompiledFrame
+from vnetperf.plugin.generator import GeneratorCapabilities, TrafficGenerator, sleep_watching
+from vnetperf.plugin.vnf import Vnf, VnfMemory
+from vnetperf.plugin.vswitch import VSwitch, VSwitchCapabilities
 from vnetperf.wires import Wire
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.analysis.environment import comparability, tree_differences
 from vnetperf.config.settings import read_testbed
 from vnetperf.host.environment import Variables
 from vnetperf.host.journal import Journal
@@ -17,7 +18,6 @@ from vnetperf.host.paths import cache_directory
 from vnetperf.host.processes import Processes
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import RunResults
-from vnetperf.results.environment import comparability, tree_differences
 
 #: What a user's shell sets, with who reads it.
 INFLUENTIAL = {

@@ -201,7 +201,7 @@ def read_facts(
     monkeypatch.setattr(nic.pci, "nics", lambda: (device,))
     monkeypatch.setattr(nic.pci, "group_mates", lambda _: {})
     monkeypatch.setattr(nic.pci, "kernel_driver", lambda _: device.driver)
-    monkeypatch.setattr(nic.vfs, "why_in_use", lambda *_: functions)
+    monkeypatch.setattr(nic.vfs, "explain_vf_use", lambda *_: functions)
     monkeypatch.setattr(
         nic.usage, "interface_uses", lambda: dict.fromkeys(device.interfaces, use) if use else {}
     )

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from vnetperf.backend import check_process
 from vnetperf.host import guardian, linux
 from vnetperf.host import processes as kill
 from vnetperf.host import processes as spawner
@@ -23,6 +22,7 @@ from vnetperf.host.paths import is_full
 from vnetperf.host.processes import Processes
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import DutError, HostError
+from vnetperf.plugin.backend import check_process
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_the_wait_for_ends_sleeps_in_the_kernel_for_its_time_alone(
     while "on" not in process.log_text():
         os.sched_yield()
     monkeypatch.setattr(kill, "TERM_GRACE_S", 0.1)
-    stubborn = ProcessId.of(process.pid)
+    stubborn = ProcessId.read(process.pid)
     assert stubborn is not None
     begin = time.monotonic()
     assert kill.end_processes("another-run", [stubborn]) == [process.pid]

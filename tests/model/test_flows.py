@@ -14,7 +14,7 @@ from vnetperf.model.deployment import make_deployment
 from vnetperf.model.frames import VaryField
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.traffic import FlowKey, Stream, flows, make_streams, why_uncountable
-from vnetperf.traffic.frames import VariedField, compile_fields, compile_header
+from vnetperf.plugin.compiled_frames import VariedField, compile_fields, compile_header
 
 FIELDS: tuple[VaryField, ...] = FlowKey._fields  # type: ignore[assignment]  # all of them are
 

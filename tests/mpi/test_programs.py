@@ -13,13 +13,13 @@ from unittest.mock import MagicMock
 import pytest
 
 from tests.fakes.machine import facts
-from vnetperf import registry
 from vnetperf.deployment.mpi import MpiPod, MpiRun, describe_failure
 from vnetperf.model.errors import UntrustedProgramError
 from vnetperf.model.transfer import Kind, TransferSpec
 from vnetperf.mpi import loops
-from vnetperf.mpi.base import MpiOutputError, MpiProgram, read_columns
 from vnetperf.mpi.hpcc import grid
+from vnetperf.plugin import registry
+from vnetperf.plugin.mpi_program import MpiOutputError, MpiProgram, read_columns
 
 PROGRAMS = {"mpirun": "/usr/bin/mpirun", "mpicc": "/usr/bin/mpicc", "hpcc": "/usr/bin/hpcc"}
 BINARIES = {"osu_alltoall": "/opt/osu/osu_alltoall", "osu_latency": "/opt/osu/osu_latency"}

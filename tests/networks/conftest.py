@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from vnetperf import registry
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
 from vnetperf.model.scenario import Plan
+from vnetperf.plugin import registry
 
 
 @pytest.fixture

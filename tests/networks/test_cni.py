@@ -13,6 +13,7 @@ import pytest
 
 from tests.fakes.machine import facts
 from vnetperf import config
+from vnetperf.analysis.environment import comparability
 from vnetperf.config.files import SHIPPED
 from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.host import links
@@ -23,8 +24,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import OCTETS_ADDED
 from vnetperf.networks import cni
-from vnetperf.networks.base import Pod, PodHost
-from vnetperf.results.environment import comparability
+from vnetperf.plugin.network import Pod, PodHost
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import mpi_scenario
 

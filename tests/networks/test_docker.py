@@ -20,8 +20,8 @@ from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import make_deployment, vnf_mac
 from vnetperf.model.errors import DutError
-from vnetperf.networks.base import Pod
 from vnetperf.networks.docker import OVERLAY, DockerNode, DockerOverlayNetwork
+from vnetperf.plugin.network import Pod
 
 NEEDS = ("dockerd", "containerd", "runc", "iptables")
 WHOLE = facts(programs={**PROGRAMS, **{name: f"/usr/sbin/{name}" for name in NEEDS}})

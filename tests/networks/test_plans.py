@@ -9,8 +9,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from tests.fakes.machine import facts
-from vnetperf import config, registry
-from vnetperf.backend import optional
+from vnetperf import config
+from vnetperf.analysis.environment import comparability
 from vnetperf.deployment import pods
 from vnetperf.deployment.capability_check import check_variant_effect, require_size
 from vnetperf.deployment.endpoints import addresses_apart
@@ -28,8 +28,9 @@ from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, PodKind, Scenario, Variant
 from vnetperf.model.testbed import KernelModule
-from vnetperf.networks.base import FarHost, Pod, PodHost
-from vnetperf.results.environment import comparability
+from vnetperf.plugin import registry
+from vnetperf.plugin.backend import optional
+from vnetperf.plugin.network import FarHost, Pod, PodHost
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
 from vnetperf.runner.transfers import endpoint_scenario, mpi_scenario
 

@@ -19,8 +19,8 @@ from vnetperf.model.deployment import PhyPort, Port, VnfPort, vnf_mac
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts, Testbed
-from vnetperf.networks.base import Pod, PodHost
 from vnetperf.networks.sriov import SriovNetwork, pod_rules
+from vnetperf.plugin.network import Pod, PodHost
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import endpoint_scenario, mpi_scenario
 

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.machine import cpus, facts
-from vnetperf import config, registry
+from vnetperf import config
 from vnetperf.deployment.planner import make_plan
 from vnetperf.host.kernel import COMMON_MODULES
 from vnetperf.model.errors import VnetperfError
 from vnetperf.model.testbed import HugepageFacts, MachineFacts, NicFacts
+from vnetperf.plugin import registry
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
 
 RECORDED = Path(__file__).with_name("plans.jsonl.xz")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.runner.support import NDR, PDR
-from vnetperf import registry
 from vnetperf.agent import client as client_module
+from vnetperf.plugin import registry
 from vnetperf.runner import run as run_module
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ import pytest
 from tests.plugin.conftest import Site
 from tests.plugin.test_selection import collected
 from tests.texts import Texts, lines_with
-from vnetperf import registry
+from vnetperf.plugin import registry
 
 ALL = [
     v

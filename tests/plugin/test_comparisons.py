@@ -13,7 +13,7 @@ from tests.plugin.conftest import ROOT, Site, without_numbers
 from tests.plugin.test_selection import collected
 from tests.texts import Texts, lines_with
 from vnetperf.model.scenario import Variant
-from vnetperf.pytest_plugin.cases import variants_of
+from vnetperf.pytest_plugin.cases import combine_variants
 from vnetperf.report import REPORTS
 
 QUEUES = """
@@ -372,7 +372,7 @@ def test_what_one_name_calls_is_one_variant_in_all_shipped_comparisons() -> None
         module = import_module(f"vnetperf.testcases.comparisons.{file.stem}")
         for name, function in vars(module).items():
             if name.startswith("test_"):
-                for variant, _ in variants_of(Marked(function), {}):
+                for variant, _ in combine_variants(Marked(function), {}):
                     meant.setdefault(variant.id, set()).add(variant)
     assert {one for one, variants in meant.items() if len(variants) > 1} == set()
     assert len(meant) > 40

@@ -10,8 +10,8 @@ import pytest
 from tests.plugin.conftest import ROOT, Site
 from vnetperf.analysis.logged_tests import by_round, select_searches
 from vnetperf.config.files import load_model
+from vnetperf.log.trial_log import read_log
 from vnetperf.model.preset import Preset
-from vnetperf.results.log import read_log
 
 RESUME = ("--resume", "results/latest")
 TWO = ("-k", "phy2phy_dpdk or pvp_dpdk", "--frame-sizes", "64")

@@ -6,8 +6,8 @@ import pytest
 
 from tests.plugin.conftest import REGISTER, Site
 from tests.texts import Texts, lines_with
-from vnetperf import registry
 from vnetperf.model.deployment import OF_VSWITCHES, PODS
+from vnetperf.plugin import registry
 
 
 def collected(site: Site, *args: str) -> list[str]:

@@ -12,8 +12,8 @@ import pytest
 from tests.plugin.conftest import Site
 from tests.texts import Texts, lines_with
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.log.folder import read_run
 from vnetperf.pytest_plugin.xdist import WorkerProgress
-from vnetperf.results.folder import read_run
 
 LAB = """
 isolation = "simulated"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.procedures.support import CEILING, Dut, drive, inputs
 from tests.texts import Texts
+from vnetperf.analysis.metrics import compared_metrics_of
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import BackToBack
 from vnetperf.model.parameters import BackToBackTest
@@ -19,7 +20,6 @@ from vnetperf.model.result import Result
 from vnetperf.model.trial import Gaps, TrialGaps, TrialOutcome, TrialRequest, Verdict
 from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import KnownThroughput
-from vnetperf.results.metrics import compared_metrics_of
 from vnetperf.statistics.difference import Measurand
 from vnetperf.testing.sim import DutOverTime, run
 

@@ -26,11 +26,11 @@ from vnetperf.model.trial import (
     TrialRequest,
     TrialResult,
 )
+from vnetperf.plugin.vswitch import VSwitch
 from vnetperf.procedures import sessions
 from vnetperf.procedures.sessions import connection_rate, session_capacity
 from vnetperf.runner.scenarios import session_scenario
 from vnetperf.search import Procedure, replay
-from vnetperf.vswitches.base import VSwitch
 from vnetperf.vswitches.bridge import LinuxBridge
 from vnetperf.vswitches.cgnat.switch import Cgnat
 from vnetperf.vswitches.lb.switch import ServiceBalancer

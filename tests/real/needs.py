@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from vnetperf import registry
 from vnetperf.host import kernel
 from vnetperf.host.programs import find_programs
+from vnetperf.plugin import registry
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from vnetperf import registry
+from vnetperf.plugin import registry
 from vnetperf.testing import GeneratorContract
 
 WIRES = ("memif", "veth")

@@ -142,7 +142,7 @@ def test_functions_in_use_are_not_taken_away(nics_unchanged: Unchanged) -> None:
         first, second = machine.make_vfs("0000:42:00.0", 2)
         assert vfs.explain_vf_use("0000:42:00.0") == ""
         machine.give_nic(first, "vfio-pci")
-        reason = vfs.why_in_use("0000:42:00.0")
+        reason = vfs.explain_vf_use("0000:42:00.0")
     for words in (f"virtual function {first}", "vfio-pci"):
         assert words in reason
         with pytest.raises(HostError, match="has virtual functions already"):

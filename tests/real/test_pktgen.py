@@ -18,9 +18,9 @@ from vnetperf.config.files import available
 from vnetperf.deployment.capability_check import generator_errors
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.trial import TrialSpec
+from vnetperf.plugin.compiled_frames import CompiledFrame, compile_traffic
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.frames import NetdevPort
-from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.pktgen import process
 from vnetperf.traffic.pktgen.driver import Pktgen
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.real.conftest import TOP, UserRun
 from tests.report.publish_server import serve
+from vnetperf.analysis.checklist import checklist
+from vnetperf.analysis.environment import environment_differences
 from vnetperf.cli import main
 from vnetperf.model.result import RunResults
-from vnetperf.results.checklist import checklist
-from vnetperf.results.environment import environment_differences
 
 pytestmark = pytest.mark.daily
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.real.conftest import UserRun
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.log.trial_log import read_log
 from vnetperf.report.schema import results_schema
-from vnetperf.results.log import read_log
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]

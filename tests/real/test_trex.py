@@ -13,9 +13,9 @@ from vnetperf import config
 from vnetperf.config.files import available
 from vnetperf.deployment.capability_check import generator_errors
 from vnetperf.model.trial import TrialSpec
+from vnetperf.plugin.compiled_frames import compile_traffic
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.frames import NetdevPort
-from vnetperf.traffic.frames import compile_traffic
 from vnetperf.traffic.trex.driver import Trex
 
 Unchanged = Callable[[], tuple[str, ...]]

@@ -18,9 +18,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from vnetperf.log.records import LOG_VERSION, Record, ScenarioRecord
+from vnetperf.log.trial_log import LOG_NAME, lines_of
 from vnetperf.model.frames import overhead
-from vnetperf.results.log import LOG_NAME, lines_of
-from vnetperf.results.records import LOG_VERSION, Record, ScenarioRecord
 
 HERE = Path(__file__).parent
 #: Type of a record -> keys that it has no more; `*` is each item of a list, or value of a table.

@@ -16,10 +16,10 @@ import pytest
 
 from vnetperf.analysis.logged_tests import by_round
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.log.records import Record, SearchRecord, TrialRecord
+from vnetperf.log.trial_log import read_log
 from vnetperf.model.result import GoalResult
 from vnetperf.model.trial import Verdict, same_load
-from vnetperf.results.log import read_log
-from vnetperf.results.records import Record, SearchRecord, TrialRecord
 
 HERE = Path(__file__).parent
 #: Log, deployment, frame size, goal -> what was published, frames/s of both directions.

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.recorded.convert import Converter, converted
 from tests.runner.support import Bench
-from vnetperf.results.log import read_log, unseal
+from vnetperf.log.trial_log import read_log, unseal
 
 
 def as_once(content: dict[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.log.folder import read_run
 from vnetperf.report import write_all
-from vnetperf.results.folder import read_run
 
 HERE = Path(__file__).parent
 RUNS = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz"))

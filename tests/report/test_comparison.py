@@ -5,6 +5,7 @@ import re
 import pytest
 
 from vnetperf.analysis import results_from_log
+from vnetperf.log.records import ComparisonRecord
 from vnetperf.model.outcomes import NatSessions
 from vnetperf.model.result import (
     ComparedVariant,
@@ -21,7 +22,6 @@ from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report, variants_plot
 from vnetperf.report.plot import RIGHT, svg
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.records import ComparisonRecord
 
 from . import chromium
 from .sample_comparison import FACTORS, _scaled, with_comparison

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.texts import Texts, lines_with
 from vnetperf.analysis.results_from_log import merge_transfers
+from vnetperf.analysis.run_metrics import compared_metrics
 from vnetperf.deployment.guests import compute_misses, compute_overlap
 from vnetperf.model.machine_load import ThreadEvents
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
@@ -16,7 +17,6 @@ from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.table import NONE
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.run_metrics import compared_metrics
 
 EMULATED = {"launcher": "VM", "acceleration": "none: /dev/kvm does not work"}
 WHY = "not measured: nobody counts them"

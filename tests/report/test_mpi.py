@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from vnetperf.analysis.metrics import Metric
 from vnetperf.analysis.results_from_log import merge_transfers
+from vnetperf.analysis.run_metrics import compared_metrics
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
 from vnetperf.model.transfer import Kind, Transfer, Transfers, TransferSpec
 from vnetperf.report import mpi, transfers
@@ -12,8 +14,6 @@ from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.table import NONE
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.metrics import Metric
-from vnetperf.results.run_metrics import compared_metrics
 
 
 def ran(kind: Kind, pods: int = 2, ranks: int = 2, **figures: Any) -> Transfer:

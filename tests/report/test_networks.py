@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from vnetperf.analysis.metrics import PODS_TEST
 from vnetperf.analysis.results_from_log import merge_transfers
+from vnetperf.analysis.run_metrics import compared_metrics
+from vnetperf.analysis.transport import cpu_per_gigabit
 from vnetperf.model.result import (
     ComparedVariant,
     ComparisonResult,
@@ -27,9 +30,6 @@ from vnetperf.report.comparison import list_comparisons, variant_transfers
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.metrics import PODS_TEST
-from vnetperf.results.run_metrics import compared_metrics
-from vnetperf.results.transport import cpu_per_gigabit
 
 BUSY = EndFacts(place="namespace", address="198.18.0.1", cpus="1", user_s=0.5, system_s=1.0)
 

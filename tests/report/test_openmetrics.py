@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from vnetperf.analysis.metrics import goal_metrics_of, named_metrics_of
 from vnetperf.model.outcomes import Recovery, Spread
 from vnetperf.model.result import (
     BoundTrials,
@@ -18,7 +19,6 @@ from vnetperf.model.result import (
 )
 from vnetperf.model.trial import Latency
 from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics
-from vnetperf.results.metrics import goal_metrics_of, named_metrics_of
 
 IDENTITY = RunIdentity(
     tool="vnetperf 1",

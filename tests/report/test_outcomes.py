@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from vnetperf.analysis.metrics import compared_metrics_of
 from vnetperf.model.result import Deployments, Observation, Redaction, RepeatedNumber
 from vnetperf.report import latency, outcomes
 from vnetperf.report.csv_files import curves_csv, outcomes_csv
@@ -15,7 +16,6 @@ from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.summary import groups
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.metrics import compared_metrics_of
 from vnetperf.statistics.samples import spread
 
 from .sample_outcomes import SIZES, TESTS

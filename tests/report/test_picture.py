@@ -9,10 +9,10 @@ import pytest
 
 from tests.deployment.test_hosts import in_a_row, of_three, plan_of
 from tests.texts import Texts
-from vnetperf import registry
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.testbed import Testbed
+from vnetperf.plugin import registry
 from vnetperf.report.picture import MOST, WIDTH, Picture, picture
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.analysis.test_sharing import ALONE, BESIDE, FACTS, sharing
 from tests.report import chromium
-from tests.results.test_sharing import ALONE, BESIDE, FACTS, sharing
 from tests.texts import Texts
 from vnetperf.model.result import RunResults, ScenarioFacts
 from vnetperf.report.markdown import markdown_report

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 
 from tests.texts import Texts
 from vnetperf.analysis.compliance.rfc8219 import transport
+from vnetperf.analysis.run_metrics import compared_metrics
 from vnetperf.analysis.run_warnings import transfer_warnings
 from vnetperf.model.result import Result, RunIdentity, RunResults
 from vnetperf.model.transfer import EndFacts, Figures, Flow, Transfer, Transfers, TransferSpec
@@ -18,7 +19,6 @@ from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.run_metrics import compared_metrics
 
 WHY = "others took 12.0% of the processors that its programs and the pollers run on"
 UE = EndFacts(place="UE", address="198.18.0.2", cpus="1", user_s=0.25, system_s=0.5)

@@ -8,13 +8,13 @@ import re
 
 import pytest
 
+from vnetperf.analysis.metrics import metrics_of
 from vnetperf.model.result import BoundTrials, RunResults
 from vnetperf.model.trial import Gaps, TrialGaps, Verdict
 from vnetperf.report.csv_files import results_csv, trials_csv
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.metrics import metrics_of
 
 SLOW = TrialGaps(
     poll=Gaps(max_s=5.0, percentiles={"50": 4.0, "99": 4.5, "99.9": 4.9}, hold_s=0.002, over_s=5.0),

@@ -12,13 +12,13 @@ from vnetperf import config
 from vnetperf.analysis.logged_tests import group_tests
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.config import Configuration
+from vnetperf.log.records import BeginRecord, ScenarioRecord, TrialRecord
+from vnetperf.log.trial_log import LOG_NAME, read_log
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.preset import Preset, TrialTimes
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MediaConfig
-from vnetperf.results.log import LOG_NAME, read_log
-from vnetperf.results.records import BeginRecord, ScenarioRecord, TrialRecord
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.conductor import Conductor
 from vnetperf.runner.run import NoProgress, Run

@@ -9,10 +9,10 @@ import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench, configuration
+from vnetperf.log.records import TrialRecord
+from vnetperf.log.trial_log import read_log
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.trial import CaptureSpec, parse_capture
-from vnetperf.results.log import read_log
-from vnetperf.results.records import TrialRecord
 from vnetperf.runner.verdict import captures_summary, write_captures
 
 

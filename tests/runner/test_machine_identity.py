@@ -9,10 +9,10 @@ import pytest
 from tests.fakes.agent import FakeAgent
 from tests.fakes.machine import VERSIONS, facts
 from tests.runner.support import Bench
+from vnetperf.log.records import EndRecord, RunRecord
+from vnetperf.log.trial_log import read_log
 from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.model.testbed import ClockOffset
-from vnetperf.results.log import read_log
-from vnetperf.results.records import EndRecord, RunRecord
 from vnetperf.runner.resume import machine_identity
 
 RECORD = {"cpu": {"model": "A", "flags": "x"}, "kernel": {"release": "6.6.6"}}

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
+from vnetperf.log.trial_log import read_log
 from vnetperf.model.trial import TrialResult
-from vnetperf.results.log import read_log
 
 
 def test_the_throughput_that_a_test_took_its_loads_of_is_the_one_reported(tmp_path: Path) -> None:

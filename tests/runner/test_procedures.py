@@ -27,6 +27,15 @@ from tests.runner.support import (
 )
 from tests.texts import Texts
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.log.folder import log_path, merge_worker_logs
+from vnetperf.log.records import (
+    NotMeasuredRecord,
+    ProcedureRecord,
+    SearchEndRecord,
+    SearchRecord,
+    TrialRecord,
+)
+from vnetperf.log.trial_log import read_log
 from vnetperf.model.errors import (
     CapabilityError,
     ConfigError,
@@ -56,15 +65,6 @@ from vnetperf.model.trial import (
     TrialResult,
     TrialSpec,
     Verdict,
-)
-from vnetperf.results.folder import log_path, merge_worker_logs
-from vnetperf.results.log import read_log
-from vnetperf.results.records import (
-    NotMeasuredRecord,
-    ProcedureRecord,
-    SearchEndRecord,
-    SearchRecord,
-    TrialRecord,
 )
 from vnetperf.runner.bench import Bench as UserBench
 from vnetperf.testing.sim import SimulatedDut

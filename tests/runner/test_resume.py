@@ -11,19 +11,19 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import NDR, PRESET, Bench, configuration, deployments_of
 from tests.texts import Texts
 from vnetperf.analysis.comparison import describe_incomparability
-from vnetperf.model.errors import ConfigError, LogError
-from vnetperf.model.result import Result
-from vnetperf.report.markdown import markdown_report
-from vnetperf.report.page import html_report
-from vnetperf.report.terminal import terminal_text
-from vnetperf.results.log import LOG_NAME, read_log
-from vnetperf.results.metrics import compared_metrics_of
-from vnetperf.results.records import (
+from vnetperf.analysis.metrics import compared_metrics_of
+from vnetperf.log.records import (
     ProcedureRecord,
     Record,
     SearchEndRecord,
     SearchRecord,
 )
+from vnetperf.log.trial_log import LOG_NAME, read_log
+from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.result import Result
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.page import html_report
+from vnetperf.report.terminal import terminal_text
 from vnetperf.testing.sim import SimulatedDut
 
 

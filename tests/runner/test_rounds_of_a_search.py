@@ -14,20 +14,20 @@ from tests.runner.support import NDR, PRESET, Bench, Fading, configuration, depl
 from tests.search.support import measured
 from vnetperf.analysis.goals import wavering_load
 from vnetperf.analysis.logged_tests import select_searches
+from vnetperf.analysis.metrics import compared_metrics_of
+from vnetperf.log.records import (
+    BeginRecord,
+    NotMeasuredRecord,
+    SearchEndRecord,
+    SearchRecord,
+)
+from vnetperf.log.trial_log import read_log
 from vnetperf.model.errors import DutError
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Result
 from vnetperf.model.trial import TrialRequest, TrialResult
 from vnetperf.report.goal_text import qualified_rate
 from vnetperf.report.page import html_report
-from vnetperf.results.log import read_log
-from vnetperf.results.metrics import compared_metrics_of
-from vnetperf.results.records import (
-    BeginRecord,
-    NotMeasuredRecord,
-    SearchEndRecord,
-    SearchRecord,
-)
 from vnetperf.runner.run import NoProgress
 from vnetperf.testing.sim import SimulatedDut
 

@@ -23,6 +23,15 @@ from tests.texts import Texts
 from vnetperf.analysis.goals import answer_goal
 from vnetperf.analysis.logged_tests import select_searches, trial_outcome
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.log.records import (
+    CalibrationRecord,
+    ProcedureRecord,
+    SearchEndRecord,
+    SearchRecord,
+    TrialRecord,
+)
+from vnetperf.log.redaction import Redactor
+from vnetperf.log.trial_log import read_log
 from vnetperf.model.calibration import Calibration
 from vnetperf.model.errors import (
     CapabilityError,
@@ -44,15 +53,6 @@ from vnetperf.report import results_json
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results.log import read_log
-from vnetperf.results.records import (
-    CalibrationRecord,
-    ProcedureRecord,
-    SearchEndRecord,
-    SearchRecord,
-    TrialRecord,
-)
-from vnetperf.results.redaction import Redactor
 from vnetperf.runner.bench import CaseResult
 from vnetperf.search.classification import FAR_SHORT
 from vnetperf.testing.sim import SimulatedDut

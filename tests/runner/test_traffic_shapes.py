@@ -12,11 +12,11 @@ from tests.runner.test_verdict import counts
 from tests.texts import Texts
 from vnetperf import config
 from vnetperf.config import Configuration
+from vnetperf.log.records import TrialRecord
+from vnetperf.log.trial_log import read_log
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Variant
 from vnetperf.model.trial import TrialResult
-from vnetperf.results.log import read_log
-from vnetperf.results.records import TrialRecord
 from vnetperf.runner.verdict import offerable_load
 
 

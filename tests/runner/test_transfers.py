@@ -12,13 +12,13 @@ from tests.fakes.machine import facts as machine
 from tests.texts import Texts
 from vnetperf import config
 from vnetperf.analysis.results_from_log import merge_transfers
+from vnetperf.analysis.transport import CpuPerGigabit, cpu_per_gigabit
 from vnetperf.deployment.planner import make_plan
 from vnetperf.model.errors import CapabilityError, ConfigError, DutError, NoResultError
 from vnetperf.model.scenario import Plan, Scenario, Variant
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import EndFacts, Kind, Transfer, Transfers, TransferSpec
 from vnetperf.model.trial import TrialResult
-from vnetperf.results.transport import CpuPerGigabit, cpu_per_gigabit
 from vnetperf.runner import transfers
 from vnetperf.runner.bench import Bench
 from vnetperf.runner.resume import ResumedRun

@@ -164,7 +164,7 @@ def test_a_search_ends_and_claims_nothing_that_the_dut_does_not_do(
     if stopped:
         assert again.next_request is not None
     else:
-        assert again.found == outcome
+        assert again.outcome == outcome
 
 
 @settings(deadline=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vnetperf import registry
+from vnetperf.plugin import registry
 
 PAGE = Path(__file__).parents[2] / "docs/backends/README.md"
 HEAD = """# Backends

@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from tests.fakes.machine import facts
-from vnetperf import config, registry
+from vnetperf import config
 from vnetperf.deployment.planner import make_plan
-from vnetperf.endpoints.base import Sockets, ToolOutput, UnreadableError
 from vnetperf.model.deployment import Attachment, VnfPort
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.transfer import TransferSpec
 from vnetperf.model.trial import TrialSpec
+from vnetperf.plugin import registry
+from vnetperf.plugin.endpoint_tool import Sockets, ToolOutput, UnreadableError
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
 from vnetperf.testing import CollectorContract
 

@@ -16,6 +16,9 @@ from vnetperf.model.frames import driver_length
 from vnetperf.model.nat import Nat
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile
+from vnetperf.plugin.compiled_frames import expected_fields
+from vnetperf.plugin.frame_layers import internet_checksum
+from vnetperf.plugin.vswitch import VSwitchCapabilities
 from vnetperf.testing.cases import other_cases, plain_cases
 from vnetperf.testing.frames import FrameTester, read_mark, stream_frame
 from vnetperf.testing.single_frames import (
@@ -27,9 +30,6 @@ from vnetperf.testing.single_frames import (
     send_frames,
     tagged,
 )
-from vnetperf.traffic.frames import expected_fields
-from vnetperf.traffic.layers import internet_checksum
-from vnetperf.vswitches.base import VSwitchCapabilities
 from vnetperf.vswitches.cgnat.switch import Cgnat
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.testing.backends_page import PAGE, render
-from vnetperf.vswitches.base import VSwitchCapabilities
+from vnetperf.plugin.vswitch import VSwitchCapabilities
 
 TOP = Path(__file__).parents[2]
 EXAMPLE = TOP / "examples/vnetperf-tcswitch"

@@ -25,7 +25,7 @@ from vnetperf.model.frames import (
     place_of,
 )
 from vnetperf.model.traffic import TrafficProfile, header_stack, make_streams
-from vnetperf.traffic.frames import compile_traffic
+from vnetperf.plugin.compiled_frames import compile_traffic
 
 SIX = ["eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "udp_src", "udp_dst"]
 

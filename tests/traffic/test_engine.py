@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import GeneratorError, HostError
-from vnetperf.traffic.frames import PCAP_HEADER, PCAP_RECORD
+from vnetperf.plugin.compiled_frames import PCAP_HEADER, PCAP_RECORD
 from vnetperf.traffic.loadgen import engine as module
 from vnetperf.traffic.loadgen.engine import (
     PROTOCOL,

@@ -22,13 +22,13 @@ from vnetperf.model.frames import (
 )
 from vnetperf.model.profile import MOST_FLOWS, TrafficProfile
 from vnetperf.model.traffic import Stream, make_streams
-from vnetperf.traffic.frames import (
+from vnetperf.plugin.compiled_frames import (
     HEADER_LEN,
     compile_fields,
     compile_header,
     compile_traffic,
 )
-from vnetperf.traffic.layers import internet_checksum
+from vnetperf.plugin.frame_layers import internet_checksum
 
 STREAMS = st.sampled_from(
     [s for n in (1, 3) for s in make_streams(make_deployment("pvpv", n), TrafficProfile())]

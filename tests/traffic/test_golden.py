@@ -17,7 +17,7 @@ from vnetperf.model.deployment import make_deployment
 from vnetperf.model.frames import TUNNELS
 from vnetperf.model.options import Bearers
 from vnetperf.model.traffic import TrafficProfile, header_stack, make_streams
-from vnetperf.traffic.frames import CompiledFrame, compile_traffic
+from vnetperf.plugin.compiled_frames import CompiledFrame, compile_traffic
 
 GOLDEN = Path(__file__).with_name("golden")
 #: Sessions of users, where a deployment has a mobile core.

@@ -19,7 +19,7 @@ from vnetperf.model.options import Bearers
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
 from vnetperf.model.trial import TrialSpec
-from vnetperf.traffic.frames import compile_fields, compile_frame, sent_size
+from vnetperf.plugin.compiled_frames import compile_fields, compile_frame, sent_size
 from vnetperf.traffic.loadgen.trials import compile_parts
 
 SIZES = st.integers(64, 9000)

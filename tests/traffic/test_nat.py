@@ -13,7 +13,7 @@ from vnetperf.model.errors import DutError
 from vnetperf.model.nat import Nat
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
-from vnetperf.traffic.frames import (
+from vnetperf.plugin.compiled_frames import (
     CompiledFrame,
     VariedField,
     compile_traffic,

@@ -11,7 +11,7 @@ from vnetperf.model.deployment import make_deployment
 from vnetperf.model.frames import TESTER_ADDRESS
 from vnetperf.model.options import GN_TESTER, Bearers
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.traffic.frames import compile_traffic
+from vnetperf.plugin.compiled_frames import compile_traffic
 from vnetperf.traffic.loadgen.driver import list_neighbours, map_port_macs
 from vnetperf.traffic.loadgen.engine import NeighbourSpec
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.trial import EventSpec, LoadStep, TrialSpec
-from vnetperf.registry import load
+from vnetperf.plugin.registry import load
 from vnetperf.traffic.loadgen.telemetry import DelayDifferences, StreamTimeline
 from vnetperf.traffic.loadgen.trials import compute_ipdv, merge_timelines
 

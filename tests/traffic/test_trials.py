@@ -221,7 +221,7 @@ def test_a_port_on_another_host_is_neither_sent_from_nor_polled() -> None:
     sent = DirectionCounts(direction=0, intended=9, sent=9, received=0, tx_seconds=0.1, **none)
     came = DirectionCounts(direction=1, intended=0, sent=0, received=7, **none)
     engine = StoodStill()
-    trials._list_queues(cast("Engine", engine), prepared, [sent, came], PACED)
+    trials.read_gaps(cast("Engine", engine), prepared, [sent, came], PACED)
     queues = [(queue.way, queue.port, queue.rate) for queue in engine.queues]
     assert queues == [("tx", 0, 90.0), ("rx", 0, PACED.load_fps)]
 

@@ -23,7 +23,7 @@ from vnetperf.model.frames import (
     TunnelKind,
 )
 from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
-from vnetperf.traffic.frames import (
+from vnetperf.plugin.compiled_frames import (
     compile_frame,
     compile_header,
     sent_size,

@@ -20,8 +20,8 @@ from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import TrialSpec
+from vnetperf.plugin.compiled_frames import compile_traffic
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.traffic.frames import compile_traffic
 from vnetperf.traffic.xdpgen import Xdpgen, driver
 from vnetperf.traffic.xdpgen.driver import PACE, SOURCE, StreamPace
 

@@ -196,7 +196,7 @@ def test_what_has_the_number_of_a_program_that_ended_is_not_killed(
     with subprocess.Popen(["sleep", "60"]) as seen:
         program = program_of(seen, tmp_path / "pid")
         with monkeypatch.context() as then:
-            then.setattr(ProcessId, "of", lambda pid: ProcessId(pid, 1))
+            then.setattr(ProcessId, "read", lambda pid: ProcessId(pid, 1))
             assert program.ended() is None
         program.end(signal.SIGTERM)
     assert other.poll() is None

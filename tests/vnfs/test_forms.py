@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.machine import facts
-from vnetperf import config, registry
+from vnetperf import config
 from vnetperf.host.links import LinkStatistics
 from vnetperf.host.xdp import compile_program
 from vnetperf.model.deployment import DEPLOYMENTS, VnfPort, make_deployment
@@ -19,8 +19,9 @@ from vnetperf.model.errors import ConfigError, DutError, HostError
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import NicFacts
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.plugin import registry
+from vnetperf.plugin.vnf import Vnf
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vloop import Vloop, kernel_forwarders
 from vnetperf.vnfs.vloop.container import ContainerVloop
 from vnetperf.vnfs.vloop.kernel_forwarders import (
@@ -251,13 +252,13 @@ def test_a_name_alone_is_a_process_on_the_host() -> None:
 
 
 def test_a_place_is_a_class_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Vloop, "places", {"moon": "vnetperf.vnfs.base:Vnf"})
+    monkeypatch.setattr(Vloop, "places", {"moon": "vnetperf.plugin.vnf:Vnf"})
     assert registry.load_vnf("vloop:moon") is Vnf
 
 
 def test_a_place_it_does_not_run_in_is_told_with_those_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Vloop, "places", {"moon": "vnetperf.vnfs.base:Vnf"})
+    monkeypatch.setattr(Vloop, "places", {"moon": "vnetperf.plugin.vnf:Vnf"})
     with pytest.raises(ConfigError, match=r"does not run in 'mars'.*vloop, vloop:moon"):
         registry.load_vnf("vloop:mars")

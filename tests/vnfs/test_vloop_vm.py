@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from vnetperf import config, registry
+from vnetperf import config
 from vnetperf.model.deployment import Attachment, VnfPort
 from vnetperf.model.errors import ConfigError, DutError
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import Placement, Scenario
+from vnetperf.plugin import registry
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.virt import guest_plan
 from vnetperf.virt.domain import NetdevBacking, VfBacking, VhostUserBacking

@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from tests.fakes.machine import facts
-from vnetperf.backend import TUNNEL_MODULES
 from vnetperf.deployment.planner import make_plan
 from vnetperf.model.deployment import (
     DEPLOYMENTS,
@@ -24,6 +23,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import NicUse, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.plugin.backend import TUNNEL_MODULES
 from vnetperf.vswitches import bridge
 from vnetperf.vswitches.bridge import LinuxBridge
 from vnetperf.vswitches.kernelports import tunnel_link

@@ -15,7 +15,7 @@ from vnetperf.model.options import QueuePin, SwitchOptions
 from vnetperf.model.scenario import NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.private_ovs import LEAST_MIB, cpu_mask, main_lcore, parse_ovs_version
+from vnetperf.openvswitch.private import LEAST_MIB, cpu_mask, main_lcore, parse_ovs_version
 from vnetperf.vswitches.dpdk import (
     OvsDpdk,
     devargs,

@@ -12,7 +12,6 @@ import pytest
 from pydantic import ValidationError
 
 from tests.fakes.machine import PROGRAMS, facts
-from vnetperf import registry
 from vnetperf.config.settings import lb_options
 from vnetperf.deployment.capability_check import deployment_errors
 from vnetperf.deployment.planner import make_plan
@@ -23,7 +22,8 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
-from vnetperf.traffic.frames import CompiledFrame, compile_traffic
+from vnetperf.plugin import registry
+from vnetperf.plugin.compiled_frames import CompiledFrame, compile_traffic
 from vnetperf.vswitches.lb import ipvs
 from vnetperf.vswitches.lb.ipvs import count_connections, ipvs_rules
 from vnetperf.vswitches.lb.rules import RuleBalancer, iptables_rules, nft_rules

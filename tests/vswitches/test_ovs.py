@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.fakes.machine import PROGRAMS, VERSIONS, facts
-from vnetperf.backend import TUNNEL_MODULES
 from vnetperf.model import deployment
 from vnetperf.model.deployment import PHY_PORTS, make_deployment
 from vnetperf.model.errors import DutError
@@ -18,7 +17,8 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.private_ovs import PrivateOvs, tunnel_settings
+from vnetperf.openvswitch.private import PrivateOvs, tunnel_settings
+from vnetperf.plugin.backend import TUNNEL_MODULES
 from vnetperf.vswitches.dpdk import OvsDpdk
 from vnetperf.vswitches.openvswitch import openflow
 from vnetperf.vswitches.ovs import DATAPATH, OvsKernel, needed_modules
@@ -130,7 +130,7 @@ def test_what_an_earlier_start_left_is_removed_and_vnfs_sockets_are_not(
     names = ("conf.db", "db.sock", "br0.mgmt", "vswitchd.ctl", "vnf0.0.sock")
     for name in names:
         (instance.directory / name).write_text("")
-    monkeypatch.setattr("vnetperf.private_ovs.SCHEMAS", ())
+    monkeypatch.setattr("vnetperf.openvswitch.private.SCHEMAS", ())
     with pytest.raises(DutError, match="schema"):
         instance.start_database()
     assert [p.name for p in instance.directory.iterdir()] == ["vnf0.0.sock"]

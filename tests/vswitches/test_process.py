@@ -6,8 +6,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from vnetperf.backend import check_process
 from vnetperf.model.errors import DutError
+from vnetperf.plugin.backend import check_process
 
 
 def test_a_process_that_has_ended_is_told_with_its_last_words() -> None:

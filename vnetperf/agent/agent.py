@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from vnetperf import __version__, registry
+from vnetperf import __version__
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.agent.launcher import (
     refuse_part,
@@ -35,7 +35,6 @@ from vnetperf.agent.launcher import (
     refuse_scenario,
     refuse_testbed,
 )
-from vnetperf.backend import Backend
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, LocalEnd
@@ -77,6 +76,8 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.transfer import ServerPlace, TransferSpec
 from vnetperf.model.trial import EventSpec, LiveCounts, TrialSpec, TrialWindow
+from vnetperf.plugin import registry
+from vnetperf.plugin.backend import Backend
 
 log = logging.getLogger(__name__)
 

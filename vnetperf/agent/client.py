@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from vnetperf import __version__, registry
-from vnetperf.backend import IS_STOPPED
+from vnetperf import __version__
 from vnetperf.deployment.pods import find_network
 from vnetperf.host.linux import (
     ProcessId,
@@ -33,6 +32,8 @@ from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import ClockOffset, ClockSync, MachineFacts, Testbed
 from vnetperf.model.trial import PartResult, TrialResult, TrialSpec, TrialWindow
+from vnetperf.plugin import registry
+from vnetperf.plugin.backend import IS_STOPPED
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from vnetperf import registry
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient, Event
 from vnetperf.agent.counts import merge_counts, merge_parts
@@ -35,6 +34,7 @@ from vnetperf.deployment.path_check import (
 from vnetperf.deployment.transfers import Exchange
 from vnetperf.deployment.trial import LEARNED_SHARE
 from vnetperf.host.links import LinkStatistics
+from vnetperf.log.records import OTHER_HOSTS
 from vnetperf.model.calibration import Calibration
 from vnetperf.model.errors import (
     CapabilityError,
@@ -56,7 +56,7 @@ from vnetperf.model.trial import (
     TrialSpec,
     TrialWindow,
 )
-from vnetperf.results.environment import OTHER_HOSTS
+from vnetperf.plugin import registry
 from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram
 
 log = logging.getLogger(__name__)

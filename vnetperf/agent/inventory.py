@@ -14,7 +14,6 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import TypeVar
 
-from vnetperf import registry
 from vnetperf.host import cpu, hugepages, kernel, limits, nic
 from vnetperf.host.environment import VARIABLES
 from vnetperf.host.facts import attempt, describe_error, file_text, unknown
@@ -51,6 +50,7 @@ from vnetperf.model.testbed import (
     Program,
     Testbed,
 )
+from vnetperf.plugin import registry
 from vnetperf.virt import images
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,6 @@ from typing import Any
 
 from execnet import gateway_base
 
-from vnetperf import registry
 from vnetperf.config.files import SHIPPED, SYSTEM, load_model
 from vnetperf.config.settings import read_testbed
 from vnetperf.host.linux import (
@@ -32,6 +31,7 @@ from vnetperf.model.errors import HostError
 from vnetperf.model.options import GuestOptions, MobileCore
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
+from vnetperf.plugin import registry
 from vnetperf.virt.images import store_dir
 
 SUDOERS = Path("/etc/sudoers.d/vnetperf")

@@ -9,22 +9,22 @@ from math import inf
 from statistics import fmean
 from typing import Literal, TypeAlias
 
-from vnetperf.analysis.runs import StoredRun
-from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
-from vnetperf.model.outcomes import Spread
-from vnetperf.model.parameters import THROUGHPUT
-from vnetperf.model.result import RunResults
-from vnetperf.model.units import Unit, value_text
-from vnetperf.results.environment import (
+from vnetperf.analysis.environment import (
     ABSENT,
     FactDifference,
     comparability,
     environment_differences,
     scenario_differences,
 )
-from vnetperf.results.metrics import TRANSFERS_TEST, Key, Metric
-from vnetperf.results.run_metrics import compared_metrics
-from vnetperf.results.sharing import sharing_of
+from vnetperf.analysis.metrics import TRANSFERS_TEST, Key, Metric
+from vnetperf.analysis.run_metrics import compared_metrics
+from vnetperf.analysis.runs import StoredRun
+from vnetperf.analysis.sharing import sharing_of
+from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
+from vnetperf.model.outcomes import Spread
+from vnetperf.model.parameters import THROUGHPUT
+from vnetperf.model.result import RunResults
+from vnetperf.model.units import Unit, value_text
 from vnetperf.statistics.difference import (
     FEW,
     FEWEST_TO_GATE,

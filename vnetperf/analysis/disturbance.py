@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
+from vnetperf.log.records import TrialRecord
 from vnetperf.model.machine_load import DISTURBING_LINE, DISTURBING_SHARE, TakenTime
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import GoalResult
 from vnetperf.model.units import percent, significant
-from vnetperf.results.records import TrialRecord
 
 
 def disturbing_share(goals: Iterable[SearchGoal]) -> float:

@@ -14,10 +14,7 @@ from vnetperf.analysis.logged_tests import (
     trial_outcome,
 )
 from vnetperf.analysis.results_from_log import derive, named_as_results
-from vnetperf.model.errors import ConfigError
-from vnetperf.model.result import GoalResult, Result
-from vnetperf.model.trial import same_load
-from vnetperf.results.records import (
+from vnetperf.log.records import (
     BeginRecord,
     NotMeasuredRecord,
     ProcedureRecord,
@@ -25,6 +22,9 @@ from vnetperf.results.records import (
     SearchRecord,
     TrialRecord,
 )
+from vnetperf.model.errors import ConfigError
+from vnetperf.model.result import GoalResult, Result
+from vnetperf.model.trial import same_load
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil, fsum, inf, log, log1p, sqrt
 
 from vnetperf.analysis.logged_tests import LoggedTest, is_valid, trial_outcome
+from vnetperf.log.records import SearchRecord, TrialRecord
 from vnetperf.model.errors import LogError
 from vnetperf.model.frames import l1_bits_per_frame
 from vnetperf.model.machine_load import DatapathWork, ThreadEvents
@@ -34,7 +35,6 @@ from vnetperf.model.trial import (
 )
 from vnetperf.procedures.base import collect_latencies, direction_name
 from vnetperf.procedures.cpu_load import vswitch_run_share
-from vnetperf.results.records import SearchRecord, TrialRecord
 from vnetperf.search import (
     Bound,
     GoalOutcome,

@@ -12,6 +12,20 @@ from datetime import datetime
 from math import inf
 from typing import Any, Generic, TypeVar
 
+from vnetperf.analysis.metrics import Metric, compared_metrics_of, repeated_number
+from vnetperf.log.records import (
+    BeginRecord,
+    NotMeasuredRecord,
+    ProcedureRecord,
+    Record,
+    RoundRecord,
+    ScenarioRecord,
+    SearchEndRecord,
+    SearchRecord,
+    TransfersRecord,
+    TrialRecord,
+)
+from vnetperf.log.stored import StoredTrial
 from vnetperf.model.errors import LogError
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import (
@@ -24,20 +38,6 @@ from vnetperf.model.result import (
 from vnetperf.model.trial import TrialOutcome, Verdict
 from vnetperf.procedures import standard_test
 from vnetperf.procedures.base import require_carried_load
-from vnetperf.results.metrics import Metric, compared_metrics_of, repeated_number
-from vnetperf.results.records import (
-    BeginRecord,
-    NotMeasuredRecord,
-    ProcedureRecord,
-    Record,
-    RoundRecord,
-    ScenarioRecord,
-    SearchEndRecord,
-    SearchRecord,
-    TransfersRecord,
-    TrialRecord,
-)
-from vnetperf.results.stored import StoredTrial
 from vnetperf.search import Procedure, make_search
 
 Case = tuple[str, str, int]

@@ -17,11 +17,11 @@ from vnetperf.analysis.logged_tests import (
 )
 from vnetperf.analysis.results_from_log import derive, named_as_results
 from vnetperf.analysis.rounds import in_rounds, published
+from vnetperf.log.records import Record
+from vnetperf.log.stored import at_hand
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import Result, RunResults
-from vnetperf.results.records import Record
-from vnetperf.results.stored import at_hand
 from vnetperf.search.tst009 import ALGORITHM as TST009
 
 

@@ -20,6 +20,7 @@ from vnetperf.analysis.compliance import derive_ledger
 from vnetperf.analysis.compliance.rfc2544 import SentLoad
 from vnetperf.analysis.compliance.rfc8219 import transport
 from vnetperf.analysis.disturbance import disturbing_share, marked
+from vnetperf.analysis.environment import machine_name
 from vnetperf.analysis.goals import derive_goals, goals_by_trials, on_medium
 from vnetperf.analysis.logged_tests import (
     Case,
@@ -43,6 +44,29 @@ from vnetperf.analysis.run_warnings import (
     transfer_warnings,
     version_warnings,
 )
+from vnetperf.log.calibrations import calibration_warnings, merge_calibrations
+from vnetperf.log.records import (
+    BeginRecord,
+    CalibrationRecord,
+    ComparisonRecord,
+    EndRecord,
+    EnvironmentRecord,
+    NotMeasuredRecord,
+    ProcedureRecord,
+    ProfileRecord,
+    Record,
+    RedactedRecord,
+    RestoredRecord,
+    RoundRecord,
+    RunRecord,
+    ScenarioRecord,
+    SearchRecord,
+    SkippedRecord,
+    TransfersRecord,
+    TrialRecord,
+)
+from vnetperf.log.stored import Shelf, at_hand, rare_collections
+from vnetperf.log.trial_log import foreign_log
 from vnetperf.model.base import share_field_sets
 from vnetperf.model.errors import LogError, NoResultError
 from vnetperf.model.frames import LinkSpeed
@@ -73,30 +97,6 @@ from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
 from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.procedures import PROCEDURES, standard_test
 from vnetperf.procedures.cpu_load import cpu_by_role, mean_power
-from vnetperf.results.calibrations import calibration_warnings, merge_calibrations
-from vnetperf.results.environment import machine_name
-from vnetperf.results.log import foreign_log
-from vnetperf.results.records import (
-    BeginRecord,
-    CalibrationRecord,
-    ComparisonRecord,
-    EndRecord,
-    EnvironmentRecord,
-    NotMeasuredRecord,
-    ProcedureRecord,
-    ProfileRecord,
-    Record,
-    RedactedRecord,
-    RestoredRecord,
-    RoundRecord,
-    RunRecord,
-    ScenarioRecord,
-    SearchRecord,
-    SkippedRecord,
-    TransfersRecord,
-    TrialRecord,
-)
-from vnetperf.results.stored import Shelf, at_hand, rare_collections
 from vnetperf.search import ReplayMismatchError, replay, search_inputs
 
 #: Algorithms whose bounds are no classification of single loads by their trials.

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from vnetperf.analysis.disturbance import moved_text
 from vnetperf.analysis.goals import loss_free_load, loss_share, select_trials
 from vnetperf.analysis.logged_tests import LoggedSearch, LoggedTest, is_valid
+from vnetperf.log.records import SearchRecord
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import GoalResult, Result, RoundBounds
-from vnetperf.results.records import SearchRecord
 
 #: Round -> what its search found.
 Goals = Mapping[int, GoalResult]

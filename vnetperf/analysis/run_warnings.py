@@ -9,12 +9,8 @@ from typing import Any
 from vnetperf.analysis.attribution import lost_behind_dut
 from vnetperf.analysis.disturbance import DisturbedTrials
 from vnetperf.analysis.logged_tests import LoggedTest
-from vnetperf.model.frames import overhead
-from vnetperf.model.machine_load import DISTURBING_LINE
-from vnetperf.model.result import Result
-from vnetperf.model.transfer import Transfers
-from vnetperf.model.trial import TrialResult, Verdict
-from vnetperf.results.records import (
+from vnetperf.analysis.sharing import emulated_guests, joined, refused_priorities, sharing_of
+from vnetperf.log.records import (
     EndRecord,
     EnvironmentRecord,
     Record,
@@ -23,7 +19,11 @@ from vnetperf.results.records import (
     ScenarioRecord,
     TrialRecord,
 )
-from vnetperf.results.sharing import emulated_guests, joined, refused_priorities, sharing_of
+from vnetperf.model.frames import overhead
+from vnetperf.model.machine_load import DISTURBING_LINE
+from vnetperf.model.result import Result
+from vnetperf.model.transfer import Transfers
+from vnetperf.model.trial import TrialResult, Verdict
 
 
 def version_warnings(otherwise: Sequence[LoggedTest], run: RunRecord) -> list[str]:

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from vnetperf.analysis.logged_tests import by_round
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.log.folder import compressed_logs, holds_run, read_run
+from vnetperf.log.trial_log import LOG_NAME, read_log
 from vnetperf.model.errors import LogError, did_you_mean
 from vnetperf.model.result import RunResults
-from vnetperf.results.folder import compressed_logs, holds_run, read_run
-from vnetperf.results.log import LOG_NAME, read_log
 
 RESULTS_NAME = "results.json"
 

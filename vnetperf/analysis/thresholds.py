@@ -13,6 +13,9 @@ from typing import Any, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from vnetperf.analysis.comparison import describe_incomparability
+from vnetperf.analysis.environment import ABSENT, comparability
+from vnetperf.analysis.metrics import PODS_TEST, TRANSFERS_TEST, Key, Metric, compared_metrics_of
+from vnetperf.analysis.run_metrics import compared_metrics, metrics_over_deployments
 from vnetperf.analysis.runs import find_run, load_results
 from vnetperf.config.files import load_model
 from vnetperf.model.base import Frozen
@@ -23,9 +26,6 @@ from vnetperf.model.profile import IMIX
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.scenario import is_called, on_testbed, without_testbed
 from vnetperf.model.units import Unit, parse_quantity, value_text
-from vnetperf.results.environment import ABSENT, comparability
-from vnetperf.results.metrics import PODS_TEST, TRANSFERS_TEST, Key, Metric, compared_metrics_of
-from vnetperf.results.run_metrics import compared_metrics, metrics_over_deployments
 from vnetperf.statistics.difference import Measurand
 
 

@@ -15,21 +15,21 @@ from statistics import median
 from typing import TypeAlias
 
 from vnetperf.analysis.comparison import SAME_LOAD, metric_name
-from vnetperf.analysis.runs import StoredRun, load_run
-from vnetperf.model.errors import LogError
-from vnetperf.model.parameters import THROUGHPUT
-from vnetperf.model.result import RunResults
-from vnetperf.model.units import value_text
-from vnetperf.results.environment import (
+from vnetperf.analysis.environment import (
     ABSENT,
     FactDifference,
     comparability,
     environment_differences,
 )
-from vnetperf.results.folder import testbed_logs
-from vnetperf.results.log import LOG_NAME
-from vnetperf.results.metrics import Metric, partial_mark
-from vnetperf.results.run_metrics import compared_metrics
+from vnetperf.analysis.metrics import Metric, partial_mark
+from vnetperf.analysis.run_metrics import compared_metrics
+from vnetperf.analysis.runs import StoredRun, load_run
+from vnetperf.log.folder import testbed_logs
+from vnetperf.log.trial_log import LOG_NAME
+from vnetperf.model.errors import LogError
+from vnetperf.model.parameters import THROUGHPUT
+from vnetperf.model.result import RunResults
+from vnetperf.model.units import value_text
 from vnetperf.statistics.changes import Level, Wandering, levels, wandering
 from vnetperf.statistics.difference import (
     FEWEST_TO_GATE,

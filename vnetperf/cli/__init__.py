@@ -19,7 +19,7 @@ from vnetperf.model.errors import ConfigError, VnetperfError, did_you_mean, full
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from vnetperf.results.records import Record
+    from vnetperf.log.records import Record
 
 #: When -> subcommand -> what it does; each is a module with `add_arguments` and `run`.
 GROUPS = {
@@ -234,8 +234,8 @@ def parse_share(text: str) -> float:
 def read_records(name: str, results_dir: str | None = None) -> tuple[Path, list[Record]]:
     """Find a run's folder or log by its name, and read its records."""
     from vnetperf.analysis.runs import find_run
-    from vnetperf.results.folder import read_run
-    from vnetperf.results.log import read_log
+    from vnetperf.log.folder import read_run
+    from vnetperf.log.trial_log import read_log
 
     path = find_run(name, find_runs_folder([name], results_dir))
     return path, read_log(path) if path.is_file() else read_run(path)

@@ -113,7 +113,7 @@ def read_side(text: str, results_dir: Path) -> Side:
     """Read one side."""
     from vnetperf.analysis.comparison import Side
     from vnetperf.analysis.runs import find_run, load_run
-    from vnetperf.results.log import LOG_NAME
+    from vnetperf.log.trial_log import LOG_NAME
 
     parts, scenario = _parts(text)
     names_by_run: dict[Path, str] = {}

@@ -12,10 +12,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vnetperf import registry
 from vnetperf.config.settings import Settings, add_options, read_options
 from vnetperf.host.facts import is_unknown
 from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.plugin import registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

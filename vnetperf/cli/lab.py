@@ -127,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def build_generators() -> None:
     """Build here what would take minutes in there; one that cannot be built says so in there."""
-    from vnetperf import registry
+    from vnetperf.plugin import registry
 
     for name in registry.names("traffic"):
         try:

@@ -8,11 +8,12 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import get_args
 
-from vnetperf import config, registry
+from vnetperf import config
 from vnetperf.model.deployment import ALL_DEPLOYMENTS
 from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.parameters import TestName
 from vnetperf.model.scenario import PodKind
+from vnetperf.plugin import registry
 
 
 def _scenarios() -> list[str]:

@@ -48,10 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Publish."""
     from vnetperf.analysis.results_from_log import derive
     from vnetperf.analysis.runs import find_run
+    from vnetperf.log.folder import read_run
+    from vnetperf.log.trial_log import read_log
     from vnetperf.report import write_atomically
     from vnetperf.report.publish import openmetrics
-    from vnetperf.results.folder import read_run
-    from vnetperf.results.log import read_log
 
     if not (arguments.openmetrics or arguments.testapi):
         raise ConfigError(

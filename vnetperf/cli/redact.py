@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vnetperf.cli import add_results_dir, find_runs_folder
+from vnetperf.log.pseudonyms import KINDS, Kind
 from vnetperf.model.errors import LogError
-from vnetperf.results.pseudonyms import KINDS, Kind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,10 +49,10 @@ def run(arguments: argparse.Namespace) -> int:
 def redact(source: Path, target: Path, words: list[str], keep: list[Kind]) -> list[str]:
     """Make a redacted copy of a run."""
     from vnetperf.analysis.results_from_log import derive
+    from vnetperf.log.folder import read_run
+    from vnetperf.log.redaction import Redactor
+    from vnetperf.log.trial_log import LOG_NAME, lines_of, read_log
     from vnetperf.report import write_all
-    from vnetperf.results.folder import read_run
-    from vnetperf.results.log import LOG_NAME, lines_of, read_log
-    from vnetperf.results.redaction import Redactor
 
     records = read_run(source)  # first: a log that was edited is not given away as a good one
     if target.exists() and (not target.is_dir() or any(target.iterdir())):

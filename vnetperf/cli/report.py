@@ -11,7 +11,7 @@ from vnetperf.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from vnetperf.analysis.reanalysis import Reanalysis, WantedGoal
-    from vnetperf.results.records import Record
+    from vnetperf.log.records import Record
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +87,7 @@ def _read_records(arguments: argparse.Namespace) -> tuple[Path, list[Record], tu
     if not arguments.up_to_damage:
         return *read_records(arguments.folder), ()
     from vnetperf.analysis.runs import find_run
-    from vnetperf.results.folder import read_up_to_damage
+    from vnetperf.log.folder import read_up_to_damage
 
     source = find_run(arguments.folder, find_runs_folder([arguments.folder]))
     records, damage = read_up_to_damage(source)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from vnetperf import config
 from vnetperf.config.settings import CommandLine, add_options, read_options, settings_table
-from vnetperf.results.folder import settings_of_run
+from vnetperf.log.folder import settings_of_run
 
 #: What a setting changes in a file: key -> the setting.
 _LAID_OVER = {

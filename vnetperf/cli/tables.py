@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.text import Text
 
+from vnetperf.analysis.environment import FactDifference
 from vnetperf.model.units import Unit, value_text
 from vnetperf.report.table import (
     Column,
@@ -22,7 +23,6 @@ from vnetperf.report.table import (
     terminal_encodable,
     terminal_table,
 )
-from vnetperf.results.environment import FactDifference
 
 #: Columns of what is no terminal: programs read lines, and a file has no edge.
 _PIPED = 10_000

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from vnetperf.analysis.explain import Attempt, Explanation, Step
     from vnetperf.cli.tables import Out
+    from vnetperf.log.records import Record
     from vnetperf.model.trial import TrialSpec
-    from vnetperf.results.records import Record
 
 #: Columns below which the table leaves out where frames were lost.
 NARROW = 120

@@ -17,7 +17,6 @@ from typing import Annotated, Any, get_args
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
-from vnetperf import registry
 from vnetperf.config.files import (
     SHIPPED,
     SYSTEM,
@@ -55,6 +54,7 @@ from vnetperf.model.transfer import (
 )
 from vnetperf.model.trial import parse_capture
 from vnetperf.model.units import parse_quantity, parse_time_s
+from vnetperf.plugin import registry
 
 ENV_PREFIX = "VNETPERF_"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from vnetperf import registry
 from vnetperf.deployment.pods import switch_class
 from vnetperf.model.scenario import Scenario
-from vnetperf.traffic.base import TrafficGenerator
-from vnetperf.vnfs.base import Vnf
-from vnetperf.vswitches.base import VSwitch
+from vnetperf.plugin import registry
+from vnetperf.plugin.generator import TrafficGenerator
+from vnetperf.plugin.vnf import Vnf
+from vnetperf.plugin.vswitch import VSwitch
 
 
 @dataclass(frozen=True)

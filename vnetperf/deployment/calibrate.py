@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Unpack
 
-from vnetperf import registry
 from vnetperf.deployment import deploy
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import wait_for
@@ -26,7 +25,8 @@ from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec
-from vnetperf.traffic.base import TrafficGenerator
+from vnetperf.plugin import registry
+from vnetperf.plugin.generator import TrafficGenerator
 
 #: Frames/s per port that no virtual wire carries: the flood that finds the ceiling.
 FLOOD_FPS = 40e6

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from vnetperf import registry
 from vnetperf.deployment.backends import Backends
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, FrameSizeError, accepted_names
@@ -27,8 +26,9 @@ from vnetperf.model.scenario import ETHERNET_OCTETS, RoleDemand, Scenario, Varia
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import fields_sent_by, header_stack, own_ethernet
 from vnetperf.model.trial import TrialSpec
-from vnetperf.traffic.base import GeneratorCapabilities
-from vnetperf.vnfs.base import UserPlane
+from vnetperf.plugin import registry
+from vnetperf.plugin.generator import GeneratorCapabilities
+from vnetperf.plugin.vnf import UserPlane
 
 #: Networks that a deployment knows ways to (RFC 2544 appendix C.2.2).
 TEST_NETWORK = ip_network("198.18.0.0/15")

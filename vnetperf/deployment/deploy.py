@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from vnetperf import registry
 from vnetperf.collectors import busy_threads
 from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import attachment_kind
@@ -47,9 +46,10 @@ from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters
-from vnetperf.traffic.base import TrafficGenerator, count_session_flows
-from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
-from vnetperf.vswitches.base import VSwitch
+from vnetperf.plugin import registry
+from vnetperf.plugin.generator import TrafficGenerator, count_session_flows
+from vnetperf.plugin.vnf import EndpointHost, UserPlane, Vnf
+from vnetperf.plugin.vswitch import VSwitch
 
 log = logging.getLogger(__name__)
 #: Niceness of pollers: they go before whatever else the machine does, also on cores of their own,

@@ -22,9 +22,9 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, PodKind, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
+from vnetperf.plugin.vnf import EndpointHost
 from vnetperf.virt.endpoint import Endpoint, EndpointPair, EndpointProgram, Place
 from vnetperf.virt.pods import make_pod
-from vnetperf.vnfs.base import EndpointHost
 
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment

@@ -6,7 +6,6 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from vnetperf import registry
 from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.pods import switch_class
 from vnetperf.host.nic.switchdev import SWITCHDEV, nic_mode
@@ -16,7 +15,8 @@ from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.trial import EventSpec, EventTimes
-from vnetperf.vnfs.base import UserPlane
+from vnetperf.plugin import registry
+from vnetperf.plugin.vnf import UserPlane
 
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment

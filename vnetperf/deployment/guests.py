@@ -26,15 +26,15 @@ from vnetperf.deployment.transfers import (
     tool_version,
 )
 from vnetperf.deployment.trial import CollectorSession
-from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
 from vnetperf.host.threads import list_threads
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import CapabilityError, GeneratorError
 from vnetperf.model.scenario import Pollers
 from vnetperf.model.transfer import EndFacts, Figures, Flow, Transfer, TransferSpec
+from vnetperf.plugin.endpoint_tool import EndpointTool, Sockets, ToolOutput, UnreadableError
+from vnetperf.plugin.vnf import EndpointHost
 from vnetperf.virt.container import Container, ContainerProgram
 from vnetperf.virt.endpoint import CpuTime, EndpointProgram, GuestPlace
-from vnetperf.vnfs.base import EndpointHost
 
 #: Longest waits: beyond the time of a tool, whose last block of memory takes seconds where it is
 #: emulated, and for its threads, seconds.

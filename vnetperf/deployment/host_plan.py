@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from vnetperf import registry
 from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import tester_roles
 from vnetperf.deployment.limits import require_limits
@@ -15,7 +14,8 @@ from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import NicUse, Placement, Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import VFS_CURE, MachineFacts, NicFacts, Testbed, vfs_kept
-from vnetperf.vnfs.base import UserPlane
+from vnetperf.plugin import registry
+from vnetperf.plugin.vnf import UserPlane
 
 #: Kernel drivers that DPDK works on top of: vfio-pci is nothing for their devices.
 BIFURCATED = ("mlx4_core", "mlx5_core", "mana")

@@ -14,7 +14,7 @@ from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
-from vnetperf.vnfs.base import VnfMemory
+from vnetperf.plugin.vnf import VnfMemory
 
 #: Memory in ordinary pages of the smallest deployment and of the run itself, and of each VNF after
 #: the first, MiB. Seen: OVS-DPDK 43, the load generator 119, a forwarder 7, the guardian 40.

@@ -7,12 +7,12 @@ from functools import partial
 from math import ceil
 from typing import Any, Protocol
 
-from vnetperf import registry
 from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import MemoryPlan, Plan
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.plugin import registry
 
 #: A pool of hugepages: NUMA node and size of a page, KiB.
 Pool = tuple[int, int]

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from vnetperf import registry
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import PREFIX_LENGTH
 from vnetperf.deployment.others import MachineWatch, list_processors
@@ -33,13 +32,14 @@ from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
 from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import MPI_PAIRS, EndFacts, Transfer, TransferSpec
-from vnetperf.mpi.base import MpiOutputError, MpiProgram, is_prrte
-from vnetperf.networks.base import PodPort
+from vnetperf.plugin import registry
+from vnetperf.plugin.mpi_program import MpiOutputError, MpiProgram, is_prrte
+from vnetperf.plugin.network import PodPort
+from vnetperf.plugin.vnf import EndpointHost
 from vnetperf.virt.container import Container, ContainerProgram
 from vnetperf.virt.endpoint import GuestPlace, GuestProgram, Place
 from vnetperf.virt.oci import RANKS
 from vnetperf.virt.pods import make_pod
-from vnetperf.vnfs.base import EndpointHost
 
 #: All pods' addresses (RFC 2544 appendix C.2.2): what the library may use of a pod's interfaces.
 NETWORK = f"198.18.0.0/{PREFIX_LENGTH}"

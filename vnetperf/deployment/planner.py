@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from vnetperf import registry
 from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import check_capabilities, tester_roles
 from vnetperf.deployment.host_plan import (
@@ -53,8 +52,9 @@ from vnetperf.model.errors import (
 from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed, clocks_apart_s
-from vnetperf.traffic.base import TrafficGenerator
-from vnetperf.vswitches.base import VSwitch
+from vnetperf.plugin import registry
+from vnetperf.plugin.generator import TrafficGenerator
+from vnetperf.plugin.vswitch import VSwitch
 
 
 def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:

@@ -12,7 +12,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf import registry
 from vnetperf.host import links, tc_redirect
 from vnetperf.host.linux import read_file, run_in
 from vnetperf.host.machine import Machine
@@ -43,7 +42,8 @@ from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.transfer import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
 from vnetperf.model.trial import HopCounters
-from vnetperf.networks.base import (
+from vnetperf.plugin import registry
+from vnetperf.plugin.network import (
     FarHost,
     Network,
     Pod,
@@ -53,9 +53,9 @@ from vnetperf.networks.base import (
     host_number,
     pod_count,
 )
+from vnetperf.plugin.vswitch import VSwitch, VSwitchCapabilities
 from vnetperf.virt.endpoint import EndpointPair
 from vnetperf.virt.pods import missing_for_pods
-from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
 LOOPBACK = "lo"
 #: What a pod in a VM plugs into; frames are redirected between it and the pod's interface.

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from vnetperf import registry
 from vnetperf.deployment.endpoints import (
     LOOPBACK,
     TrafficWatchdog,
@@ -18,7 +17,6 @@ from vnetperf.deployment.endpoints import (
     plug_in_endpoints,
 )
 from vnetperf.deployment.others import MachineWatch, list_processors
-from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
 from vnetperf.host.links import SHOW_IP, count_fragments, sum_counts
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.deployment import WireEnd
@@ -32,8 +30,10 @@ from vnetperf.model.transfer import (
     Transfer,
     TransferSpec,
 )
+from vnetperf.plugin import registry
+from vnetperf.plugin.endpoint_tool import EndpointTool, Sockets, ToolOutput, UnreadableError
+from vnetperf.plugin.vnf import EndpointHost, UserPlane
 from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram, Place
-from vnetperf.vnfs.base import EndpointHost, UserPlane
 
 Reduction = Callable[[Sequence[float]], float]
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from vnetperf import registry
 from vnetperf.collectors import Collector, MachineSampler, StackSampler
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.events import EventInjector, check_event
@@ -42,7 +41,8 @@ from vnetperf.model.trial import (
     TrialSpec,
     TrialWindow,
 )
-from vnetperf.traffic.base import TrafficGenerator, sleep_watching
+from vnetperf.plugin import registry
+from vnetperf.plugin.generator import TrafficGenerator, sleep_watching
 
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment

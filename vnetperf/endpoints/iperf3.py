@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-from vnetperf.endpoints.base import (
+from vnetperf.host.programs import printed_object
+from vnetperf.model.testbed import Program
+from vnetperf.model.transfer import Figures, Kind, SubInterval, TransferSpec
+from vnetperf.plugin.endpoint_tool import (
     EndpointTool,
     Sockets,
     ToolOutput,
@@ -14,9 +17,6 @@ from vnetperf.endpoints.base import (
     note_rate,
     note_surplus,
 )
-from vnetperf.host.programs import printed_object
-from vnetperf.model.testbed import Program
-from vnetperf.model.transfer import Figures, Kind, SubInterval, TransferSpec
 
 #: Longest wait for the server's answer, milliseconds. That nothing arrives is seen before.
 CONNECT_MS = 10_000

@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import inf
 from typing import ClassVar
 
-from vnetperf.endpoints.base import (
+from vnetperf.model.testbed import Program
+from vnetperf.model.transfer import Figures, Kind, TransferSpec
+from vnetperf.plugin.endpoint_tool import (
     EndpointTool,
     Sockets,
     ToolOutput,
@@ -15,8 +17,6 @@ from vnetperf.endpoints.base import (
     note_rate,
     note_surplus,
 )
-from vnetperf.model.testbed import Program
-from vnetperf.model.transfer import Figures, Kind, TransferSpec
 
 _LATENCY = {
     "min": "MIN_LATENCY",

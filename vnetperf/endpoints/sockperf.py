@@ -6,7 +6,9 @@ import re
 import signal
 from typing import ClassVar
 
-from vnetperf.endpoints.base import (
+from vnetperf.model.testbed import Program
+from vnetperf.model.transfer import MAX_DATAGRAM, Figures, Kind, TransferSpec
+from vnetperf.plugin.endpoint_tool import (
     COUNT,
     NUMBER,
     EndpointTool,
@@ -17,8 +19,6 @@ from vnetperf.endpoints.base import (
     note_lockstep,
     note_surplus,
 )
-from vnetperf.model.testbed import Program
-from vnetperf.model.transfer import MAX_DATAGRAM, Figures, Kind, TransferSpec
 
 _COMMANDS = {"STREAM": "throughput", "RR": "ping-pong", "LOAD": "under-load"}
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

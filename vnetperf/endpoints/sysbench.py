@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from vnetperf.endpoints.base import (
+from vnetperf.model.testbed import Program
+from vnetperf.model.transfer import Figures, Kind, TransferSpec
+from vnetperf.plugin.endpoint_tool import (
     COUNT,
     NUMBER,
     EndpointTool,
@@ -13,8 +15,6 @@ from vnetperf.endpoints.base import (
     ToolOutput,
     figure_or_none,
 )
-from vnetperf.model.testbed import Program
-from vnetperf.model.transfer import Figures, Kind, TransferSpec
 
 #: A block that is read or written from end to end is larger than most caches; in random places,
 #: where each access takes its time, larger than what a TLB reaches with pages of 4 KiB.

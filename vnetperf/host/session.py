@@ -222,7 +222,7 @@ def _restore_host(roots: HostRoots, on_run: Callable[[str], None] | None) -> Res
         except FileNotFoundError:
             continue  # its owner has just ended in order
         except JournalHeldError:
-            live += _find_owners(path)
+            live += find_owners(path)
         except ForeignJournalError as error:
             foreign.append(str(error))
         except (HostError, OSError) as error:
@@ -237,7 +237,7 @@ def _restore_host(roots: HostRoots, on_run: Callable[[str], None] | None) -> Res
     return RestoreReport(tuple(restored), tuple(live), tuple(unreadable), damaged, tuple(foreign))
 
 
-def _find_owners(path: Path) -> list[LiveRun]:
+def find_owners(path: Path) -> list[LiveRun]:
     """Who holds a journal, of whatever version, as its header has it; none when it is gone."""
     try:
         content = journal_file.read_journal(path)

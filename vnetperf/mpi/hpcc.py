@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.transfer import Figures, MpiKind, TransferSpec
-from vnetperf.mpi.base import MPIRUN, MpiOutputError, MpiProgram
+from vnetperf.plugin.mpi_program import MPIRUN, MpiOutputError, MpiProgram
 from vnetperf.statistics.samples import contradiction
 
 #: Order of the matrix, and of its blocks; all other parts of hpcc take their sizes from these.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from vnetperf.model.testbed import KernelModule
-from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodHost, PodPort
 
 #: The bridge that pods of a host have, as CNI's bridge plugin calls it.
 BRIDGE = "cni0"

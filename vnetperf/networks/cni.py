@@ -41,7 +41,10 @@ from vnetperf.model.errors import ConfigError, DutError, did_you_mean
 from vnetperf.model.scenario import ETHERNET_OCTETS, STANDARD_FRAME_SIZE, Plan, PodHosts, Scenario
 from vnetperf.model.testbed import AbsolutePath, KernelModule, MachineFacts, Program, Testbed
 from vnetperf.model.transfer import OCTETS_ADDED
-from vnetperf.networks.base import (
+from vnetperf.networks.bridge import BRIDGE_MODULE
+from vnetperf.networks.macvlan import MACVLAN_MODULE, MODES, isolation_problem
+from vnetperf.networks.vlan import VLAN_MODULE
+from vnetperf.plugin.network import (
     PROC_SYS,
     TAG_OCTETS,
     Network,
@@ -51,9 +54,6 @@ from vnetperf.networks.base import (
     PodPort,
     pod_count,
 )
-from vnetperf.networks.bridge import BRIDGE_MODULE
-from vnetperf.networks.macvlan import MACVLAN_MODULE, MODES, isolation_problem
-from vnetperf.networks.vlan import VLAN_MODULE
 
 log = logging.getLogger(__name__)
 
@@ -555,7 +555,7 @@ def make_request(
     Args:
         conflist: The whole list.
         plugin: Its own entry in it.
-        given: Values of capabilities: "mac", "ips".
+        capabilities: Values of capabilities: "mac", "ips".
         result: The result of the plugin before it; None for the first one.
     """
     base = {key: value for key, value in plugin.items() if key != "capabilities"}

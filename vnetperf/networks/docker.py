@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
-from vnetperf.backend import check_process
 from vnetperf.host import links
 from vnetperf.host.linux import (
     RUN_ID_VARIABLE,
@@ -36,10 +35,11 @@ from vnetperf.model.errors import DutError
 from vnetperf.model.frames import OVERHEAD
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
-from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
 from vnetperf.networks.bridge import BRIDGE_MODULE
 from vnetperf.networks.cni import IPTABLES, VETH_MODULE
 from vnetperf.networks.vxlan import VXLAN_MODULE
+from vnetperf.plugin.backend import check_process
+from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodHost, PodPort
 from vnetperf.virt.cri import CONTAINERD
 from vnetperf.virt.oci import OWN, RUNC, journal_cgroups, shared_directories
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from vnetperf.host import ethtool, links
-from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodHost, PodPort
 
 
 class HostNetwork(Network):

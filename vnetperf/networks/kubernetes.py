@@ -40,7 +40,7 @@ from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import AbsolutePath, MachineFacts, Program, Testbed
 from vnetperf.model.trial import HopCounters
-from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodHost, PodPort
 from vnetperf.virt.endpoint import END_S, KILL, CpuTime, Endpoint, EndpointPair, EndpointProgram
 
 #: Runs what is done in a cluster, and is needed for nothing else.

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
-from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort, pod_count
+from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodHost, PodPort, pod_count
 
 MACVLAN_MODULE = KernelModule(name="macvlan", purpose="macvlan", symbol="macvlan_common_newlink")
 #: What the modes do between macvlans of one host: "bridge" hands frames over, "vepa" leaves them to

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from vnetperf.backend import TUNNEL_MODULES, optional
 from vnetperf.host.machine import Machine
 from vnetperf.model.frames import OVERHEAD
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
-from vnetperf.networks.base import TAG_OCTETS, Network, NetworkCapabilities, Pod, PodHost, PodPort
 from vnetperf.networks.vlan import VLAN_ID
 from vnetperf.networks.vxlan import VNI
-from vnetperf.private_ovs import (
+from vnetperf.openvswitch.private import (
     DAEMON,
     DATAPATH,
     OVS_TOOLS,
@@ -25,6 +23,8 @@ from vnetperf.private_ovs import (
     ovs_version_problem,
     tunnel_settings,
 )
+from vnetperf.plugin.backend import TUNNEL_MODULES, optional
+from vnetperf.plugin.network import TAG_OCTETS, Network, NetworkCapabilities, Pod, PodHost, PodPort
 
 #: Bridge of the pods, bridge of the hosts' link under a tunnel, and the tunnel's port.
 BRIDGE, UNDERLAY, TUNNEL = "br-pods", "br-link", "tunnel0"

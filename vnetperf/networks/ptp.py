@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from vnetperf.networks.base import Network, NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodHost, PodPort
 
 
 class PtpNetwork(Network):

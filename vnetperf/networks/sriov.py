@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.backend import optional
 from vnetperf.host import links
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import pci, switchdev, vfs
@@ -23,7 +22,8 @@ from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.transfer import OCTETS_ADDED
-from vnetperf.networks.base import (
+from vnetperf.plugin.backend import optional
+from vnetperf.plugin.network import (
     TAG_OCTETS,
     Network,
     NetworkCapabilities,

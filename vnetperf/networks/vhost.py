@@ -19,9 +19,8 @@ from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.trial import HopCounters
-from vnetperf.networks.base import NetworkCapabilities, Pod, PodHost, PodPort
 from vnetperf.networks.ovs import BRIDGE, OvsFlatNetwork
-from vnetperf.private_ovs import (
+from vnetperf.openvswitch.private import (
     DAEMON_WITH_DPDK,
     DEFAULT_DESCRIPTORS,
     OVS_TOOLS,
@@ -30,6 +29,7 @@ from vnetperf.private_ovs import (
     dpdk_memory_mib,
     ovs_version_problem,
 )
+from vnetperf.plugin.network import NetworkCapabilities, Pod, PodHost, PodPort
 
 #: MTU of DPDK's af_packet driver, by which the hosts' link is plugged in.
 LINK_MTU = 1500

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from vnetperf.backend import TUNNEL_MODULES
 from vnetperf.model.frames import OVERHEAD, UDP_PORT
 from vnetperf.model.testbed import KernelModule
-from vnetperf.networks.base import Network, NetworkCapabilities, PodHost, PodPort
 from vnetperf.networks.bridge import BRIDGE, BRIDGE_MODULE, BridgeNetwork
+from vnetperf.plugin.backend import TUNNEL_MODULES
+from vnetperf.plugin.network import Network, NetworkCapabilities, PodHost, PodPort
 
 VXLAN_MODULE = TUNNEL_MODULES["vxlan"]
 #: The tunnel's interface on each host, and its VXLAN network identifier.

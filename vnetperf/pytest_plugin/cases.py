@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
-from vnetperf import registry
 from vnetperf.config import CommandLine, Configuration, validate
 from vnetperf.config.settings import read_options
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, takes_vnfs
@@ -22,6 +21,7 @@ from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError, d
 from vnetperf.model.parameters import THROUGHPUT, TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Comparison, Value, Variant, split_id, variant_id
+from vnetperf.plugin import registry
 from vnetperf.runner.scenarios import (
     check_mode,
     check_names,

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import pytest
 
 from vnetperf.agent.hosts import connect
+from vnetperf.analysis.sharing import TESTER, Sharing
 from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import find_size_problem
 from vnetperf.deployment.planner import largest_frame, make_plan
@@ -35,7 +36,6 @@ from vnetperf.pytest_plugin.cases import (
     round_count,
 )
 from vnetperf.pytest_plugin.session import BenchSession, load_configuration
-from vnetperf.results.sharing import TESTER, Sharing
 from vnetperf.runner import transfers
 from vnetperf.runner.conductor import require_generator
 from vnetperf.runner.scenarios import address_scenario, can_be_loaded, session_scenario

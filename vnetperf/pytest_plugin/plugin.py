@@ -81,8 +81,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Let conftests register their backends."""
-    from vnetperf import registry
     from vnetperf.model.errors import ConfigError
+    from vnetperf.plugin import registry
     from vnetperf.pytest_plugin.cases import round_count
 
     config.addinivalue_line(

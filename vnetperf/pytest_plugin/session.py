@@ -21,12 +21,12 @@ import pytest
 
 from vnetperf.config import Configuration, load
 from vnetperf.config.settings import read_options
+from vnetperf.log import folder as folders
 from vnetperf.model.errors import CapabilityError, ConfigError, HostError, LogError, VnetperfError
 from vnetperf.model.units import duration
 from vnetperf.pytest_plugin.cases import Selected, build_scenario, check_variants, round_count
 from vnetperf.pytest_plugin.terminal import LiveProgress
 from vnetperf.pytest_plugin.xdist import WorkerProgress
-from vnetperf.results import folder as folders
 from vnetperf.runner.scenarios import can_be_loaded, check_backends, scenario_ids
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def select_run_cases(config: pytest.Config) -> None:
         raise pytest.UsageError(str(missing))
     if option.help:
         return
-    from vnetperf.results.records import LOG_VERSION
+    from vnetperf.log.records import LOG_VERSION
 
     record = folders.first_record(folder)
     if not record or record["version"] != LOG_VERSION:

@@ -15,8 +15,8 @@ from vnetperf.model.trial import LiveCounts, TrialSpec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vnetperf.log.records import BeginRecord, TrialRecord
     from vnetperf.model.result import Result
-    from vnetperf.results.records import BeginRecord, TrialRecord
 
 NOTHING = LiveCounts(elapsed_s=0.0, sent=0, refused=0, received=0)
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from vnetperf.log.stored import rare_collections
+from vnetperf.log.trial_log import foreign_log
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import Result, RunResults, TrialPoint
 from vnetperf.report.csv_files import (
@@ -26,8 +28,6 @@ from vnetperf.report.junit import junit_parts
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.summary import shown_part
-from vnetperf.results.log import foreign_log
-from vnetperf.results.stored import rare_collections
 
 #: A list of numbers, one a line: in JSON no string holds a line break, so it is never text.
 _NUMBERS = re.compile(r"\[\n\s+(-?\d[\d.eE+-]*(?:,\n\s+-?\d[\d.eE+-]*)*)\n\s+\]")

@@ -9,6 +9,7 @@ from math import inf
 from operator import itemgetter
 from typing import TypeAlias
 
+from vnetperf.analysis.sharing import Sharing, sharing_of
 from vnetperf.model import units
 from vnetperf.model.result import (
     ComparedVariant,
@@ -25,7 +26,6 @@ from vnetperf.report.summary import NOT_SHOWN, not_shown
 from vnetperf.report.table import NOT_MEASURED, Cell, Column, Table
 from vnetperf.report.text import text_or_none
 from vnetperf.report.transfers import HeldTransfer, spec_text
-from vnetperf.results.sharing import Sharing, sharing_of
 from vnetperf.statistics.difference import Difference, Measurand, difference
 
 #: Heading of what the processor counted.

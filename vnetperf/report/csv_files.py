@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from vnetperf.analysis.metrics import named_metrics_of
+from vnetperf.analysis.transport import ip_capacity, tcp_quality
 from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.transfer import Transfer
 from vnetperf.report import summary
 from vnetperf.report.goal_text import rate_rows
-from vnetperf.results.metrics import named_metrics_of
-from vnetperf.results.transport import ip_capacity, tcp_quality
 
 #: What a row is made of: "result", "rate", "trial" ... -> the object.
 Row = Mapping[str, Any]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from vnetperf.analysis.sharing import joined
 from vnetperf.model import units
 from vnetperf.model.result import (
     DatapathUse,
@@ -33,7 +34,6 @@ from vnetperf.report.table import (
     listed_sizes,
 )
 from vnetperf.report.text import by_spread, range_text, text_or_none
-from vnetperf.results.sharing import joined
 
 NO_LOAD_MET = "no load met the goal"
 NO_LOAD_FAILED = "no load failed"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
+from vnetperf.analysis.run_metrics import known_apart
 from vnetperf.model import units
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import ENDPOINTS_VARIANT
@@ -23,7 +24,6 @@ from vnetperf.report.transfers import (
     notes_on_rounds,
     rounds_point,
 )
-from vnetperf.results.run_metrics import known_apart
 
 GUESTS_TITLE = "Speed of guests"
 _NOTES = (

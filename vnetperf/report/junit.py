@@ -8,12 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from vnetperf.analysis.metrics import Metric, goal_metrics_of, named_metrics_of, why_no_number
+from vnetperf.analysis.run_metrics import OtherCase, other_cases
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults
 from vnetperf.model.units import value_text
 from vnetperf.report import goal_text, outcomes, summary
-from vnetperf.results.metrics import Metric, goal_metrics_of, named_metrics_of, why_no_number
-from vnetperf.results.run_metrics import OtherCase, other_cases
 
 #: Everything XML 1.0 has no place for, surrogates included.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

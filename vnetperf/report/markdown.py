@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from vnetperf.analysis.sharing import sharing_of
 from vnetperf.model import units
 from vnetperf.model.result import Profile, RunResults, ScenarioFacts, TrialPoint
 from vnetperf.report import goal_text, guests, mpi, outcomes, run_tables, summary, transfers
@@ -16,7 +17,6 @@ from vnetperf.report.comparison import (
 )
 from vnetperf.report.summary import Case, Group, goals_used, groups, missing_values, trials_by_case
 from vnetperf.report.table import LEGEND, NOT_RECORDED, escape_markdown, table_markdown
-from vnetperf.results.sharing import sharing_of
 
 _EMPTY = "None."
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from vnetperf.analysis.sharing import TESTER, Occupied, OnMachine, Sharing, kind_of, sharing_of
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import SYSTEM
 from vnetperf.report.picture import MARGIN, PAD, WIDTH, Box, fitting
-from vnetperf.results.sharing import TESTER, Occupied, OnMachine, Sharing, kind_of, sharing_of
 
 #: Units of the figure: processors in a row, between them, heights of a head and a block.
 COLUMNS, GAP, HEAD, BLOCK, LINE = 3, 12, 26, 42, 15

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
+from vnetperf.analysis.metrics import Metric, goal_metrics_of, named_metrics_of, why_no_number
+from vnetperf.analysis.run_metrics import OtherCase, other_cases
 from vnetperf.model.errors import VnetperfError
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults
 from vnetperf.report import summary
-from vnetperf.results.metrics import Metric, goal_metrics_of, named_metrics_of, why_no_number
-from vnetperf.results.run_metrics import OtherCase, other_cases
 
 #: Ends every text, so that a cut one is known.
 OPENMETRICS_END: Final = "# EOF\n"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any, TypeAlias
 
+from vnetperf.log.calibrations import range_text
 from vnetperf.model import units
 from vnetperf.model.calibration import Calibration, CalibrationPoint
 from vnetperf.model.result import LedgerEntry, Result, RunResults
@@ -25,7 +26,6 @@ from vnetperf.report.table import (
     listed_sizes,
 )
 from vnetperf.report.text import text_or_none
-from vnetperf.results.calibrations import range_text
 
 Fact: TypeAlias = tuple[str, Cell | str]
 

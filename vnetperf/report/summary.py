@@ -11,6 +11,8 @@ from itertools import zip_longest
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
+from vnetperf.analysis.checklist import missing_items
+from vnetperf.analysis.sharing import TESTER, sharing_of
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import (
     GoalResult,
@@ -21,8 +23,6 @@ from vnetperf.model.result import (
     TrialPoint,
 )
 from vnetperf.model.units import percent
-from vnetperf.results.checklist import missing_items
-from vnetperf.results.sharing import TESTER, sharing_of
 
 #: Scenario, test and frame size: what one search is about.
 Case = tuple[str, str, int]

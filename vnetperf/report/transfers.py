@@ -9,6 +9,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+from vnetperf.analysis.run_metrics import POD_TIMES, pod_metrics
+from vnetperf.analysis.transport import (
+    MOST_LOST,
+    IpCapacity,
+    TcpQuality,
+    cpu_per_gigabit,
+    ip_capacity,
+    tcp_quality,
+)
 from vnetperf.model import units
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import ENDPOINTS_VARIANT
@@ -24,15 +33,6 @@ from vnetperf.model.transfer import (
 from vnetperf.report.plot import Axis, Note, Plot, Point, Series, series_css
 from vnetperf.report.table import NONE, NOT_RECORDED, Column, Table, group_sentences
 from vnetperf.report.text import mean_with_n, text_or_none
-from vnetperf.results.run_metrics import POD_TIMES, pod_metrics
-from vnetperf.results.transport import (
-    MOST_LOST,
-    IpCapacity,
-    TcpQuality,
-    cpu_per_gigabit,
-    ip_capacity,
-    tcp_quality,
-)
 from vnetperf.statistics import spread
 from vnetperf.statistics.difference import FEW, Measurand, difference
 

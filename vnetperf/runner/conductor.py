@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from vnetperf import registry
 from vnetperf.analysis.attribution import locate_losses
 from vnetperf.analysis.logged_tests import (
     Case,
@@ -30,6 +29,15 @@ from vnetperf.analysis.results_from_log import derive_result, merge_searches
 from vnetperf.analysis.rounds import in_rounds, start_loads, wants_round
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.events import find_event_problem
+from vnetperf.log.records import (
+    BeginRecord,
+    NotMeasuredRecord,
+    ProcedureRecord,
+    ProfileRecord,
+    SearchEndRecord,
+    SearchRecord,
+    TrialRecord,
+)
 from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import (
     CapabilityError,
@@ -45,20 +53,12 @@ from vnetperf.model.preset import Preset
 from vnetperf.model.result import Profile, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict, same_load
+from vnetperf.plugin import registry
 from vnetperf.procedures import StandardTest, standard_test
 from vnetperf.procedures.base import RULES, KnownThroughput
 from vnetperf.procedures.rates import preferred_below
 from vnetperf.procedures.reset import ResetInputs, name_events
 from vnetperf.report.flame import top_functions, write_flame_graph
-from vnetperf.results.records import (
-    BeginRecord,
-    NotMeasuredRecord,
-    ProcedureRecord,
-    ProfileRecord,
-    SearchEndRecord,
-    SearchRecord,
-    TrialRecord,
-)
 from vnetperf.runner.calm import await_calm
 from vnetperf.runner.run import Measured, Run, utc_now
 from vnetperf.runner.transfers import Planning

@@ -10,20 +10,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from vnetperf.analysis.environment import tree_differences
 from vnetperf.analysis.logged_tests import Case, LoggedTest, by_round, group_tests
-from vnetperf.model.errors import ConfigError, LogError
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import EXTRAS, MachineFacts
-from vnetperf.model.transfer import Transfers, TransferSpec
-from vnetperf.results.environment import tree_differences
-from vnetperf.results.log import read_log
-from vnetperf.results.records import (
+from vnetperf.log.records import (
     EnvironmentRecord,
     Record,
     RunRecord,
     ScenarioRecord,
     TransfersRecord,
 )
+from vnetperf.log.trial_log import read_log
+from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import EXTRAS, MachineFacts
+from vnetperf.model.transfer import Transfers, TransferSpec
 
 _ABSENT = "none"
 _VERSION, _OF_HOST = "version of ", " of host "

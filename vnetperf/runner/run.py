@@ -28,22 +28,8 @@ from vnetperf.deployment.capability_check import require_size
 from vnetperf.deployment.planner import largest_frame, make_loop_plan, make_plan
 from vnetperf.deployment.pods import require_frames
 from vnetperf.host.log import RunLog
-from vnetperf.model.calibration import Calibration, CalibrationPoint, change_of
-from vnetperf.model.errors import (
-    ConfigError,
-    HostError,
-    TestbedBusyError,
-    VnetperfError,
-    full_text,
-)
-from vnetperf.model.frames import LinkSpeed, overhead
-from vnetperf.model.result import Result, RunIdentity, ScenarioFacts
-from vnetperf.model.scenario import Comparison, Plan, Scenario
-from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
-from vnetperf.model.trial import LiveCounts, TrialSpec
-from vnetperf.results.folder import point_latest, run_log
-from vnetperf.results.log import TrialLog
-from vnetperf.results.records import (
+from vnetperf.log.folder import point_latest, run_log
+from vnetperf.log.records import (
     BeginRecord,
     CalibrationRecord,
     ComparisonRecord,
@@ -57,6 +43,20 @@ from vnetperf.results.records import (
     SkippedRecord,
     TrialRecord,
 )
+from vnetperf.log.trial_log import TrialLog
+from vnetperf.model.calibration import Calibration, CalibrationPoint, change_of
+from vnetperf.model.errors import (
+    ConfigError,
+    HostError,
+    TestbedBusyError,
+    VnetperfError,
+    full_text,
+)
+from vnetperf.model.frames import LinkSpeed, overhead
+from vnetperf.model.result import Result, RunIdentity, ScenarioFacts
+from vnetperf.model.scenario import Comparison, Plan, Scenario
+from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
+from vnetperf.model.trial import LiveCounts, TrialSpec
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.resume import (
     NOT_OF_TRIALS,

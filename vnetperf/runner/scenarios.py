@@ -5,7 +5,6 @@ Their names are known without a backend: what backends need is imported where on
 
 from __future__ import annotations
 
-from vnetperf import registry
 from vnetperf.config import Configuration, Settings
 from vnetperf.model.deployment import OF_VSWITCHES, PODS, make_deployment
 from vnetperf.model.errors import (
@@ -22,6 +21,7 @@ from vnetperf.model.parameters import SPARE_ADDRESSES
 from vnetperf.model.preset import Preset
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import ADDRESSING_MODES, STANDARD_FRAME_SIZE, Scenario, split_id
+from vnetperf.plugin import registry
 
 
 def scenario_ids() -> list[str]:
@@ -62,7 +62,7 @@ def can_be_loaded(scenario_id: str) -> bool:
 
 def _mobile_core() -> str:
     """The VNF of deployments that are for a mobile core."""
-    from vnetperf.vnfs.base import UserPlane
+    from vnetperf.plugin.vnf import UserPlane
 
     names = [
         name for name in registry.names("vnfs") if issubclass(registry.load_vnf(name), UserPlane)
@@ -74,7 +74,7 @@ def _mobile_core() -> str:
 
 def _guest(chosen: str) -> str:
     """The VNF whose guests pods in VMs are: the one that is chosen, where it has such."""
-    from vnetperf.vnfs.base import EndpointHost, UserPlane
+    from vnetperf.plugin.vnf import EndpointHost, UserPlane
 
     names = registry.names("vnfs")
     places = (f"{name}:{place}" for name in names for place in registry.load_vnf(name).places)
@@ -89,7 +89,7 @@ def _guest(chosen: str) -> str:
 def make_scenario(scenario_id: str, configuration: Configuration, variant: str = "") -> Scenario:
     """A scenario by its id."""
     from vnetperf.deployment.pods import switch_class
-    from vnetperf.vnfs.base import UserPlane
+    from vnetperf.plugin.vnf import UserPlane
 
     deployment, vswitch = split_id(scenario_id)
     settings = configuration.settings

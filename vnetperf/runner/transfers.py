@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
 
-from vnetperf import registry
 from vnetperf.config import Configuration
 from vnetperf.deployment.endpoints import find_endpoint_problem
 from vnetperf.deployment.pods import find_network, switch_class
+from vnetperf.log.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.model.errors import CapabilityError, VnetperfError
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT, Plan, Scenario, variant_id
@@ -30,12 +30,12 @@ from vnetperf.model.transfer import (
     TransferSpec,
     Way,
 )
-from vnetperf.mpi.base import MpiProgram, guest_rank_problem
-from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
+from vnetperf.plugin import registry
+from vnetperf.plugin.mpi_program import MpiProgram, guest_rank_problem
+from vnetperf.plugin.vnf import EndpointHost, UserPlane, Vnf
 from vnetperf.runner.calm import await_calm
 from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import variant_with
-from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
 
 #: The tool of users' traffic.
 USERS_TOOL = "iperf3"

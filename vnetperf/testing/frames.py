@@ -21,12 +21,12 @@ from vnetperf.model.scenario import Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec
+from vnetperf.plugin.compiled_frames import ETH_LEN, HEADER_LEN, IPV4_LEN, compile_header
+from vnetperf.plugin.frame_layers import internet_checksum
+from vnetperf.plugin.generator import GeneratorCapabilities, TrafficGenerator
 from vnetperf.testing.memif import MemifPort
 from vnetperf.testing.vhost import VhostUserPort
-from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
 from vnetperf.traffic.devices import KERNEL_KINDS
-from vnetperf.traffic.frames import ETH_LEN, HEADER_LEN, IPV4_LEN, compile_header
-from vnetperf.traffic.layers import internet_checksum
 
 ETH_P_ALL: Final = 0x0003
 SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING = 263, 8, 23

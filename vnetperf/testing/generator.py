@@ -25,9 +25,9 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import make_streams
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.plugin.generator import NUMBERED, TrafficGenerator
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.stage import TURN_S, configuration, kill, repeat_trial, skip_or_fail
-from vnetperf.traffic.base import NUMBERED, TrafficGenerator
 
 
 @dataclass(frozen=True)

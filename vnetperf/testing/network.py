@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from vnetperf import registry
 from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.planner import largest_frame, make_plan
@@ -18,7 +17,8 @@ from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
 from vnetperf.model.scenario import ETHERNET_OCTETS, PodHosts, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import OCTETS_ADDED, POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
-from vnetperf.networks.base import Network, NetworkCapabilities
+from vnetperf.plugin import registry
+from vnetperf.plugin.network import Network, NetworkCapabilities
 from vnetperf.testing.cases import Case
 from vnetperf.testing.frames import FrameTester, stream_frame
 from vnetperf.testing.single_frames import routed, send_frames

@@ -16,6 +16,7 @@ from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import dut_mac, port_mac
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream
+from vnetperf.plugin.compiled_frames import ETH_LEN, IPV4_LEN
 from vnetperf.testing.cases import Case
 from vnetperf.testing.frames import (
     BATCH,
@@ -26,7 +27,6 @@ from vnetperf.testing.frames import (
     with_ends,
 )
 from vnetperf.testing.stage import Contract, Stage
-from vnetperf.traffic.frames import ETH_LEN, IPV4_LEN
 
 #: Tags by the name of their standard: outermost first.
 TAGS = {

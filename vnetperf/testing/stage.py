@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NoReturn
 
 import pytest
 
-from vnetperf import config, registry
+from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import MACHINE_LOCK, LiveDeployment
 from vnetperf.deployment.one_host import deploy_plan
@@ -27,6 +27,8 @@ from vnetperf.model.errors import CapabilityError, ConfigError, DutError, Vnetpe
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.trial import TrialResult
+from vnetperf.plugin import registry
+from vnetperf.plugin.vswitch import VSwitch
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.cases import OPTION_VALUES, Case, other_cases, plain_cases
 from vnetperf.testing.frames import FrameTester
@@ -36,7 +38,6 @@ from vnetperf.testing.others import (
     run_processes,
     sort_differences,
 )
-from vnetperf.vswitches.base import VSwitch
 
 #: Names of backends that must run here, with commas: a set-up they cannot have then fails.
 REQUIRE = "VNETPERF_REQUIRE"

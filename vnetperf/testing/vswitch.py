@@ -23,11 +23,11 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.plugin.vswitch import VSwitch, VSwitchCapabilities
 from vnetperf.testing.cases import NEEDED_OPTIONS, OPTION_VALUES, Case, other_cases, plain_cases
 from vnetperf.testing.frames import FrameTester, stream_frame
 from vnetperf.testing.single_frames import SILENCE_S, Sighting, SingleFrames, send_frames
 from vnetperf.testing.stage import INJECTED, Contract, Stage, fail_after, kill, repeat_trial
-from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
 
 class Promises(Contract):

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from vnetperf.backend import TUNNEL_MODULES, optional
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Deployment, Port, VnfPort
 from vnetperf.model.errors import DutError
@@ -15,7 +14,8 @@ from vnetperf.model.frames import TUNNELS, overhead
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
-from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
+from vnetperf.plugin.backend import TUNNEL_MODULES, optional
+from vnetperf.plugin.vswitch import JUMBO_FRAME_SIZE, VSwitchCapabilities
 from vnetperf.vswitches.kernelports import (
     KernelSwitch,
     give_underlay_address,

@@ -23,7 +23,7 @@ from vnetperf.model.scenario import (
     TunnelEnd,
 )
 from vnetperf.model.testbed import MachineFacts, Program
-from vnetperf.private_ovs import (
+from vnetperf.openvswitch.private import (
     DAEMON_WITH_DPDK,
     DEFAULT_DESCRIPTORS,
     DPDK_DAEMON,
@@ -32,8 +32,8 @@ from vnetperf.private_ovs import (
     dpdk_memory_mib,
     ovs_version_problem,
 )
-from vnetperf.vswitches import base
-from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
+from vnetperf.plugin import vswitch
+from vnetperf.plugin.vswitch import JUMBO_FRAME_SIZE, VSwitchCapabilities
 from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.openflow import flow_limit
 from vnetperf.vswitches.openvswitch.switch import ovs_scenario_problem
@@ -109,7 +109,7 @@ def ring_problem(scenario: Scenario) -> str:
     for name in ("rx_descriptors", "tx_descriptors"):
         if (getattr(scenario.options, name) or 0) > LARGEST_RING:
             return f"OVS has at most {LARGEST_RING} descriptors; set {name} to that or less"
-    return base.rxq_affinity_problem(scenario)
+    return vswitch.rxq_affinity_problem(scenario)
 
 
 def pmd_rxq_affinity(port: Port, plan: Plan) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+from vnetperf.plugin.vswitch import VSwitch, VSwitchCapabilities
 
 
 class ExternalPort(Frozen):

@@ -17,7 +17,6 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-from vnetperf.backend import TUNNEL_MODULES, NapiThreads, threaded_napi
 from vnetperf.host.links import LinkStatistics
 from vnetperf.host.linux import PROC, RTNH_F_ONLINK
 from vnetperf.host.machine import Machine
@@ -27,7 +26,8 @@ from vnetperf.model.frames import UDP_PORT
 from vnetperf.model.scenario import NicUse, Plan, Pollers, RoleDemand, Scenario, TunnelEnd
 from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches.base import VSwitch
+from vnetperf.plugin.backend import TUNNEL_MODULES, NapiThreads, threaded_napi
+from vnetperf.plugin.vswitch import VSwitch
 
 #: Role of the kernel's receive threads, and how not to have them.
 NAPI, NOT_THREADED = "napi", "leave --set napi=threaded out"

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from vnetperf.backend import TUNNEL_MODULES, optional
 from vnetperf.model.deployment import Attachment, PhyPort, Port, WireEnd
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
-from vnetperf.private_ovs import DAEMON, DATAPATH, KERNEL_DAEMON, OVS_TOOLS, ovs_version_problem
-from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
+from vnetperf.openvswitch.private import (
+    DAEMON,
+    DATAPATH,
+    KERNEL_DAEMON,
+    OVS_TOOLS,
+    ovs_version_problem,
+)
+from vnetperf.plugin.backend import TUNNEL_MODULES, optional
+from vnetperf.plugin.vswitch import JUMBO_FRAME_SIZE, VSwitchCapabilities
 from vnetperf.vswitches.kernelports import KINDS, KernelAttachments, queues_problem, tunnel_modules
 from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.openflow import flow_limit

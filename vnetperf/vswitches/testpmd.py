@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.backend import check_process
 from vnetperf.host import dpdk
 from vnetperf.host.dpdk import DpdkPorts
 from vnetperf.host.machine import Machine
@@ -31,7 +30,8 @@ from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenar
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+from vnetperf.plugin.backend import check_process
+from vnetperf.plugin.vswitch import VSwitch, VSwitchCapabilities
 from vnetperf.vswitches.dpdk import check_rings
 
 

@@ -21,7 +21,7 @@ from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.traffic.frames import CompiledFrame, compile_traffic
+from vnetperf.plugin.compiled_frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.pktgen.driver import Pktgen
 from vnetperf.traffic.pktgen.streams import (
     compile_cycles,
@@ -144,7 +144,7 @@ def test_as_many_learning_frames_are_sent_as_a_mix_takes() -> None:
     with pytest.raises(GeneratorError, match="no traffic is prepared"):
         generator.learn(64)
     kinds = compiled(TrafficProfile(imix="ag", flows=64, vary=("ipv4_src",)))
-    assert [learning_frames(mine, 64) for mine in ports_of(kinds).values()] == [128, 128]
+    assert [learning_frames(mine, 64) for mine in group_by_port(kinds).values()] == [128, 128]
 
 
 def test_what_cannot_be_sent_is_refused() -> None:

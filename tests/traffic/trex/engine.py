@@ -6,7 +6,7 @@ import base64
 import struct
 from typing import Any
 
-from vnetperf.traffic.layers import internet_checksum
+from vnetperf.plugin.frame_layers import internet_checksum
 
 
 def frame(stream: dict[str, Any], number: int) -> bytes:

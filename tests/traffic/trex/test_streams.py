@@ -17,7 +17,12 @@ from vnetperf.config.files import available, find_file, load_model
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.traffic.frames import CompiledFrame, VariedField, compile_traffic, split_by_share
+from vnetperf.plugin.compiled_frames import (
+    CompiledFrame,
+    VariedField,
+    compile_traffic,
+    split_by_share,
+)
 from vnetperf.traffic.trex import driver
 from vnetperf.traffic.trex.driver import Trex
 from vnetperf.traffic.trex.trials import (

@@ -10,7 +10,6 @@ import pytest
 
 from tests.fakes.machine import facts
 from tests.vnfs.test_vloop import PEERS, attachment
-from vnetperf import registry
 from vnetperf.host.build import DpdkProgram
 from vnetperf.host.dpdk import TESTPMD, TestpmdCommand
 from vnetperf.model.deployment import make_deployment
@@ -19,6 +18,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.plugin import registry
 from vnetperf.vnfs.vloop import Vloop
 from vnetperf.vnfs.vloop.container import ContainerVloop
 from vnetperf.vnfs.vloop.process import ENGINE, PollingVloop, VloopCommand

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from vnetperf import config, registry
+from vnetperf import config
 from vnetperf.host.programs import linked_libraries
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.options import MobileCore, MobileCoreOptions, StackProgram, UeAttach
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters
+from vnetperf.plugin import registry
+from vnetperf.plugin.vnf import UserPlane
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.vnfs.base import UserPlane
 from vnetperf.vnfs.vepc import stack
 from vnetperf.vnfs.vepc.stack import parse_udp
 from vnetperf.vnfs.vepc.vm import VmVepc

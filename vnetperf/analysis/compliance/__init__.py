@@ -21,9 +21,9 @@ from vnetperf.analysis.compliance.clause import (
 )
 from vnetperf.analysis.compliance.rfc2544 import rfc6815_isolation, setup
 from vnetperf.analysis.logged_tests import Case, LoggedTest
+from vnetperf.log.records import RunRecord, ScenarioRecord
 from vnetperf.model.result import LedgerEntry, Result
 from vnetperf.model.trial import Verdict
-from vnetperf.results.records import RunRecord, ScenarioRecord
 
 Clauses = Callable[[ClauseContext], Iterator[LedgerEntry]]
 

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from vnetperf.analysis.goals import derive_goals, goals_by_trials
 from vnetperf.analysis.logged_tests import Case, LoggedTest, is_valid
+from vnetperf.log.records import ProcedureRecord, SearchRecord, TrialRecord
+from vnetperf.log.stored import at_hand
 from vnetperf.model.result import GoalResult, LedgerEntry, Result
 from vnetperf.model.trial import TesterTurns, same_load
-from vnetperf.results.records import ProcedureRecord, SearchRecord, TrialRecord
-from vnetperf.results.stored import at_hand
 from vnetperf.search import ReplayMismatchError
 
 Status = Literal["met", "deviated", "not applicable", "not looked at"]

@@ -21,6 +21,8 @@ from vnetperf.analysis.compliance.clause import (
     waits_for_turn,
 )
 from vnetperf.analysis.logged_tests import is_valid, trial_outcome
+from vnetperf.analysis.sharing import sharing_of
+from vnetperf.log.records import RunRecord, ScenarioRecord, TrialRecord
 from vnetperf.model.frames import PLAIN, RFC2544_FRAME_SIZES
 from vnetperf.model.outcomes import NEAR_LONGEST, BackToBack, Recovery
 from vnetperf.model.profile import TrafficProfile
@@ -28,8 +30,6 @@ from vnetperf.model.result import GoalResult, LedgerEntry, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import LoadStep, RoundTrip, TesterTurns, Verdict
 from vnetperf.model.units import frames, time_s
-from vnetperf.results.records import RunRecord, ScenarioRecord, TrialRecord
-from vnetperf.results.sharing import sharing_of
 
 
 def rfc6815_isolation(deployed: Sequence[ScenarioRecord], run: RunRecord) -> list[LedgerEntry]:

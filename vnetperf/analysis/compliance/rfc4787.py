@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from vnetperf.analysis.compliance.clause import entry
+from vnetperf.log.records import ScenarioRecord
 from vnetperf.model.nat import NatBehaviour
 from vnetperf.model.result import LedgerEntry
-from vnetperf.results.records import ScenarioRecord
 
 _SOURCE = "(from a secondary source)"
 #: Least idle times, seconds: of UDP (RFC 4787 REQ-5, which recommends 300), of TCP established and

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from vnetperf.analysis.compliance.clause import ClauseContext, entry, waits_for_turn
+from vnetperf.analysis.transport import ip_capacity, tcp_quality
+from vnetperf.log.records import TrialRecord
 from vnetperf.model.outcomes import DelayVariation, ServiceStep
 from vnetperf.model.result import LedgerEntry
 from vnetperf.model.transfer import Transfers
 from vnetperf.model.units import nanoseconds
-from vnetperf.results.records import TrialRecord
-from vnetperf.results.transport import ip_capacity, tcp_quality
 
 #: Sections 7.2 and 7.3.1: trials, seconds of a stream, seconds before frames count, frames.
 _TRIALS, _STREAM_S, _TAG_S, _FRAMES = 20, 120.0, 60.0, 500

@@ -38,14 +38,14 @@ from vnetperf.model.trial import (
     TrialSpec,
     TrialWindow,
 )
-from vnetperf.traffic.base import (
+from vnetperf.plugin.compiled_frames import CompiledFrame, compile_traffic, mapping_places
+from vnetperf.plugin.generator import (
     LEARN_FPS,
     GeneratorCapabilities,
     TrafficGenerator,
     learning_rate,
 )
 from vnetperf.traffic.devices import DpdkDevice, dpdk_device, memif_ring, required
-from vnetperf.traffic.frames import CompiledFrame, compile_traffic, mapping_places
 from vnetperf.traffic.loadgen.build import ENGINE
 from vnetperf.traffic.loadgen.engine import MAX_WORKERS, Engine, EngineConfig, NeighbourSpec
 from vnetperf.traffic.loadgen.telemetry import CapturedFrame, EngineInfo, WorkerInfo, pcap_files

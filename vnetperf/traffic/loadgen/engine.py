@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-from vnetperf.backend import IS_STOPPED
 from vnetperf.host.dpdk import eal_memory
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import GeneratorError, HostError, TrialTimeoutError
 from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.trial import CaptureWhat
-from vnetperf.traffic.base import host_failures
+from vnetperf.plugin.backend import IS_STOPPED
+from vnetperf.plugin.generator import host_failures
 from vnetperf.traffic.loadgen.build import ENGINE
 from vnetperf.traffic.loadgen.telemetry import (
     POLL_S,

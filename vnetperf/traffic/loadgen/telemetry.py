@@ -19,8 +19,8 @@ from typing import Any, Literal, Self, TypeVar
 from vnetperf.host.dpdk import DpdkTelemetry
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.base import host_failures
-from vnetperf.traffic.frames import PCAP_END_NS, pcap_file
+from vnetperf.plugin.compiled_frames import PCAP_END_NS, pcap_file
+from vnetperf.plugin.generator import host_failures
 
 log = logging.getLogger(__name__)
 #: Requests that change nothing, many a second while a trial runs: records of them would disturb.

@@ -32,9 +32,7 @@ from vnetperf.model.trial import (
     TrialSpec,
     TrialWindow,
 )
-from vnetperf.statistics.histogram import encode_hdr, latency_percentiles
-from vnetperf.traffic.base import sleep_watching
-from vnetperf.traffic.frames import (
+from vnetperf.plugin.compiled_frames import (
     IPV4_LEN,
     Checksum,
     CompiledFrame,
@@ -42,6 +40,8 @@ from vnetperf.traffic.frames import (
     compile_traffic,
     split_by_share,
 )
+from vnetperf.plugin.generator import sleep_watching
+from vnetperf.statistics.histogram import encode_hdr, latency_percentiles
 from vnetperf.traffic.loadgen.engine import (
     MAX_STREAMS,
     EchoRole,

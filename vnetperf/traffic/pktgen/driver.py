@@ -23,13 +23,13 @@ from vnetperf.model.scenario import Placement, Plan, Pollers, Scenario
 from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.traffic.base import (
+from vnetperf.plugin.compiled_frames import CompiledFrame, compile_traffic
+from vnetperf.plugin.generator import (
     ExternalGenerator,
     GeneratorCapabilities,
     learning_rate,
     server_address,
 )
-from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.pktgen.process import (
     PORT,
     WIRES,

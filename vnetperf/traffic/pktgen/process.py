@@ -28,7 +28,7 @@ from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Plan
-from vnetperf.traffic.base import host_failures, server_address
+from vnetperf.plugin.generator import host_failures, server_address
 from vnetperf.traffic.devices import dpdk_device, memif_ring
 from vnetperf.traffic.pktgen.streams import PortTraffic
 

@@ -16,7 +16,7 @@ from math import ceil, lcm
 
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.traffic import Stream
-from vnetperf.traffic.frames import (
+from vnetperf.plugin.compiled_frames import (
     HEADER_LEN,
     IPV4_LEN,
     PCAP_HEADER,
@@ -26,7 +26,7 @@ from vnetperf.traffic.frames import (
     VariedField,
     pcap_file,
 )
-from vnetperf.traffic.layers import CHECKSUM_AT
+from vnetperf.plugin.frame_layers import CHECKSUM_AT
 
 #: Most frames of a cycle; each takes memory of Pktgen for as long as it runs.
 MAX_CYCLE = 1 << 20

@@ -18,9 +18,9 @@ from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import DirectionCounts, Latency, TrialResult, TrialSpec
+from vnetperf.plugin.compiled_frames import CompiledFrame
+from vnetperf.plugin.generator import NUMBERED, WATCH_S, sleep_watching
 from vnetperf.statistics.samples import contradiction
-from vnetperf.traffic.base import NUMBERED, WATCH_S, sleep_watching
-from vnetperf.traffic.frames import CompiledFrame
 from vnetperf.traffic.pktgen.process import LuaClient, port_list
 from vnetperf.traffic.pktgen.streams import address_settings
 

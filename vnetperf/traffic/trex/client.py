@@ -18,7 +18,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import GeneratorError, TrialTimeoutError
-from vnetperf.traffic.base import WATCH_S
+from vnetperf.plugin.generator import WATCH_S
 from vnetperf.traffic.trex import worker
 from vnetperf.traffic.trex.worker import PROTOCOL
 

@@ -20,14 +20,14 @@ from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenar
 from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.traffic.base import (
+from vnetperf.plugin.compiled_frames import CompiledFrame, compile_traffic
+from vnetperf.plugin.generator import (
     ExternalGenerator,
     GeneratorCapabilities,
     host_failures,
     learning_rate,
 )
 from vnetperf.traffic.devices import memif_ring, remove_stale_sockets
-from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.trex import server as trex_server
 from vnetperf.traffic.trex.client import TrexClient, find_client
 from vnetperf.traffic.trex.server import (

@@ -19,7 +19,7 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Placement
-from vnetperf.traffic.base import server_address
+from vnetperf.plugin.generator import server_address
 from vnetperf.traffic.devices import MEMIF_FRAMES, dpdk_device
 
 WIRES = ("nic", "memif", "veth")

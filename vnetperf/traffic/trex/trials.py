@@ -12,10 +12,16 @@ from typing import Any, NamedTuple
 
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.trial import DirectionCounts, Latency, TrialResult
+from vnetperf.plugin.compiled_frames import (
+    IPV4_LEN,
+    Checksum,
+    CompiledFrame,
+    VariedField,
+    split_by_share,
+)
+from vnetperf.plugin.generator import NUMBERED
 from vnetperf.statistics import histogram
 from vnetperf.statistics.histogram import decode_hdr, encode_hdr, latency_percentiles
-from vnetperf.traffic.base import NUMBERED
-from vnetperf.traffic.frames import IPV4_LEN, Checksum, CompiledFrame, VariedField, split_by_share
 
 #: What one instruction of the field engine writes under a mask, octets, and the largest value.
 WORD = 4

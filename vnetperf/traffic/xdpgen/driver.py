@@ -17,7 +17,6 @@ from math import lcm
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.backend import IS_STOPPED
 from vnetperf.host import xdp
 from vnetperf.host.linux import python_argv, read_file
 from vnetperf.host.machine import Machine
@@ -31,7 +30,9 @@ from vnetperf.model.scenario import Plan, Pollers, Scenario
 from vnetperf.model.testbed import MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import DirectionCounts, Latency, LiveCounts, TrialResult, TrialSpec
-from vnetperf.traffic.base import (
+from vnetperf.plugin.backend import IS_STOPPED
+from vnetperf.plugin.compiled_frames import CompiledFrame, compile_traffic
+from vnetperf.plugin.generator import (
     NUMBERED,
     GeneratorCapabilities,
     TrafficGenerator,
@@ -39,7 +40,6 @@ from vnetperf.traffic.base import (
     learning_rate,
     sleep_watching,
 )
-from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 
 #: What its process says when it has started, and when it has done what a line told it to.
 READY, ENDED = "ready", "ended"

@@ -25,7 +25,7 @@ from vnetperf.model.options import GN_TESTER, GN_VEPC
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.trial import HopCounters
-from vnetperf.vnfs.base import Vnf
+from vnetperf.plugin.vnf import Vnf
 from vnetperf.vnfs.vepc import stack
 from vnetperf.vnfs.vepc.mobile_core import MobileCorePrograms, MobileCoreVnf
 from vnetperf.vnfs.vepc.sgsn import AttachPhase, Sgsn, bearer_runs

@@ -36,9 +36,9 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
+from vnetperf.plugin.vnf import UserPlane, Vnf
 from vnetperf.virt.container import Container
 from vnetperf.virt.endpoint import Endpoint, EndpointPair, Place
-from vnetperf.vnfs.base import UserPlane, Vnf
 from vnetperf.vnfs.vepc import stack
 from vnetperf.vnfs.vepc.sgsn import AttachPhase, bearer_runs
 from vnetperf.vnfs.vloop.kernel_forwarders import Form, FormPorts, Step

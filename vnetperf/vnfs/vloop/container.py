@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from vnetperf import registry
-from vnetperf.backend import NapiThreads, threaded_napi
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import Attachment
@@ -16,9 +14,11 @@ from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.trial import HopCounters
+from vnetperf.plugin import registry
+from vnetperf.plugin.backend import NapiThreads, threaded_napi
+from vnetperf.plugin.vnf import EndpointHost, VnfMemory
 from vnetperf.virt.container import Container
 from vnetperf.virt.endpoint import Endpoint
-from vnetperf.vnfs.base import EndpointHost, VnfMemory
 from vnetperf.vnfs.vloop.kernel_forwarders import (
     FORMS,
     Form,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from vnetperf.backend import check_process
 from vnetperf.host import dpdk
 from vnetperf.host.build import DpdkProgram, default_variant
 from vnetperf.host.dpdk import DpdkPorts, ForwarderCommand, TestpmdCommand
@@ -24,7 +23,8 @@ from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.scenario import Plan, Pollers, Scenario
 from vnetperf.model.testbed import MachineFacts, Program, Testbed
 from vnetperf.model.trial import HopCounters
-from vnetperf.vnfs.base import Vnf, VnfMemory
+from vnetperf.plugin.backend import check_process
+from vnetperf.plugin.vnf import Vnf, VnfMemory
 
 RING = 1024
 KINDS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap")

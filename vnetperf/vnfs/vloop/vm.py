@@ -21,12 +21,12 @@ from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import GUEST_SET_UP_S, Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import HopCounters
+from vnetperf.plugin.vnf import EndpointHost, VnfMemory
 from vnetperf.virt import guest_facts, guest_plan, images
 from vnetperf.virt.domain import BootFiles, NetdevBacking
 from vnetperf.virt.endpoint import Endpoint, GuestPlace
 from vnetperf.virt.guest import Guest, open_session, pin_vhost, vhost_placement
 from vnetperf.virt.kvm import KvmProof, guest_kvm_proof
-from vnetperf.vnfs.base import EndpointHost, VnfMemory
 from vnetperf.vnfs.vloop import guest_requirements
 from vnetperf.vnfs.vloop.guest_forwarders import GuestBuiltin, GuestKernel, GuestTestpmd
 from vnetperf.vnfs.vloop.guest_requirements import BUILTIN

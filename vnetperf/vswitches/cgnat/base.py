@@ -11,7 +11,7 @@ from vnetperf.model.deployment import PhyPort
 from vnetperf.model.nat import Nat, NatBehaviour
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
-from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+from vnetperf.plugin.vswitch import VSwitch, VSwitchCapabilities
 
 #: Ports of the deployment: subscribers are at the first, public addresses at the second.
 INSIDE, OUTSIDE = PhyPort(index=0), PhyPort(index=1)

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from vnetperf.backend import check_process
 from vnetperf.host import dpdk
 from vnetperf.host.build import BUILD_PROGRAMS, DpdkProgram, default_variant
 from vnetperf.host.dpdk import DpdkPorts
@@ -32,6 +31,7 @@ from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
+from vnetperf.plugin.backend import check_process
 from vnetperf.vswitches.cgnat.base import (
     COMPUTED_BLOCKS,
     INSIDE,

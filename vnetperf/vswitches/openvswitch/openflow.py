@@ -13,7 +13,7 @@ from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, Hop, PhyPort, Port, VnfPort, dut_mac, port_mac
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import FlowKey, Stream, flows, why_uncountable
-from vnetperf.private_ovs import PrivateOvs
+from vnetperf.openvswitch.private import PrivateOvs
 
 #: Bridges of underlays and interfaces of tunnels, a number after each.
 UNDERLAY, TUNNEL_PORT = "under", "tunnel"

@@ -12,8 +12,8 @@ from vnetperf.model.scenario import Plan, Scenario, TunnelEnd
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.private_ovs import PrivateOvs, tunnel_settings
-from vnetperf.vswitches.base import VSwitch
+from vnetperf.openvswitch.private import PrivateOvs, tunnel_settings
+from vnetperf.plugin.vswitch import VSwitch
 from vnetperf.vswitches.kernelports import give_underlay_address
 from vnetperf.vswitches.openvswitch import openflow
 

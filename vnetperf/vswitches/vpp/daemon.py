@@ -10,14 +10,14 @@ import signal
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from vnetperf.backend import check_process
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
-from vnetperf.vswitches import base
+from vnetperf.plugin import vswitch
+from vnetperf.plugin.backend import check_process
 from vnetperf.vswitches.vpp import forwarding, install, interfaces
 from vnetperf.vswitches.vpp.api import StatsSegment, VppApi
 from vnetperf.vswitches.vpp.install import (
@@ -72,7 +72,7 @@ def vpp_installation_problem(
             f"VPP's main thread takes a processor that no worker has, so that {workers} workers "
             f"need {workers + 1}, and there are {processors}; set fewer with --set workers=N"
         )
-    return base.rxq_affinity_problem(scenario)
+    return vswitch.rxq_affinity_problem(scenario)
 
 
 def _required_plugins(scenario: Scenario) -> list[str]:

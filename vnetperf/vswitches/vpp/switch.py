@@ -18,7 +18,7 @@ from vnetperf.model.scenario import NicUse, Placement, Plan, Pollers, RoleDemand
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+from vnetperf.plugin.vswitch import VSwitch, VSwitchCapabilities
 from vnetperf.vswitches.vpp import daemon, forwarding, install, interfaces
 from vnetperf.vswitches.vpp.api import LINK_UP, StatsSegment
 from vnetperf.vswitches.vpp.daemon import PrivateVpp

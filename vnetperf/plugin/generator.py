@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import ClassVar, Literal, TypeVar
 
-from vnetperf.backend import Backend
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import ConfigError, GeneratorError, HostError
@@ -25,7 +24,8 @@ from vnetperf.model.trial import (
     TrialSpec,
     TrialWindow,
 )
-from vnetperf.traffic.frames import CompiledFrame, compile_traffic
+from vnetperf.plugin.backend import Backend
+from vnetperf.plugin.compiled_frames import CompiledFrame, compile_traffic
 
 
 @contextmanager

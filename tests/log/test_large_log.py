@@ -15,16 +15,16 @@ from benchmarks import big_log
 from tests.recorded.test_recorded import HERE, RUNS
 from vnetperf.analysis import results_from_log
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.log import stored
+from vnetperf.log.folder import read_run
+from vnetperf.log.records import NotMeasuredRecord, TrialRecord
+from vnetperf.log.stored import Shelf, StoredTrial
+from vnetperf.log.trial_log import LOG_NAME, TrialLog, iter_log, read_log
 from vnetperf.model.result import Result, RunResults, TrialPoint
 from vnetperf.report import REPORTS, summary, write_all
 from vnetperf.report.comparison import comparison_table, list_comparisons
 from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
-from vnetperf.results import stored
-from vnetperf.results.folder import read_run
-from vnetperf.results.log import LOG_NAME, TrialLog, iter_log, read_log
-from vnetperf.results.records import NotMeasuredRecord, TrialRecord
-from vnetperf.results.stored import Shelf, StoredTrial
 
 
 def written(folder: Path, mib: float) -> Path:

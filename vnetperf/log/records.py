@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,8 @@ from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
 #: Counted up when a log of the version before would be read otherwise than its run wrote it. A log
 #: of another version is refused.
 LOG_VERSION = 1
+#: Where the facts of a testbed's other hosts stand among those of the one with the DUT.
+OTHER_HOSTS: Final = "other hosts"
 
 
 class RunRecord(Frozen):

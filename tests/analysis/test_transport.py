@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.texts import Texts
+from vnetperf.analysis.transport import MOST_LOST, UDP_HEADERS, ip_capacity, tcp_quality
 from vnetperf.model.transfer import Figures, Flow, Kind, SubInterval, Transfer, TransferSpec
-from vnetperf.results.transport import MOST_LOST, UDP_HEADERS, ip_capacity, tcp_quality
 
 
 def second(received: int, lost: int = 0, *, size: int = 1000, seconds: float = 1.0) -> SubInterval:

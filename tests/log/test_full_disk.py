@@ -22,11 +22,11 @@ from tests.runner.support import Bench, numbered_by_test
 from vnetperf import cli
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.host.log import RunLog
+from vnetperf.log.folder import log_path, merge_worker_logs, read_up_to_damage
+from vnetperf.log.records import Record, SkippedRecord, TrialRecord
+from vnetperf.log.trial_log import LOG_NAME, TrialLog, digest_of, read_log, unseal
 from vnetperf.model.errors import LogError, VnetperfError
 from vnetperf.report import write_all
-from vnetperf.results.folder import log_path, merge_worker_logs, read_up_to_damage
-from vnetperf.results.log import LOG_NAME, TrialLog, digest_of, read_log, unseal
-from vnetperf.results.records import Record, SkippedRecord, TrialRecord
 from vnetperf.testing.sim import SimulatedDut
 
 TOP = Path(__file__).parents[2]
@@ -151,7 +151,7 @@ IN_A_TINY_FILE_SYSTEM = """
 import os, sys
 from pathlib import Path
 from vnetperf.model.errors import LogError
-from vnetperf.results.log import TrialLog, read_log
+from vnetperf.log.trial_log import TrialLog, read_log
 from vnetperf.runner.verdict import write_captures
 source, folder = map(Path, sys.argv[1:])
 records = read_log(source)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.results.pseudonyms import Pseudonyms, names_in
+from vnetperf.log.pseudonyms import Pseudonyms, names_in
 
 MACS = st.lists(st.integers(0, 255), min_size=6, max_size=6).map(
     lambda octets: ":".join(f"{o:02x}" for o in octets)
@@ -250,8 +250,8 @@ def test_a_host_that_is_called_as_a_module_or_file_has_a_token(name: str) -> Non
 @pytest.mark.parametrize(
     "text",
     [
-        *("vnetperf.host.guardian", "vnetperf.results.pseudonyms.Pseudonyms.plain", "os.kill"),
-        *("tests.results.test_tokens", "test_x.py", "tests/prepare.sh", "librte_net.so"),
+        *("vnetperf.host.guardian", "vnetperf.log.pseudonyms.Pseudonyms.plain", "os.kill"),
+        *("tests.log.test_tokens", "test_x.py", "tests/prepare.sh", "librte_net.so"),
         *("net.ipv4.conf.all.forwarding", "kernel.sched_rt_runtime_us", "README.md"),
         *("json.decoder.JSONDecodeError", "multi-user.target", "net.core.rmem_max"),
         *("vnf0.tun", "vnf0.gtp-u (inside)", "pod0.rx", "/run/vnetperf/2026-1/ovs/vswitchd.ctl"),

@@ -12,11 +12,18 @@ from pydantic import BaseModel
 from tests.report.sample import build
 from tests.texts import Texts
 from vnetperf.agent.inventory import take_inventory
+from vnetperf.analysis.checklist import (
+    FIELDS,
+    GROUPS,
+    Item,
+    RequiredField,
+    checklist,
+    missing_items,
+)
 from vnetperf.host.facts.hardware import collect
+from vnetperf.log.records import Record
 from vnetperf.model.result import Redaction, Result, RunIdentity, RunResults, ScenarioFacts
 from vnetperf.model.testbed import Testbed
-from vnetperf.results.checklist import FIELDS, GROUPS, Item, RequiredField, checklist, missing_items
-from vnetperf.results.records import Record
 
 IDENTITY = RunIdentity(tool="vnetperf 1", git="abc", command="pytest", started="now")
 RECORDS = {record.model_fields["type"].default: record for record in get_args(get_args(Record)[0])}

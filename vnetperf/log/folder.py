@@ -11,8 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from vnetperf.model.errors import LogError
-from vnetperf.results.log import (
+from vnetperf.log.records import (
+    BeginRecord,
+    MergedRecord,
+    ProcedureRecord,
+    Record,
+    SearchEndRecord,
+    TrialRecord,
+)
+from vnetperf.log.trial_log import (
     COMPRESSED,
     LOG_NAME,
     lines_of,
@@ -21,14 +28,7 @@ from vnetperf.results.log import (
     read_log,
     read_undamaged,
 )
-from vnetperf.results.records import (
-    BeginRecord,
-    MergedRecord,
-    ProcedureRecord,
-    Record,
-    SearchEndRecord,
-    TrialRecord,
-)
+from vnetperf.model.errors import LogError
 
 
 def new_folder(results_dir: Path) -> Path:

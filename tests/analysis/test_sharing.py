@@ -11,10 +11,10 @@ import pytest
 from benchmarks.turns import PLACED
 from tests.deployment.test_hosts import plan_of
 from tests.texts import Texts
+from vnetperf.analysis.environment import comparability
+from vnetperf.analysis.sharing import Sharing, refused_priorities, turns_of
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
 from vnetperf.model.scenario import Placement
-from vnetperf.results.environment import comparability
-from vnetperf.results.sharing import Sharing, refused_priorities, turns_of
 
 #: A machine of two: the DUT's poller has one of them.
 ALONE: dict[str, Any] = {
@@ -106,7 +106,7 @@ def test_a_benchmark_says_it_in_older_checkouts_too(monkeypatch: pytest.MonkeyPa
     facts = ScenarioFacts(scenario="pvp_dpdk", plan={"placement": ALONE}, facts=FACTS)
     deployment = SimpleNamespace(facts=facts)
     assert "pmd has processor 0 to itself" in there["placed"](plan, deployment)
-    monkeypatch.setitem(sys.modules, "vnetperf.results.sharing", None)
+    monkeypatch.setitem(sys.modules, "vnetperf.analysis.sharing", None)
     assert there["placed"](plan, deployment) == "why"
 
 

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from vnetperf.backend import Datapath, optional
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
@@ -33,6 +32,7 @@ from vnetperf.model.scenario import (
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Addressing, Stream
 from vnetperf.model.trial import HopCounters
+from vnetperf.plugin.backend import Datapath, optional
 from vnetperf.virt.endpoint import EndpointPair
 
 #: Frames of an MTU of 9000, what drivers have in common.

@@ -36,12 +36,8 @@ from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.runs import find_run
 from vnetperf.cli.redact import redact
 from vnetperf.host.log import RunLog
-from vnetperf.model.errors import ConfigError, LogError, VnetperfError
-from vnetperf.model.result import RunResults
-from vnetperf.report import results_json
-from vnetperf.results.folder import read_run
-from vnetperf.results.log import LOG_NAME, TrialLog, iter_log, lines_of, read_log, seal, unseal
-from vnetperf.results.records import (
+from vnetperf.log.folder import read_run
+from vnetperf.log.records import (
     LOG_VERSION,
     EndRecord,
     EnvironmentRecord,
@@ -52,6 +48,10 @@ from vnetperf.results.records import (
     SearchRecord,
     TrialRecord,
 )
+from vnetperf.log.trial_log import LOG_NAME, TrialLog, iter_log, lines_of, read_log, seal, unseal
+from vnetperf.model.errors import ConfigError, LogError, VnetperfError
+from vnetperf.model.result import RunResults
+from vnetperf.report import results_json
 from vnetperf.runner import run as run_module
 from vnetperf.testing.sim import SimulatedDut
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
+from vnetperf.analysis.sharing import Sharing
+from vnetperf.log.records import OTHER_HOSTS
 from vnetperf.model.calibration import change_of
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, make_deployment
 from vnetperf.model.result import RunResults, ScenarioFacts
 from vnetperf.model.transfer import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
-from vnetperf.results.sharing import Sharing
 
 #: In place of a value that only the other run has.
 ABSENT: Final = "not recorded"
@@ -46,8 +47,6 @@ VOLATILE: Final[Mapping[str, str]] = {
     "*.facts.generator.arrivals*": "the error of a clock when it was last compared",
 }
 
-#: Where the facts of a testbed's other hosts stand among those of the one with the DUT.
-OTHER_HOSTS: Final = "other hosts"
 _OF_OTHER_HOST: Final = re.compile(rf"^environment\.{OTHER_HOSTS}\.[^.]+\.")
 
 #: Settings for where results go and what people write into them, not for how is measured.

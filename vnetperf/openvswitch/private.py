@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vnetperf.backend import check_process
 from vnetperf.host import dpdk
 from vnetperf.host.linux import parse_count, parse_json
 from vnetperf.host.machine import Machine
@@ -26,6 +25,7 @@ from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.scenario import ETHERNET_OCTETS, Placement, Plan, Pollers
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.trial import HopCounters
+from vnetperf.plugin.backend import check_process
 
 log = logging.getLogger(__name__)
 SUPPORTED_OVS = ((2, 17), (4, 99))

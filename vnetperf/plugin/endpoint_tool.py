@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vnetperf.backend import Requirements
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import MAX_DATAGRAM, MAX_MESSAGE, Figures, Kind, TransferSpec
+from vnetperf.plugin.backend import Requirements
 from vnetperf.statistics.samples import contradiction
 
 #: A decimal number of a tool's text, whole: of "1,5" or "1.5e+03" it is not the 1.
@@ -92,7 +92,7 @@ class EndpointTool(Requirements, ABC):
         """Refuse the bare name of a program, which nobody would look for."""
         super().__init_subclass__()
         if any(isinstance(program, str) for program in cls.programs):
-            raise TypeError(f"{cls.__name__}.programs: each is a vnetperf.backend.Program")
+            raise TypeError(f"{cls.__name__}.programs: each is a vnetperf.plugin.backend.Program")
 
     def missing(self, facts: MachineFacts) -> str:
         """What keeps it from running on the machine.

@@ -6,16 +6,16 @@ import pytest
 
 from tests.runner.support import Bench
 from vnetperf.analysis.results_from_log import derive
-from vnetperf.model.errors import LogError
-from vnetperf.results.folder import (
+from vnetperf.log.folder import (
     log_path,
     merge_worker_logs,
     new_folder,
     point_latest,
     read_run,
 )
-from vnetperf.results.log import LOG_NAME, read_log
-from vnetperf.results.records import SearchRecord, TrialRecord
+from vnetperf.log.records import SearchRecord, TrialRecord
+from vnetperf.log.trial_log import LOG_NAME, read_log
+from vnetperf.model.errors import LogError
 
 
 def test_each_run_has_a_private_folder_and_latest_is_the_newest_that_deployed(

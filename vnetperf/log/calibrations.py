@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
+from vnetperf.log.records import CalibrationRecord
 from vnetperf.model.calibration import MOST_SPREAD, Calibration, CalibrationPoint
 from vnetperf.model.units import fps
-from vnetperf.results.records import CalibrationRecord
 
 
 def merge_calibrations(records: Sequence[CalibrationRecord]) -> tuple[Calibration, ...]:

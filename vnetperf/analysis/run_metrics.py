@@ -11,17 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from vnetperf.model.result import RunResults, ScenarioFacts
-from vnetperf.model.transfer import (
-    MPI_PAIRS,
-    POD_ATTACHED,
-    POD_FIRST_PACKET,
-    POD_REMOVED,
-    Figures,
-    Transfer,
-)
-from vnetperf.model.units import Unit
-from vnetperf.results.metrics import (
+from vnetperf.analysis.metrics import (
     COMPARED_PERCENTILES,
     CURVE_PERCENTILES,
     PODS_TEST,
@@ -32,7 +22,17 @@ from vnetperf.results.metrics import (
     partial_mark,
     repeated_number,
 )
-from vnetperf.results.transport import cpu_per_gigabit, ip_capacity, tcp_quality
+from vnetperf.analysis.transport import cpu_per_gigabit, ip_capacity, tcp_quality
+from vnetperf.model.result import RunResults, ScenarioFacts
+from vnetperf.model.transfer import (
+    MPI_PAIRS,
+    POD_ATTACHED,
+    POD_FIRST_PACKET,
+    POD_REMOVED,
+    Figures,
+    Transfer,
+)
+from vnetperf.model.units import Unit
 
 #: Makes a metric of one transfer.
 _Make: TypeAlias = Callable[..., Metric]

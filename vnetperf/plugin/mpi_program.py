@@ -11,10 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from vnetperf.backend import Requirements
 from vnetperf.host.linux import parse_number
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.transfer import MPI_WITHOUT_SIZE, Figures, MpiKind, TransferSpec
+from vnetperf.plugin.backend import Requirements
 from vnetperf.statistics.samples import contradiction
 
 #: What starts ranks; that of another library of MPI is not used.

@@ -34,7 +34,7 @@ from vnetperf.model.nat import FlowEnds
 from vnetperf.model.options import GN_TESTER, GN_VEPC
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.traffic import Stream, header_stack, own_ethernet
-from vnetperf.traffic.layers import (
+from vnetperf.plugin.frame_layers import (
     ETHERTYPES,
     IPV4_FIRST,
     PROTOCOLS,

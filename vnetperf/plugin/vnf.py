@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar, NamedTuple
 
-from vnetperf.backend import Backend
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Attachment, WireEnd
 from vnetperf.model.errors import DutError
@@ -16,6 +15,7 @@ from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Plan, RoleDemand, Scena
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
+from vnetperf.plugin.backend import Backend
 from vnetperf.virt.endpoint import Endpoint, EndpointPair
 
 

@@ -8,13 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.model.calibration import Calibration, CalibrationPoint
-from vnetperf.model.deployment import make_deployment
-from vnetperf.model.nat import Nat
-from vnetperf.model.profile import TrafficProfile
-from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
-from vnetperf.model.scenario import Scenario
-from vnetperf.results.environment import (
+from vnetperf.analysis.environment import (
     ABSENT,
     VOLATILE,
     FactDifference,
@@ -24,6 +18,12 @@ from vnetperf.results.environment import (
     tree_differences,
     why_volatile,
 )
+from vnetperf.model.calibration import Calibration, CalibrationPoint
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.nat import Nat
+from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
+from vnetperf.model.scenario import Scenario
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 TREES = st.recursive(

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from vnetperf.analysis.sharing import TURN_OF_VNF
 from vnetperf.model.result import RunResults
-from vnetperf.results.sharing import TURN_OF_VNF
 
 Scope = Literal["run", "scenario", "vnf", "guest", "result"]
 Missing = Literal["unknown", "not measured", "not applicable"]

@@ -14,7 +14,6 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from vnetperf.backend import Datapath
 from vnetperf.host import links
 from vnetperf.host.linux import RTNH_F_ONLINK, netlink, run_in
 from vnetperf.host.machine import Machine
@@ -24,6 +23,7 @@ from vnetperf.model.scenario import PodHosts, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.transfer import OCTETS_ADDED
 from vnetperf.model.trial import HopCounters
+from vnetperf.plugin.backend import Datapath
 from vnetperf.virt.endpoint import EndpointPair
 from vnetperf.virt.pods import POD_PROGRAMS
 

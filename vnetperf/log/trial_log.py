@@ -18,10 +18,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from vnetperf.log.records import LOG_VERSION, BeginRecord, Record, TrialRecord
+from vnetperf.log.stored import StoredLines, StoredTrial, rare_collections
 from vnetperf.model.base import share_field_sets
 from vnetperf.model.errors import ConfigError, LogError, VnetperfError
-from vnetperf.results.records import LOG_VERSION, BeginRecord, Record, TrialRecord
-from vnetperf.results.stored import StoredLines, StoredTrial, rare_collections
 
 _DIGITS = 16
 #: Characters of what a damaged line calls itself that a message shows.

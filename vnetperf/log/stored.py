@@ -19,8 +19,8 @@ from typing import Any, Generic, TypeVar, overload
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from vnetperf.log.records import TrialRecord
 from vnetperf.model.errors import LogError, VnetperfError
-from vnetperf.results.records import TrialRecord
 
 #: Octets of lines whose values stay: those of all but the largest tests. As objects ten times that.
 KEPT_OCTETS = 2**20

@@ -13,10 +13,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from vnetperf.model.result import Redaction, RunIdentity
-from vnetperf.model.testbed import Testbed
-from vnetperf.results.environment import OTHER_HOSTS
-from vnetperf.results.pseudonyms import (
+from vnetperf.log.pseudonyms import (
     DIGITS_OF_MAC,
     EVERYWHERE,
     HIDDEN,
@@ -30,7 +27,8 @@ from vnetperf.results.pseudonyms import (
     names_in,
     words_of,
 )
-from vnetperf.results.records import (
+from vnetperf.log.records import (
+    OTHER_HOSTS,
     EnvironmentRecord,
     Record,
     RedactedRecord,
@@ -39,6 +37,8 @@ from vnetperf.results.records import (
     ScenarioRecord,
     TrialRecord,
 )
+from vnetperf.model.result import Redaction, RunIdentity
+from vnetperf.model.testbed import Testbed
 
 #: Fields whose texts are the project's own words, or numbers in disguise: never changed.
 OWN: Final = ("type", "scenario", "test", "algorithm", "generator", "vswitch", "wire", "hdr")

@@ -1,0 +1,1 @@
+"""An Open vSwitch of our own, for vSwitches and networks."""

@@ -1,0 +1,1 @@
+"""The contracts of plugins, a file for each family, and the registry that finds them."""
