@@ -239,6 +239,10 @@ class Row:
             text += f"  line {lines_ns[0]:.0f}, {lines_ns[1]:.0f} ns"
         if gathered_s := machine.get("gathered_s"):
             text += f", gathered in {gathered_s:.1f} s"
+        for processor in machine.get("by_processor") or ():
+            if processor["steal"]:
+                stolen_ms = 1e3 * processor["steal"] * self.seconds
+                text += f"  stolen of {processor['cpu']}: {stolen_ms:.0f} ms"
         if turns := self.result.get("turns"):
             text += f"  groups of {turns['group_frames']}, held back {turns['held_back']}"
         died = {"refused": self.sum("refused")}
@@ -314,6 +318,8 @@ def measure(half: Half, arguments: argparse.Namespace) -> dict[str, float]:
         if arguments.loss_free:
             rows = [deployed.trial(arguments.loss_free, FREE_S) for _ in range(FREE_TRIALS)]
             lost = [row.sum("intended") - row.sum("received") for row in rows]
+            if loud:
+                print("".join(f"    lost   {row}\n" for row, n in zip(rows, lost, strict=True) if n), end="")
             print(f"    lost of {FREE_TRIALS} trials of {FREE_S:g} s: {lost}", flush=True)
             found["trials with loss"] = sum(n > 0 for n in lost)
     return found
