@@ -319,7 +319,8 @@ def measure(half: Half, arguments: argparse.Namespace) -> dict[str, float]:
             rows = [deployed.trial(arguments.loss_free, FREE_S) for _ in range(FREE_TRIALS)]
             lost = [row.sum("intended") - row.sum("received") for row in rows]
             if loud:
-                print("".join(f"    lost   {row}\n" for row, n in zip(rows, lost, strict=True) if n), end="")
+                for row in (row for row, n in zip(rows, lost, strict=True) if n):
+                    print(f"    lost   {row}", flush=True)
             print(f"    lost of {FREE_TRIALS} trials of {FREE_S:g} s: {lost}", flush=True)
             found["trials with loss"] = sum(n > 0 for n in lost)
     return found
