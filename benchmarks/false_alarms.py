@@ -48,7 +48,7 @@ from vnetperf.analysis.comparison import LEAST_EFFECT, Side, compare
 from vnetperf.analysis.runs import StoredRun
 from vnetperf.analysis.trend import lost_for_sure, trends
 from vnetperf.deployment.calibrate import find_clean_maximum
-from vnetperf.model.calibration import change_of
+from vnetperf.model.calibration import detect_drift
 from vnetperf.model.parameters import SearchLimits
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import GoalResult, Result, RunIdentity, RunResults
@@ -526,7 +526,7 @@ def drifts(noise: float, less: float, count: int) -> tuple[float, float]:
         return find_clean_maximum(trial, 64).rates
 
     found = Counter(
-        change_of(
+        detect_drift(
             values(GENERATOR_FPS, 2 * seed), values(GENERATOR_FPS * (1.0 - less), 2 * seed + 1)
         )
         for seed in range(count)

@@ -85,10 +85,10 @@ class Fault:
         """Whether what became of the trial is right."""
         if self.harmless and line.get("verdict") == "VALID" and not line.get("lossy"):
             return True
-        return any(word in words_of(line) for word in self.words)
+        return any(word in split_words(line) for word in self.words)
 
 
-def words_of(line: Values) -> str:
+def split_words(line: Values) -> str:
     """What a controller's line says of a trial."""
     return f"{line.get('wrong', '')}{line.get('verdict', '')} {line.get('words', line)}"
 

@@ -70,7 +70,7 @@ from benchmarks.fault_kinds import (
     make_clock,
     send,
     setting,
-    words_of,
+    split_words,
 )
 from vnetperf import config
 from vnetperf.agent.client import AgentClient
@@ -415,7 +415,7 @@ def inject_one(
         print(f"  {deployment}, {name}: too late: {str(line)[:300]}", flush=True)
         return None
     valid, lossy = line.get("verdict") == "VALID", bool(line.get("lossy"))
-    words = words_of(line)
+    words = split_words(line)
     seconds = (at or line["at"]) - happened
     lives = bool(line.get("lives"))
     if fault.stops and named:

@@ -1068,7 +1068,7 @@ def test_each_host_is_watched_over_a_time_of_its_own() -> None:
         return TrialResult(directions=(), threads=(poller,)).model_copy(update=more)
 
     merged = merge_counts(of(1.0), {"west": of(1.6)})
-    assert merged.watched_at("west:pmd") == 1.6
+    assert merged.watch_time("west:pmd") == 1.6
     busy = {use.role: use.busy for use in cpu_by_role(merged)}
     assert (busy["pmd"], busy["west:pmd"], busy["west:others"]) == (1.0, 1.0, 0.0)
     older = merged.model_copy(update={"collected_at": {}})  # its time is not known: nor its share

@@ -361,14 +361,14 @@ def test_rounds_of_one_run_a_side_fail_no_gate_unless_wanted(tmp_path: Path) -> 
         (good[:1], worse, "A"),
     ):
         found = compare(side(*a), side(*b))
-        assert found.one_run_each == single
+        assert found.unpaired_sides == single
         assert row_of(found).verdict == "B has less (worse)"
         assert (found.gated, found.fails_gate) == (False, False)
         asked = compare(side(*a), side(*b), single_run=True)
         assert (asked.gated, asked.fails_gate) == (True, True)
     several = compare(side(*good), side(*worse))
     assert row_of(several).found.n == (3, 3)
-    assert (several.one_run_each, several.fails_gate) == ("", True)
+    assert (several.unpaired_sides, several.fails_gate) == ("", True)
 
 
 @pytest.mark.slow
@@ -381,7 +381,7 @@ def test_runs_of_a_side_are_clusters_whatever_the_other_has(tmp_path: Path) -> N
     ]
     found = compare(side(*runs[:3]), side(runs[3]))
     assert row_of(found).found.n == (3, 5)
-    assert (found.by_run, found.one_run_each) == ("A", "B")
+    assert (found.by_run, found.unpaired_sides) == ("A", "B")
 
 
 @pytest.mark.slow
@@ -557,8 +557,8 @@ def test_rounds_of_several_runs_are_no_replicates_of_each_other(tmp_path: Path) 
     assert not row.differs
     # With one run of a side nobody knows what differs between runs.
     single = compare(side(runs[0]), side(*runs[2:]))
-    assert (single.by_run, single.one_run_each) == ("B", "A")
-    assert compare(side(runs[0]), side(runs[3])).one_run_each == "A and B"
+    assert (single.by_run, single.unpaired_sides) == ("B", "A")
+    assert compare(side(runs[0]), side(runs[3])).unpaired_sides == "A and B"
 
 
 def test_scenarios_of_one_run_are_paired_by_round(tmp_path: Path) -> None:
@@ -576,7 +576,7 @@ def test_scenarios_of_one_run_are_paired_by_round(tmp_path: Path) -> None:
     assert verdicts(found)["ndr"] == "B has more (better)"  # though drift is larger than it
     assert found.rows[0].scenario == "pvp_dpdk / phy2phy_dpdk"
     back = compare(side(tmp_path, scenario="phy2phy_dpdk"), side(tmp_path, scenario="pvp_dpdk"))
-    assert (back.one_run_each, back.gated, back.fails_gate) == ("", True, True)
+    assert (back.unpaired_sides, back.gated, back.fails_gate) == ("", True, True)
 
 
 #: Pollers share its processors.

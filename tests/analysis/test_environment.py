@@ -16,7 +16,7 @@ from vnetperf.analysis.environment import (
     environment_differences,
     scenario_differences,
     tree_differences,
-    why_volatile,
+    volatility_reason,
 )
 from vnetperf.model.calibration import Calibration, CalibrationPoint
 from vnetperf.model.deployment import make_deployment
@@ -222,11 +222,11 @@ def test_a_scenario_that_only_one_run_has_is_no_difference_of_environments() -> 
 def test_every_volatile_field_has_its_reason_and_the_rest_none() -> None:
     assert all(len(why.split()) > 2 for why in VOLATILE.values())
     pool = "environment.memory.hugepages[0 2048]"
-    assert why_volatile(f"{pool}.free")
-    assert not why_volatile(f"{pool}.total")
-    assert not why_volatile("environment.kernel.cmdline")
+    assert volatility_reason(f"{pool}.free")
+    assert not volatility_reason(f"{pool}.total")
+    assert not volatility_reason("environment.kernel.cmdline")
     no_fact = "scenarios.pvp_dpdk.facts.vnfs[0].turns until then"
-    assert not why_volatile(no_fact)
+    assert not volatility_reason(no_fact)
 
 
 def test_what_only_a_newer_tool_recorded_is_no_difference_of_machines() -> None:

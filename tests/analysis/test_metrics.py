@@ -14,9 +14,9 @@ from vnetperf.analysis.comparison import _observation
 from vnetperf.analysis.metrics import (
     Metric,
     compared_metrics_of,
+    explain_missing_number,
     metrics_of,
     repeated_number,
-    why_no_number,
 )
 from vnetperf.analysis.run_metrics import compared_metrics, transfer_metrics
 from vnetperf.model.outcomes import (
@@ -200,13 +200,13 @@ def test_the_largest_forwarding_rate_is_at_no_given_load() -> None:
 def test_a_latency_above_the_largest_load_has_its_reason() -> None:
     at = LatencyAt(load_fps=2e6, of="2 Mfps", repeats=0, discarded=0, note="not measured: too much")
     result = Result(scenario="x", test="latency", frame_size=64, latency_at=(at,))
-    assert why_no_number(result) == "too much"
+    assert explain_missing_number(result) == "too much"
     (only,) = compared_metrics_of(result)
     assert (only.label, only.measured) == ("", None)
     # Where one load has a latency, that of another is no number that was lost.
     timed = at.model_copy(update={"mean_ns": {"phy0->phy1": spread([5.0])}, "note": ""})
     both = result.model_copy(update={"latency_at": (at, timed)})
-    assert why_no_number(both) == ""
+    assert explain_missing_number(both) == ""
     assert all(metric.measured is not None for metric in compared_metrics_of(both))
 
 

@@ -12,7 +12,7 @@ from benchmarks.turns import PLACED
 from tests.deployment.test_hosts import plan_of
 from tests.texts import Texts
 from vnetperf.analysis.environment import comparability
-from vnetperf.analysis.sharing import Sharing, refused_priorities, turns_of
+from vnetperf.analysis.sharing import Sharing, read_turns, refused_priorities
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
 from vnetperf.model.scenario import Placement
 
@@ -53,7 +53,7 @@ def test_a_dut_that_shares_is_measured_with_whom_it_shares(texts: Texts) -> None
 def test_those_that_never_sleep_are_not_said_to_take_turns() -> None:
     """TRex, testpmd: the plan has a length for them, the facts have none."""
     assert "turns" not in sharing(ALONE, {"generator": {}, "vnfs": [{}]}).sentence
-    assert turns_of({"generator": {"length of a turn (us)": 0}}) == {}
+    assert read_turns({"generator": {"length of a turn (us)": 0}}) == {}
 
 
 def test_a_vnf_that_the_kernel_moves_may_be_beside_the_dut(texts: Texts) -> None:

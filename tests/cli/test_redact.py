@@ -23,7 +23,7 @@ from vnetperf.log.records import (
     ScenarioRecord,
     TrialRecord,
 )
-from vnetperf.log.trial_log import LOG_NAME, lines_of, read_log
+from vnetperf.log.trial_log import LOG_NAME, encode_records, read_log
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.result import RunResults
 from vnetperf.model.testbed import AgentConfig, Testbed
@@ -290,7 +290,7 @@ def make_run(above: Path) -> Path:
     told = f"{HOST} refuses {MAC}"
     error = NotMeasuredRecord(scenario="pvp_vpp", test="throughput", frame_size=64, why=told)
     records = [*map(with_names, read_log(log)), error]
-    log.write_bytes(b"".join(lines_of(records)))
+    log.write_bytes(b"".join(encode_records(records)))
     (folder / "captures").mkdir()
     (folder / "captures/a.pcap").write_bytes(b"frames")
     (folder / f"{HOST}.txt").write_text("a file of the user's")
@@ -355,7 +355,7 @@ def test_a_host_that_is_called_as_a_token_is_has_one(run: Path) -> None:
         if isinstance(record, EnvironmentRecord):
             facts = record.facts | {"hostname": "host-1", "peer": "host-1 and host-2.acme.bank"}
             records[n] = record.model_copy(update={"facts": facts})
-    log.write_bytes(b"".join(lines_of(records)))
+    log.write_bytes(b"".join(encode_records(records)))
     text = (redact(run) / LOG_NAME).read_text()
     assert not re.search(r"\bhost-[12]\b", text)
     assert "host-3" in text
@@ -552,7 +552,7 @@ def test_a_name_that_is_a_word_of_the_log_does_not_break_it(run: Path) -> None:
     for n, record in enumerate(records):
         if isinstance(record, EnvironmentRecord):
             records[n] = record.model_copy(update={"facts": record.facts | {"hostname": "dpdk"}})
-    log.write_bytes(b"".join(lines_of(records)))
+    log.write_bytes(b"".join(encode_records(records)))
     results = RunResults.model_validate_json((redact(run) / "results.json").read_text())
     assert results.environment["hostname"].startswith("host-")
     assert results.results[0].scenario == "pvp_dpdk"

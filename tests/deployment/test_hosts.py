@@ -81,8 +81,8 @@ def test_a_spanning_deployment_has_a_vswitch_on_each_host() -> None:
     assert [use.port for use in east.cables] == [0, 1]
     assert [use.port for use in west.cables] == [2, 3]
     assert (east.scenario.deployment.vnf_count, west.scenario.deployment.vnf_count) == (0, 1)
-    assert {plan.host_of[port] for port in ("phy0", "vnf1.1")} == {"east"}
-    assert {plan.host_of[port] for port in ("phy3", "vnf0.0")} == {"west"}
+    assert {plan.port_hosts[port] for port in ("phy0", "vnf1.1")} == {"east"}
+    assert {plan.port_hosts[port] for port in ("phy3", "vnf0.0")} == {"west"}
 
 
 def of_three(*cables: tuple[str, str], **roles: str) -> Testbed:
@@ -101,8 +101,8 @@ def test_a_chain_over_two_vswitches_ends_at_the_tester_beside_the_first() -> Non
     assert {(use.port, use.side) for use in west.cables} == {(3, "dut"), (2, "dut")}
     assert {use.cable for use in east.cables} == {0, 1}
     assert [[*p.scenario.deployment.vnf_numbers] for p in (east, west)] == [[0], [1]]
-    assert plan.host_of["phy3"] == plan.host_of["vnf1.0"] == "west"
-    assert plan.host_of["phy1"] == plan.host_of["vnf0.0"] == "east"
+    assert plan.port_hosts["phy3"] == plan.port_hosts["vnf1.0"] == "west"
+    assert plan.port_hosts["phy1"] == plan.port_hosts["vnf0.0"] == "east"
     assert [str(end) for end in east.for_tester.scenario.deployment.ends] == ["phy0", "phy3"]
     assert "vnf1" in by_host(plan_of("pvp2pvp_dpdk"))["west"].placement.cores
 

@@ -128,7 +128,7 @@ def test_in_the_lab_every_poller_lets_the_others_run(policy: Any) -> None:
     for role in ("tester", "pmd", "vnf0"):
         assert placement.takes_turns(role)
         assert placement.turn_of(role) == 100
-        assert not placement.priority_of(role)
+        assert not placement.fifo_priority(role)
 
 
 def test_siblings_do_not_count_as_cores() -> None:
@@ -233,9 +233,9 @@ def test_on_two_cores_the_switch_has_one_and_the_others_take_turns_on_the_other(
     assert placement.sharers("tester") == ("vnf0", SYSTEM)
     assert (placement.turn_of("tester"), placement.turn_of("vnf0")) == (100, 100)
     assert not placement.turn_of("pmd")
-    assert (placement.phase_of("tester"), placement.phase_of("vnf0")) == (0, 50)
+    assert (placement.turn_phase("tester"), placement.turn_phase("vnf0")) == (0, 50)
     three = place_roles(demands(2), CoresConfig(turn_us=90), facts(2))
-    assert [three.phase_of(role) for role in ("tester", "vnf0", "vnf1")] == [0, 30, 60]
+    assert [three.turn_phase(role) for role in ("tester", "vnf0", "vnf1")] == [0, 30, 60]
     assert "processor 0" not in placement.reason  # they may change afterwards
 
 
@@ -268,7 +268,7 @@ def test_who_shares_takes_turns_and_one_who_does_not_never_sleeps(
         others = placement.sharers(role)
         assert placement.turn_of(role) <= turn_us
         assert bool(placement.turn_of(role)) == bool(others and turn_us)
-        assert bool(placement.priority_of(role)) == bool(placement.turn_of(role))
+        assert bool(placement.fifo_priority(role)) == bool(placement.turn_of(role))
     sentence = "; ".join(OnMachine(placement).texts)
     for cpu in placement.pollers:
         assert re.search(rf"\b{cpu}\b", sentence)
@@ -281,8 +281,8 @@ def test_shares_leave_a_tenth_of_each_processor_to_the_system(
     placement = place_roles(wanted, CoresConfig(policy="shared"), machine)
     for cpu in placement.pollers:
         roles = [role for role, cpus in placement.cores.items() if cpu in cpus]
-        assert sum(placement.share_of(role) for role in roles) <= 90
-        assert min(placement.share_of(role) for role in roles) >= 90 // (len(placement.cores))
+        assert sum(placement.fifo_share(role) for role in roles) <= 90
+        assert min(placement.fifo_share(role) for role in roles) >= 90 // (len(placement.cores))
 
 
 def test_others_keep_off_hardware_threads_of_the_duts_cores() -> None:
@@ -307,8 +307,8 @@ def test_a_tester_alone_with_the_system_takes_short_turns() -> None:
     assert placement.sharers("tester") == (SYSTEM,)
     assert not placement.takes_turns("tester")
     assert placement.turn_of("tester") == 20
-    assert placement.share_of("tester") == 90
-    assert place_roles(demands(1), CoresConfig(), facts(2)).share_of("tester") == 45
+    assert placement.fifo_share("tester") == 90
+    assert place_roles(demands(1), CoresConfig(), facts(2)).fifo_share("tester") == 45
 
 
 def test_threads_of_one_role_are_on_processors_of_their_own() -> None:

@@ -49,7 +49,7 @@ def test_remote_is_another_node_and_local_the_same(
                 placed(machine, where, vnfs, policy)
         return
     near, far = (placed(machine, where, vnfs, policy) for where in ("local", "remote"))
-    assert nodes_of(near, machine, *names, "tester", "pmd") == {near.node} == {near.home_of_vnfs}
+    assert nodes_of(near, machine, *names, "tester", "pmd") == {near.node} == {near.vnf_home_node}
     assert nodes_of(far, machine, "tester", "pmd") == {far.node}
     assert nodes_of(far, machine, *names) == {far.vnf_node}
     assert far.vnf_node != far.node

@@ -108,8 +108,8 @@ def test_each_host_has_a_vswitch_and_one_endpoint(name: str) -> None:
     assert [use.port for use in west.cables] == [2]
     assert not any("tester" in role for role in east.placement.cores)
     ends = plan.scenario.deployment.ends
-    assert plan.host_of[str(ends[0])] == "east"
-    assert plan.host_of[str(ends[1])] == "west"
+    assert plan.port_hosts[str(ends[0])] == "east"
+    assert plan.port_hosts[str(ends[1])] == "west"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from vnetperf.analysis.results_from_log import derive
 from vnetperf.host.log import RunLog
 from vnetperf.log.folder import log_path, merge_worker_logs, read_up_to_damage
 from vnetperf.log.records import Record, SkippedRecord, TrialRecord
-from vnetperf.log.trial_log import LOG_NAME, TrialLog, digest_of, read_log, unseal
+from vnetperf.log.trial_log import LOG_NAME, TrialLog, digest_line, read_log, unseal
 from vnetperf.model.errors import LogError, VnetperfError
 from vnetperf.report import write_all
 from vnetperf.testing.sim import SimulatedDut
@@ -395,7 +395,7 @@ def test_a_crafted_log_is_refused_or_read_and_never_a_traceback(
     before, written = "", []
     for content in contents:
         body = json.dumps(content).encode()
-        before = digest_of(body, before)
+        before = digest_line(body, before)
         written.append(b'%s,"digest":"%s"}\n' % (body[:-1], before.encode()))
     path = tmp_path / LOG_NAME
     path.write_bytes(b"".join(written))

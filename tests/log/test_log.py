@@ -48,7 +48,15 @@ from vnetperf.log.records import (
     SearchRecord,
     TrialRecord,
 )
-from vnetperf.log.trial_log import LOG_NAME, TrialLog, iter_log, lines_of, read_log, seal, unseal
+from vnetperf.log.trial_log import (
+    LOG_NAME,
+    TrialLog,
+    encode_records,
+    iter_log,
+    read_log,
+    seal,
+    unseal,
+)
 from vnetperf.model.errors import ConfigError, LogError, VnetperfError
 from vnetperf.model.result import RunResults
 from vnetperf.report import results_json
@@ -100,7 +108,7 @@ def numbers(results: RunResults) -> list[object]:
 
 def test_every_line_is_a_record_and_comes_back_as_it_was_written(whole: Bench) -> None:
     lines = whole.path.read_text().splitlines()
-    assert [line.decode().rstrip("\n") for line in lines_of(read_log(whole.path))] == lines
+    assert [line.decode().rstrip("\n") for line in encode_records(read_log(whole.path))] == lines
 
 
 def test_octets_that_are_no_utf8_end_no_run(tmp_path: Path) -> None:
@@ -112,7 +120,7 @@ def test_octets_that_are_no_utf8_end_no_run(tmp_path: Path) -> None:
     assert results.run.notes == r"caf\xe9"
     assert r"caf\\xe9" in results_json(results)
     odd = EnvironmentRecord(facts={"LANG": "\udcff", "of": {"\udcfe": [math.nan, 1.5, "é"]}})
-    (line,) = lines_of([odd])
+    (line,) = encode_records([odd])
     assert json.loads(unseal(line)[0])["facts"] == {
         "LANG": r"\xff",
         "of": {r"\xfe": [None, 1.5, "é"]},

@@ -11,7 +11,7 @@ from vnetperf.model.calibration import (
     MOST_VALUES,
     CalibrationPoint,
     agree,
-    change_of,
+    detect_drift,
 )
 
 #: A calibration of a shared machine: it passed for 7.622 Mfps, and was kept for 12 hours.
@@ -58,13 +58,13 @@ def test_no_change_of_a_scattered_maximum_is_silent(factor: float) -> None:
 )
 def test_of_a_steady_one_a_change_of_the_median_decides(factor: float, verdict: str) -> None:
     after = tuple(factor * value for value in STEADY)
-    assert change_of(STEADY, after) == verdict
-    assert change_of(STEADY, SCATTERED) == "cannot tell"
+    assert detect_drift(STEADY, after) == verdict
+    assert detect_drift(STEADY, SCATTERED) == "cannot tell"
 
 
 def test_what_was_not_looked_at_again_has_no_verdict() -> None:
     assert point(*STEADY).drift_verdict == ""
-    assert change_of((7.6e6,), STEADY) == "cannot tell"  # of an older log
+    assert detect_drift((7.6e6,), STEADY) == "cannot tell"  # of an older log
 
 
 RATES = st.lists(st.floats(1e3, 1e9), min_size=2, max_size=MOST_VALUES)
@@ -75,7 +75,7 @@ def test_scatter_makes_no_verdict_surer(
     before: list[float], after: list[float], wider: float
 ) -> None:
     """Drawn apart around their median, values never say more than they did."""
-    if change_of(before, after) == "cannot tell":
+    if detect_drift(before, after) == "cannot tell":
         scattered = [
             min(before) / (MOST_SPREAD * wider),
             *before,
@@ -84,4 +84,4 @@ def test_scatter_makes_no_verdict_surer(
         middle = sorted(before)[len(before) // 2]
         if len(before) % 2 and len(scattered) < MOST_VALUES:
             assert sorted(scattered)[len(scattered) // 2] == middle
-            assert change_of(scattered, after) == "cannot tell"
+            assert detect_drift(scattered, after) == "cannot tell"

@@ -13,7 +13,7 @@ from tests.texts import Texts
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.frames import VaryField
 from vnetperf.model.profile import TrafficProfile
-from vnetperf.model.traffic import FlowKey, Stream, flows, make_streams, why_uncountable
+from vnetperf.model.traffic import FlowKey, Stream, explain_uncountable, flows, make_streams
 from vnetperf.plugin.compiled_frames import VariedField, compile_fields, compile_header
 
 FIELDS: tuple[VaryField, ...] = FlowKey._fields  # type: ignore[assignment]  # all of them are
@@ -70,7 +70,7 @@ def test_one_random_field_has_its_values(name: VaryField) -> None:
 def test_fields_that_fall_out_of_step_are_refused_with_the_cure() -> None:
     profile = TrafficProfile(flows=100_000, vary=("eth_src", "udp_src"))
     assert profile.flow_count > profile.flows
-    assert "set flows to 64000 or fewer" in why_uncountable(profile)
+    assert "set flows to 64000 or fewer" in explain_uncountable(profile)
     with pytest.raises(ValueError, match="falls out of step"):
         next(flows(streams()[0], profile))
 
@@ -78,7 +78,7 @@ def test_fields_that_fall_out_of_step_are_refused_with_the_cure() -> None:
 def test_random_fields_together_are_refused_with_the_cure() -> None:
     profile = TrafficProfile(flows=10, vary=("udp_src", "udp_dst"), vary_mode="random")
     assert profile.flow_count == 100
-    assert 'vary_mode = "inc"' in why_uncountable(profile)
+    assert 'vary_mode = "inc"' in explain_uncountable(profile)
 
 
 @pytest.mark.slow  # walks to the last of 65,534 flows
@@ -111,6 +111,6 @@ def test_values_that_were_set_are_those_of_the_flows() -> None:
 
 def test_frames_of_other_headers_are_refused_with_the_cure(texts: Texts) -> None:
     tagged = TrafficProfile(headers=("ethernet", "vlan", "ipv4", "udp"))
-    texts.check(why_uncountable(tagged), "headers")
+    texts.check(explain_uncountable(tagged), "headers")
     ttl = TrafficProfile(flows=5, vary=("ipv4_ttl",))
-    texts.check(why_uncountable(ttl), "field")
+    texts.check(explain_uncountable(ttl), "field")

@@ -449,7 +449,7 @@ def test_a_pod_is_taken_away_after_a_restart_too(
     made.attach(host, one)
     made.stop([host])
     monkeypatch.setattr(cni.CniRuntime, "add", lambda *_: pytest.fail("it is there"))
-    monkeypatch.setattr(made, "is_there", lambda _: True)
+    monkeypatch.setattr(made, "is_plugged", lambda _: True)
     port = made.attach(host, one)
     assert machine.deleted == []
     made.detach(host, port)

@@ -199,7 +199,7 @@ def test_packets_that_pass_no_interface_are_not_looked_for(
     assert isinstance(made, PodNetwork)
     for name in ("attach", "detach", "join"):
         monkeypatch.setattr(made.network, name, MagicMock())
-    monkeypatch.setattr(made.network, "is_there", lambda *_: False)
+    monkeypatch.setattr(made.network, "is_plugged", lambda *_: False)
     looked = MagicMock()
     monkeypatch.setattr(made, "require_packets_pass", looked)
     for port in (FIRST, SECOND):

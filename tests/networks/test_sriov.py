@@ -304,7 +304,7 @@ def test_a_pod_that_goes_leaves_its_function_to_the_host(monkeypatch: pytest.Mon
     network, (hosts, (_, port)) = deployed(nics)
     nics.seen()
     network.detach(hosts[1], port)
-    assert not network.is_there(port.pod)
+    assert not network.is_plugged(port.pod)
     assert network.attach(hosts[1], port.pod) == port
     assert network.attach(hosts[1], port.pod) == port  # as after a restart
     assert nics.seen() == ["move p1 to host1", "move p1 to the run"]

@@ -106,7 +106,7 @@ def test_a_search_that_reached_the_longest_burst_leaves_no_mean(texts: Texts) ->
     found = partly_capped()
     assert (found.frames.n, found.frames.minimum, found.frames.maximum) == (8, 100, 2000)
     assert found.capped
-    assert 1 < found.at_longest < 8
+    assert 1 < found.full_bursts < 8
     assert found.undecided == 0
     assert (found.implied_s, found.corrected_s) == (None, None)
     texts.check(found.note)

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from vnetperf.log.records import LOG_VERSION, Record, ScenarioRecord
-from vnetperf.log.trial_log import LOG_NAME, lines_of
+from vnetperf.log.trial_log import LOG_NAME, encode_records
 from vnetperf.model.frames import overhead
 
 HERE = Path(__file__).parent
@@ -106,7 +106,7 @@ def _name_duts(plan: dict[str, Any]) -> None:
 
 def converted(log: bytes) -> bytes:
     """A log as it would be written today."""
-    return b"".join(lines_of(map(Converter().record, filter(None, log.splitlines()))))
+    return b"".join(encode_records(map(Converter().record, filter(None, log.splitlines()))))
 
 
 def _is_of_today(log: bytes) -> bool:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from vnetperf.analysis.metrics import goal_metrics_of, named_metrics_of
+from vnetperf.analysis.metrics import list_goal_metrics, list_named_metrics
 from vnetperf.model.outcomes import Recovery, Spread
 from vnetperf.model.result import (
     BoundTrials,
@@ -200,12 +200,12 @@ def test_documents_have_every_number_of_the_table_of_metrics(every: RunResults) 
                 assert held["lower_bound_fps"] == goal.lower_bound_fps
                 assert held["regular"] == goal.regular
                 directions = {(m["name"], m["direction"]) for m in held["directions"]}
-                for metric in goal_metrics_of(result, goal):
+                for metric in list_goal_metrics(result, goal):
                     if metric.direction:
                         assert (metric.name, metric.direction) in directions
                     else:
                         assert any(name.startswith(metric.name) for name in held), metric.name
-            assert len(details.get("found", ())) == len(list(named_metrics_of(result)))
+            assert len(details.get("found", ())) == len(list(list_named_metrics(result)))
 
 
 def test_a_number_comes_with_n_and_interval() -> None:

@@ -263,7 +263,7 @@ def test_steps_of_a_service_stand_against_their_limits(every):
     plot = service_plot(found)
     assert plot is not None
     assert found.service is not None
-    last = found.service.every_step[-1]
+    last = found.service.all_steps[-1]
     lost = next(series for series in plot.series if series.name == "FLR")
     worst = max(lost.points, key=lambda point: point.x)
     assert worst.x == pytest.approx(last.flows[0].loss_ratio / found.service.loss_ratio)
@@ -271,7 +271,7 @@ def test_steps_of_a_service_stand_against_their_limits(every):
     assert worst.hover == f"{place}: FLR 0.002 of 0.0001"
     assert [rule.value for rule in plot.rules] == [1.0]
     assert plot.row_ends[-1] == "not met"
-    assert len(plot.y.names) == 2 * len(found.service.every_step)
+    assert len(plot.y.names) == 2 * len(found.service.all_steps)
     unknown = [flow.model_copy(update={"variation_ns": None}) for flow in last.flows]
     step = last.model_copy(update={"flows": tuple(unknown)})
     service = found.service.model_copy(update={"steps": (step,), "performance": None})

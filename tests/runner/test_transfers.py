@@ -372,7 +372,7 @@ def test_what_was_run_again_is_as_it_was_the_last_time() -> None:
     )
     last = found.transfers[0]
     assert [transfer.bits_per_second for transfer in found.transfers] == [3.0, 2.0]
-    assert [one.bits_per_second for one in found.rounds_of(last)] == [1.0, 3.0]
+    assert [one.bits_per_second for one in found.list_rounds(last)] == [1.0, 3.0]
 
 
 def test_without_a_vnf_there_are_no_users() -> None:

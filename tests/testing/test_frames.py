@@ -94,7 +94,7 @@ def test_a_nats_frames_are_of_its_sessions_and_come_out_as_the_other_side_has_th
     stream, session = through.streams[direction], number % nat.sessions
     sent = stream_frame(stream, 64, number)
     out = routed(through, stream, sent)
-    block, port = nat.block_of(session % 16), 1024 + 4 * (session % 16) + session // 16
+    block, port = nat.subscriber_block(session % 16), 1024 + 4 * (session % 16) + session // 16
     inside, public = str(nat.first_inside + session % 16), block.address
     ends = [(ip_address(sent[at : at + 4]), ip_address(out[at : at + 4])) for at in (26, 30)]
     assert [tuple(map(str, pair)) for pair in ends] == (

@@ -21,8 +21,8 @@ from vnetperf.model.frames import (
     MOST_LABELS,
     NETWORKS,
     HeaderKind,
+    field_place,
     index_of,
-    place_of,
 )
 from vnetperf.model.traffic import TrafficProfile, header_stack, make_streams
 from vnetperf.plugin.compiled_frames import compile_traffic
@@ -86,7 +86,7 @@ def test_scapy_builds_the_same_octets(
         assert rebuilt(octets, stack, raw).hex() == octets.hex()
         for name in profile.vary if profile.flows > 1 else ():
             count = min(profile.flows, profile.room(name))
-            place = place_of(name)
+            place = field_place(name)
             if (place.bits >= 24 and place.width > 2) or (frame.broadcast and "eth_dst" in name):
                 continue  # addresses are text; the field's own arithmetic is looked at below
             first = field_of(frame.nth(0), stack, name, raw)

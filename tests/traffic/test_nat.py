@@ -67,7 +67,7 @@ def test_each_session_is_on_both_sides_what_its_block_says(profile: TrafficProfi
     seen = set()
     for number in range(NAT.sessions):
         subscriber, session = number % NAT.subscribers, number // NAT.subscribers
-        block = NAT.block_of(subscriber)
+        block = NAT.subscriber_block(subscriber)
         inside = (str(NAT.first_inside + subscriber), block.first + session)
         public = (block.address, block.first + session)
         server = ("198.19.0.1", 7)
@@ -119,7 +119,7 @@ def test_a_million_sessions_are_listed() -> None:
     nat = Nat(subscribers=16_384)
     bound = nat.bindings()
     assert [len(one) for one in bound] == [n * nat.sessions for n in (4, 2, 4, 2)]
-    last = nat.block_of(nat.subscribers - 1)
+    last = nat.subscriber_block(nat.subscribers - 1)
     assert bound.public[-4:] == IPv4Address(last.address).packed
     assert int.from_bytes(bound.ports[-2:]) == last.last == 65_535
 

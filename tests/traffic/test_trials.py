@@ -149,7 +149,7 @@ def test_a_ring_of_unknown_size_is_taken_for_what_is_sent_after_a_stall() -> Non
         gaps = trials.read_gaps(cast("Engine", StoodStill()), prepared, [counts], PACED)
         assert gaps.send.hold_s == pytest.approx(hold_s)
         assert (gaps.send.assumed, gaps.poll.assumed) == (assumed, False)
-        assert [one.assumed for one in gaps.of_direction(0) if one.kind == "send"] == [assumed]
+        assert [one.assumed for one in gaps.direction_queues(0) if one.kind == "send"] == [assumed]
         result = TrialResult(directions=(counts,), gaps=gaps)
         verdict, why = judge(result, 0.001, [0.0])
         assert verdict is Verdict.TESTER_STALLED

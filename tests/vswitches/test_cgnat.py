@@ -43,7 +43,7 @@ def test_blocks_are_disjoint_and_within_their_address(block: int) -> None:
     nat = Nat(subscribers=3000, ports=1, block=block)
     taken = set()
     for number in range(nat.subscribers):
-        address, first, last = nat.block_of(number)
+        address, first, last = nat.subscriber_block(number)
         assert FIRST_PORT <= first <= last < 1 << 16
         assert last - first + 1 == block
         assert (address, first) not in taken

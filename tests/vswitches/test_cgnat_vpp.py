@@ -216,7 +216,7 @@ def test_subscribers_spread_over_the_addresses_of_nat44(
         word = int.from_bytes((nat.first_inside + number).packed, "little")
         one = chosen_by(word, VppNat44.addresses(nat))
         chosen[one] += 1
-        ends.add((one, nat.block_of(number).first))
+        ends.add((one, nat.subscriber_block(number).first))
     assert max(chosen.values()) * nat.block_size <= PORTS_OF_ADDRESS / 3
     assert len(ends) == subscribers  # so each keeps the ports that it sends from
 

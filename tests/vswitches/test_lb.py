@@ -79,7 +79,7 @@ def test_each_flow_is_on_both_sides_what_its_service_says() -> None:
         sent = ends(with_fields(out.template, out, number, back=False))
         came = ends(with_fields(bytes(60), out, number, back=True))
         assert sent[2:] == (str(SERVICES.virtual(service)), 80)
-        assert came[2:] == (str(SERVICES.backends_of(service)[0]), 8080)
+        assert came[2:] == (str(SERVICES.service_backends(service)[0]), 8080)
         assert came[:2] == sent[:2]
         # The answer goes the same way back.
         assert (
@@ -99,9 +99,9 @@ def test_of_several_backends_the_network_of_the_service_is_looked_at() -> None:
     (out,) = compiled(several, ONE_WAY)
     for number in (0, 1, 255, 299):
         came = ends(with_fields(bytes(60), out, number, back=True))
-        networks = {str(one).rpartition(".")[0] for one in several.backends_of(number)}
+        networks = {str(one).rpartition(".")[0] for one in several.service_backends(number)}
         assert networks == {came[2].rpartition(".")[0]}
-    every = [one for n in range(300) for one in several.backends_of(n)]
+    every = [one for n in range(300) for one in several.service_backends(n)]
     assert len(set(every)) == len(every)
     assert all(one in BACKENDS for one in every)
 

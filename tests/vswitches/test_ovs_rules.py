@@ -249,7 +249,7 @@ def test_each_cable_between_vswitches_has_a_tunnel_of_its_own() -> None:
     switched = switch(wanted)
     frame = Frame.of(next(flows(wanted.streams[0], wanted.traffic)))
     vm = VnfPort(vnf=1, index=0), VnfPort(vnf=1, index=1)
-    for number_of, port in enumerate(vm):
-        tunnel = TUNNEL_OFPORT - number_of
+    for field_number, port in enumerate(vm):
+        tunnel = TUNNEL_OFPORT - field_number
         assert switched.forward(ofport(port), frame) == (tunnel, frame)
         assert switched.forward(tunnel, frame) == (ofport(port), frame)

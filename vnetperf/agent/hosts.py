@@ -666,14 +666,14 @@ class HostsClient:
                 with self._block_starts_after_interrupt():
                     self._check_alive(plan)
 
-        host_of = {number: part.host for part in plan.hosts for number in part.ends}
+        port_hosts = {number: part.host for part in plan.hosts for number in part.ends}
         try:
             with contextlib.ExitStack() as opened:
                 first, second = (
-                    opened.enter_context(self._end(host_of[number], number, addresses))
+                    opened.enter_context(self._end(port_hosts[number], number, addresses))
                     for number, addresses in enumerate(addresses_apart(plan.scenario))
                 )
-                hosts = [self.testbed.hosts[host_of[number]] for number in (0, 1)]
+                hosts = [self.testbed.hosts[port_hosts[number]] for number in (0, 1)]
                 all_local = all(host.transport in (NETNS, "local") for host in hosts)
                 machine = MachineWatch(cpus=None) if all_local else None
                 return Exchange(EndpointPair(first, second), watch, machine).run(specs)

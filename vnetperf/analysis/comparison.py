@@ -308,7 +308,7 @@ class SideComparison:
         return self._sides(lambda side: side.has_clusters)
 
     @property
-    def one_run_each(self) -> str:
+    def unpaired_sides(self) -> str:
         """Sides of one run with several rounds that are no pairs: "A and B"; "" for none."""
         return self._sides(lambda side: len(side.runs) == 1 < len(side.deployments))
 
@@ -319,7 +319,7 @@ class SideComparison:
     @property
     def gated(self) -> bool:
         """Whether any number has enough deployments of each side for a gate, of several runs."""
-        return (self.single_run or not self.one_run_each) and any(
+        return (self.single_run or not self.unpaired_sides) and any(
             row.metric.main and row.is_enough and not row.out_of_turn for row in self.rows
         )
 

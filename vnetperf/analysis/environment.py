@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from vnetperf.analysis.sharing import Sharing
 from vnetperf.log.records import OTHER_HOSTS
-from vnetperf.model.calibration import change_of
+from vnetperf.model.calibration import detect_drift
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, make_deployment
 from vnetperf.model.result import RunResults, ScenarioFacts
 from vnetperf.model.transfer import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
@@ -101,7 +101,7 @@ def _faster_testers(a: RunResults, b: RunResults) -> Iterator[FactDifference]:
         for point in calibration.points:
             other = points_b.get((calibration.testbed, calibration.wire, point.frame_size))
             after = () if other is None else other.max_clean_values
-            if other is not None and change_of(point.max_clean_values, after) == "drifted":
+            if other is not None and detect_drift(point.max_clean_values, after) == "drifted":
                 path = f"calibrations.{where}.{point.frame_size} octets.max_clean_fps"
                 yield FactDifference(path, point.max_clean_fps, other.max_clean_fps)
 
@@ -121,7 +121,7 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
                 sorted({part["wire"] for part in plan.get("hosts", ()) if "wire" in part})
             )
             or str(plan.get("wire", ABSENT)),
-            **_tester_build(results.machine_of(scenario), plan),
+            **_tester_build(results.find_machine(scenario), plan),
             **_processors(plan),
             "VNFs": _vnf_count(request.get("deployment") or {}),
             **{name: str(request.get(key, ABSENT)) for name, key in _ASKED.items()},
@@ -141,9 +141,9 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
             conditions["pods by"] = str(request.get("pod", "netns"))
             if request.get("variant", "").endswith("mpi"):
                 conditions["pods and ranks"] = f"{request.get('pods')} x {request.get('ranks')}"
-    if variables := _variables(results.machine_of(scenario)):
+    if variables := _variables(results.find_machine(scenario)):
         conditions["variables"] = variables
-    return conditions | {"machine": _machines(results.machine_of(scenario), plan)}
+    return conditions | {"machine": _machines(results.find_machine(scenario), plan)}
 
 
 #: What is compared as it is, and what only as far as it was set.
@@ -292,7 +292,7 @@ def tree_differences(a: Any, b: Any, testbeds: Sequence[str] = ()) -> tuple[Fact
     """
     differences = _walk(_without_run(a), _without_run(b), "")
     return tuple(
-        difference for difference in differences if not why_volatile(difference.path, testbeds)
+        difference for difference in differences if not volatility_reason(difference.path, testbeds)
     )
 
 
@@ -303,7 +303,7 @@ def _is_meaningless(difference: FactDifference) -> bool:
     return ABSENT in sides and _FACT.fullmatch(difference.path) is not None
 
 
-def why_volatile(path: str, testbeds: Sequence[str] = ()) -> str:
+def volatility_reason(path: str, testbeds: Sequence[str] = ()) -> str:
     """Why a difference at a path means nothing; below which testbed it is makes no difference."""
     for name in testbeds:
         path = re.sub(rf"^environment\.{re.escape(name)}\.", "environment.", path)

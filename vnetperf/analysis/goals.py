@@ -97,7 +97,7 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
         same = events[load.role, load.thread]
         counts = same.pop(0).counts if same else {}
         # Threads are watched while the generator arms and waits for the last frames, too.
-        seconds = load.watched_s or result.watched_at(load.role) or trial.spec.duration_s
+        seconds = load.watched_s or result.watch_time(load.role) or trial.spec.duration_s
         usage.append(
             ThreadUse(
                 role=load.role,

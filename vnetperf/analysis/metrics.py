@@ -227,17 +227,17 @@ def compared_metrics_of(result: Result) -> Iterator[Metric]:
     return (metric for metric in metrics if metric.label or (metric.why and not metric.name))
 
 
-def named_metrics_of(result: Result) -> Iterator[Metric]:
+def list_named_metrics(result: Result) -> Iterator[Metric]:
     """What of a result is in files for programs, besides the numbers of goals."""
     return (metric for metric in metrics_of(result) if metric.name and not metric.goal)
 
 
-def goal_metrics_of(result: Result, goal: GoalResult) -> Iterator[Metric]:
+def list_goal_metrics(result: Result, goal: GoalResult) -> Iterator[Metric]:
     """What of a goal is in files for programs."""
     return (metric for metric in metrics_of(result) if metric.goal == goal.name)
 
 
-def why_no_number(result: Result) -> str:
+def explain_missing_number(result: Result) -> str:
     """Why a result has no number of what its test is for; "" where it has one, compared or not."""
     metrics = list(metrics_of(result))
     meant = [metric for metric in metrics if metric.main] or [
@@ -595,7 +595,7 @@ def _list_loss_steps_metrics(
 def _list_bursts_metrics(make: _Make, _: Result, bursts: BackToBack) -> Iterator[Metric]:
     capped = ""
     if bursts.capped:
-        share = f"{bursts.at_longest} of {bursts.frames.n} searches"
+        share = f"{bursts.full_bursts} of {bursts.frames.n} searches"
         capped = f"every burst up to the longest one tried came through in {share}"
     note = "; ".join(filter(None, (capped, bursts.note)))
     rate = 1e9 / bursts.gap_ns if bursts.gap_ns else bursts.max_rate_fps
@@ -617,7 +617,7 @@ def _list_bursts_metrics(make: _Make, _: Result, bursts: BackToBack) -> Iterator
     # With a search that came near the longest burst the mean is that of no burst: a limit is left.
     frames = bursts.frames.minimum if bursts.is_limit else bursts.frames
     yield make("back_to_back_frames", "frames", frames, **burst, **about)
-    yield make("searches_at_longest_burst", "", float(bursts.at_longest))
+    yield make("searches_at_longest_burst", "", float(bursts.full_bursts))
     yield make("searches_undecided", "", float(bursts.undecided))
     yield make("slow_bursts", "", _or_none(bursts.slow_bursts))
     yield make("burst_gap_calibrated", "ns", bursts.calibrated_gap_ns)
@@ -750,7 +750,7 @@ def _list_service_metrics(make: _Make, _: Result, service: Service) -> Iterator[
     """ITU-T Y.1564; frame loss, delay and its variation as Y.1563 defines them."""
     yield make("committed_rate", "fps", service.cir_fps, service.of)
     yield make("service_met", "", service.met, service.of, note=service.note)
-    for step in service.every_step:
+    for step in service.all_steps:
         yield make("load", "fps", step.load_fps, step.of)
         yield make("service_met", "", step.met, step.of, note=step.why)
         for flow in step.flows:

@@ -18,7 +18,7 @@ from vnetperf.analysis.logged_tests import (
 from vnetperf.analysis.results_from_log import derive, named_as_results
 from vnetperf.analysis.rounds import in_rounds, published
 from vnetperf.log.records import Record
-from vnetperf.log.stored import at_hand
+from vnetperf.log.stored import complete_trials
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import Result, RunResults
@@ -105,7 +105,7 @@ def _with_goals(
     missing: dict[str, MissingTrials] = {}
     # Each trial is looked at for every goal: it is read once, and is gone with its case.
     searches = [
-        replace(search, trials=at_hand(search.trials))
+        replace(search, trials=complete_trials(search.trials))
         for search in in_rounds(final.get(result.case, ()))
     ]
     if not searches:

@@ -65,7 +65,7 @@ from vnetperf.log.records import (
     TransfersRecord,
     TrialRecord,
 )
-from vnetperf.log.stored import Shelf, at_hand, rare_collections
+from vnetperf.log.stored import Shelf, complete_trials, rare_collections
 from vnetperf.log.trial_log import foreign_log
 from vnetperf.model.base import share_field_sets
 from vnetperf.model.errors import LogError, NoResultError
@@ -340,7 +340,7 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
     if isinstance(replayed.outcome, BackToBack):
         fields["discarded"] = len(bad)
     elif isinstance(replayed.outcome, Service):
-        judged = {number for step in replayed.outcome.every_step for number in step.trials}
+        judged = {number for step in replayed.outcome.all_steps for number in step.trials}
         fields["discarded"] = len(set(bad) - judged)
     return fields | {standard_test(begin.test).fills: replayed.outcome}
 
@@ -550,7 +550,7 @@ class _Tests:
 
     def add(self, test: LoggedTest, of_round: LoggedTest | None) -> None:
         """Look at a test; `of_round` is the same as its round has it, None if it has no result."""
-        trials = at_hand(test.trials)
+        trials = complete_trials(test.trials)
         for trial in trials:
             self.warnings.add(test.begin.scenario, trial)
             self.load.add(trial)

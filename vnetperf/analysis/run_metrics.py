@@ -242,7 +242,7 @@ def _list_stream_metrics(
 AT_ONCE = 0.9
 
 
-def known_apart(figures: Figures) -> bool:
+def ran_apart(figures: Figures) -> bool:
     """Whether programs in several VNFs did not run at once."""
     return figures.at_once is not None and figures.at_once < AT_ONCE
 
@@ -257,7 +257,7 @@ def _list_guest_metrics(make: _Make, transfer: Transfer) -> Iterator[Metric]:
         for figures in (transfer, host)
     )
     # Each counted its own run: the sum is more than they reach together.
-    apart = ("at most",) if known_apart(transfer) else ()
+    apart = ("at most",) if ran_apart(transfer) else ()
     yield make(kind, unit, "more", value, main=True, qualifiers=apart)
     if value is not None and host_value:
         yield make(f"{kind} of the host's", "ratio", "more", value / host_value, qualifiers=apart)

@@ -331,7 +331,7 @@ def transfer_warnings(transfers: Sequence[Transfers]) -> list[str]:
     return _merge_equal_texts(
         (f"{scenario_transfers.scenario}, {transfer.spec.kind} {transfer.spec.way}", text)
         for scenario_transfers in transfers
-        for repeats in map(scenario_transfers.rounds_of, scenario_transfers.transfers)
+        for repeats in map(scenario_transfers.list_rounds, scenario_transfers.transfers)
         for transfer in repeats
         for text in (*transfer.disturbed, *transfer.notes)
     )
@@ -478,7 +478,7 @@ class _Waits:
         for load in result.threads:
             if load.wait_s is not None:
                 self._waited[load.role] = self._waited.get(load.role, 0.0) + load.wait_s
-                seconds = load.watched_s or result.watched_at(load.role)
+                seconds = load.watched_s or result.watch_time(load.role)
                 self._watched[load.role] = self._watched.get(load.role, 0.0) + seconds
 
     @property

@@ -146,7 +146,7 @@ class Sharing:
     @property
     def kinds_sharing(self) -> frozenset[str]:
         """Kinds of those that have to share a processor: "tester", "VNF", a vSwitch's own."""
-        return frozenset(map(kind_of, self._sharing))
+        return frozenset(map(role_kind, self._sharing))
 
     @property
     def label(self) -> str:
@@ -156,7 +156,7 @@ class Sharing:
             return self.mode
         kinds: dict[str, int] = {}
         for role in self._sharing:
-            kind = "DUT" if role in duts else kind_of(role)
+            kind = "DUT" if role in duts else role_kind(role)
             kinds[kind] = kinds.get(kind, 0) + 1
         names = [f"{kind}s" if kind == _VNF and n > 1 else kind for kind, n in kinds.items()]
         names.sort(key=lambda name: ("DUT", TESTER).index(name) if name in ("DUT", TESTER) else 2)
@@ -209,7 +209,7 @@ def sharing_of(facts: ScenarioFacts) -> Sharing | None:
     return Sharing.of(facts.plan, facts.facts)
 
 
-def kind_of(role: str) -> str:
+def role_kind(role: str) -> str:
     """What a role is: "tester", "VNF", or its own name; a host's name before it does not count."""
     name = role.rpartition(":")[2]
     return _VNF if name.startswith("vnf") else name
@@ -246,7 +246,7 @@ def _machines(parts: Sequence[_Part], facts: Mapping[str, Any]) -> Iterator[OnMa
         if placed is None:
             continue
         if not part.host:
-            yield OnMachine(placed, turns=turns_of(facts))
+            yield OnMachine(placed, turns=read_turns(facts))
             continue
         names = [part.host, *(role.partition(":")[0] for role in placed.cores if ":" in role)]
         hosts = tuple(dict.fromkeys(names))
@@ -258,7 +258,7 @@ def _machines(parts: Sequence[_Part], facts: Mapping[str, Any]) -> Iterator[OnMa
             turns={
                 f"{name}:{role}": length
                 for name in hosts
-                for role, length in turns_of(of_hosts.get(name) or {}).items()
+                for role, length in read_turns(of_hosts.get(name) or {}).items()
             },
         )
 
@@ -283,7 +283,7 @@ def _absent(*, sockets: bool) -> tuple[str, ...]:
 
 def _without(placed: Placement, absent: Collection[str]) -> Placement:
     """A placement without the roles of some kinds."""
-    cores = {role: cpus for role, cpus in placed.cores.items() if kind_of(role) not in absent}
+    cores = {role: cpus for role, cpus in placed.cores.items() if role_kind(role) not in absent}
     return placed.model_copy(update={"cores": cores})
 
 
@@ -312,7 +312,7 @@ def _vnfs(facts: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield (role if role.startswith("vnf") else f"vnf{number}"), vnf
 
 
-def turns_of(facts: Mapping[str, Any]) -> dict[str, int]:
+def read_turns(facts: Mapping[str, Any]) -> dict[str, int]:
     """Length of the turns of each role of a host that takes some, microseconds."""
     turns: dict[str, int] = {}
     generator = facts.get("generator")

@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"vnetperf: {OUT_OF_TURN.format(names)}", file=sys.stderr)
         elif not comparison.gated:
             enough = any(row.is_enough for row in comparison.rows)
-            reason = ONE_RUN.format(comparison.one_run_each) if enough else NO_GATE
+            reason = ONE_RUN.format(comparison.unpaired_sides) if enough else NO_GATE
             print(f"vnetperf: {reason}", file=sys.stderr)
         for number in (number for number in comparison.ungated if comparison.gated or number.lost):
             judged = "fails" if number.lost else "does not judge"
@@ -251,7 +251,7 @@ def _explained(comparison: SideComparison, *, hidden: int) -> list[str]:
         )
     if comparison.by_run:
         notes.append(f"Each run of {comparison.by_run} is one observation: the mean of its rounds.")
-    if sides := comparison.one_run_each:
+    if sides := comparison.unpaired_sides:
         notes.append(
             f"One run of {sides}: what changes between runs (a day, a boot, a build) is not known, "
             "and is in no interval. Several runs of each side, RUN+RUN+RUN, show it."

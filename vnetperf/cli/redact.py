@@ -51,7 +51,7 @@ def redact(source: Path, target: Path, words: list[str], keep: list[Kind]) -> li
     from vnetperf.analysis.results_from_log import derive
     from vnetperf.log.folder import read_run
     from vnetperf.log.redaction import Redactor
-    from vnetperf.log.trial_log import LOG_NAME, lines_of, read_log
+    from vnetperf.log.trial_log import LOG_NAME, encode_records, read_log
     from vnetperf.report import write_all
 
     records = read_run(source)  # first: a log that was edited is not given away as a good one
@@ -72,7 +72,7 @@ def redact(source: Path, target: Path, words: list[str], keep: list[Kind]) -> li
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = target / LOG_NAME
     with log.open("xb") as file:
-        file.writelines(lines_of(redacted_records))
+        file.writelines(encode_records(redacted_records))
     log.chmod(0o600)
     results = derive(read_log(log))
     written = [log, *write_all(results, target)]

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from vnetperf import config
 from vnetperf.config.settings import CommandLine, add_options, read_options, settings_table
-from vnetperf.log.folder import settings_of_run
+from vnetperf.log.folder import read_user_settings
 
 #: What a setting changes in a file: key -> the setting.
 _LAID_OVER = {
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n".join(settings_table()))
         return 0
     resume = arguments.resume
-    resumed = (f"run of {resume}", settings_of_run(Path(resume)) if resume else {})
+    resumed = (f"run of {resume}", read_user_settings(Path(resume)) if resume else {})
     loaded = config.load(read_options(arguments), resumed=resumed)
     rows = [*_rows(loaded), *_list_command_options(arguments)]
     if arguments.json:

@@ -38,7 +38,7 @@ from vnetperf.config.settings import (
     variable_name,
 )
 from vnetperf.model.balancing import Services
-from vnetperf.model.errors import ConfigError, accepted_names, all_in_one, did_you_mean
+from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean, join_errors
 from vnetperf.model.nat import Nat
 from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
 from vnetperf.model.preset import Preset, check_budget, check_goals, check_traffic
@@ -187,7 +187,7 @@ def load(
         _log.debug("%s: %s", source, dict(values))
     settings = validate(Settings, merged, "settings")
     if errors:
-        raise all_in_one([*errors, *_check_parts(settings, sources)])
+        raise join_errors([*errors, *_check_parts(settings, sources)])
     if number is None and len(settings.testbeds) > 1:
         count = len(settings.testbeds)
         raise ConfigError(
@@ -199,7 +199,7 @@ def load(
     try:
         return _read(settings, sources, testbed=settings.testbeds[number or 0])
     except ConfigError as error:
-        raise all_in_one([error, *_check_parts(settings, sources)]) from None
+        raise join_errors([error, *_check_parts(settings, sources)]) from None
 
 
 def _catch_error(read: Callable[[], object]) -> ConfigError | None:

@@ -29,7 +29,7 @@ from vnetperf.config.files import (
 from vnetperf.host.trust import explain_distrust
 from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
-from vnetperf.model.errors import ConfigError, accepted_names, all_in_one, did_you_mean
+from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean, join_errors
 from vnetperf.model.frames import AutoTunnel
 from vnetperf.model.nat import Nat
 from vnetperf.model.options import (
@@ -554,7 +554,7 @@ def _options(
     except ConfigError as error:
         errors.append(error)
     if errors:
-        raise all_in_one(errors)
+        raise join_errors(errors)
     return validated
 
 

@@ -17,14 +17,14 @@ from vnetperf.model.frames import (
     PLAIN,
     HeaderKind,
     VaryField,
+    field_number,
     index_of,
-    number_of,
     plain_name,
     same_octets,
 )
 from vnetperf.model.scenario import ETHERNET_OCTETS, RoleDemand, Scenario, Variant
 from vnetperf.model.testbed import MachineFacts, Testbed
-from vnetperf.model.traffic import fields_sent_by, header_stack, own_ethernet
+from vnetperf.model.traffic import fields_sent_by, header_stack, profile_ethernet
 from vnetperf.model.trial import TrialSpec
 from vnetperf.plugin import registry
 from vnetperf.plugin.generator import GeneratorCapabilities
@@ -44,7 +44,7 @@ def find_size_problem(scenario: Scenario, frame_size: int, largest: int) -> str:
     if (frame_size if mix is None else mix.largest) > largest:
         return f"carries up to {largest}"
     too_small = mix is None and frame_size < scenario.traffic.least_frame_size
-    return scenario.traffic.why_that_size if too_small else ""
+    return scenario.traffic.explain_smallest if too_small else ""
 
 
 def require_size(scenario: Scenario, frame_size: int, largest: int) -> None:
@@ -204,7 +204,7 @@ def _is_examined(name: VaryField, scenario: Scenario) -> bool:
     """Whether a field of Ethernet is in a header that frames are forwarded by."""
     profile = scenario.traffic
     return any(
-        index_of(name, header_stack(stream, profile)) in (0, own_ethernet(stream, profile))
+        index_of(name, header_stack(stream, profile)) in (0, profile_ethernet(stream, profile))
         for stream in scenario.streams
     )
 
@@ -218,7 +218,7 @@ def _find_shared_mac(scenario: Scenario) -> str:
         many = profile.flows if {*names} & {*profile.vary} else 1
         values = [profile.value(name, stream.direction) for name in names]
         configured = next((value for value in values if value is not None), None)
-        first = number_of("eth_src", stream.eth_src if configured is None else configured)
+        first = field_number("eth_src", stream.eth_src if configured is None else configured)
         other = ranges.get(1 - stream.direction, range(0))
         macs = range(first, first + many)
         if shared := range(max(macs.start, other.start), min(macs.stop, other.stop)):

@@ -59,7 +59,7 @@ def _find_restart_problem(scenario: Scenario) -> str:
 def event_place(plan: Plan, event: str) -> tuple[Plan | None, str]:
     """The plan of the host where an event happens, and its name there; None where none has it."""
     name, _, host = event.partition(" on ")
-    ports = plan.host_of
+    ports = plan.port_hosts
     if name.startswith("link "):
         host = ports.get(name.removeprefix("link "), "")
     elif name != "vswitch":

@@ -120,7 +120,7 @@ def plan_memory(plan: Plan, backends: Backends, facts: MachineFacts) -> tuple[Me
     # The wire decides too: a poll-mode NIC needs memory where an af_packet interface needs none.
     decided = scenario.model_copy(update={"wire": plan.wire})
     # Rings of a VNF lie in its memory, and a switch may want buffers beside them.
-    nodes = dict.fromkeys((*list_nodes(plan, ("dut",)), placement.home_of_vnfs))
+    nodes = dict.fromkeys((*list_nodes(plan, ("dut",)), placement.vnf_home_node))
     needed = dict.fromkeys(nodes, vswitch.hugepage_mib(decided))
     for node, mib in dict(enumerate(scenario.options.memory_mib)).items() or needed.items():
         pools.setdefault((node, size), {})[scenario.vswitch] = mib
@@ -133,7 +133,7 @@ def plan_memory(plan: Plan, backends: Backends, facts: MachineFacts) -> tuple[Me
             vnf_size = memory.page_kb or size
             loose = role in placement.unpinned and memory.floats
             homes = _homes(memory.mib, vnf_size, plan, facts) if loose else ()
-            homes = homes or (placement.home_of_vnfs,)
+            homes = homes or (placement.vnf_home_node,)
             for node in homes if memory.node is None else (memory.node,):
                 pools.setdefault((node, vnf_size), {})[role] = memory.mib
             for node in placement.far_nodes:

@@ -430,7 +430,7 @@ class PodNetwork(VSwitch):
             pod = self._pod(port, self._network.netdev(port.vnf))
         else:
             pod = self._pod(port, attachment.require("netdev"))
-        host, new = self._find_host(port), not self._network.is_there(pod)
+        host, new = self._find_host(port), not self._network.is_plugged(pod)
         self._attach(host, pod)
         if len(self._ports) < len(self.plan.scenario.deployment.tester_vnf_ports):
             return
@@ -449,7 +449,7 @@ class PodNetwork(VSwitch):
             self.require_packets_pass(port, began)
 
     def _attach(self, host: PodHost, pod: Pod) -> None:
-        began, new = time.monotonic(), not self._network.is_there(pod)
+        began, new = time.monotonic(), not self._network.is_plugged(pod)
         self._ports[pod.port] = self._network.attach(host, pod)
         self._times[pod.port] = {POD_ATTACHED: time.monotonic() - began}
         if new and (tap := self._taps.get(pod.port)) is not None:

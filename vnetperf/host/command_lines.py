@@ -120,7 +120,7 @@ _BEFORE_COMMANDS = frozenset(
 )
 
 
-def programs_of(argv: Sequence[str], place: StartPlace) -> Iterator[tuple[str, StartPlace]]:
+def list_programs(argv: Sequence[str], place: StartPlace) -> Iterator[tuple[str, StartPlace]]:
     """Absolute paths of the programs and scripts that a command line starts, as far as it says.
 
     Each comes with where its own names are looked up; its last words are no program of it.
@@ -137,7 +137,7 @@ def programs_of(argv: Sequence[str], place: StartPlace) -> Iterator[tuple[str, S
     elif name in _SHELLS:
         yield from _by_shell(words, place)
     elif name == "ip":
-        yield from programs_of(_behind_exec(words), place)
+        yield from list_programs(_behind_exec(words), place)
     elif name == "script":
         yield from _by_script(words, place)
     elif name in _STARTERS:
@@ -154,7 +154,7 @@ def _by_python(words: list[str], place: StartPlace) -> Iterator[tuple[str, Start
         if kind:
             value = value or (words.pop(0) if words else "")
         if kind == "c" and (becomes := _BECOMES.search(value)):
-            yield from programs_of(words[int(becomes[1]) - 1 :], place)
+            yield from list_programs(words[int(becomes[1]) - 1 :], place)
         if kind in {"c", "m"}:
             return
     if words and (path := place.file(words[0])):
@@ -177,7 +177,7 @@ def _by_starter(name: str, words: list[str], place: StartPlace) -> Iterator[tupl
             place = replace(place, search=os.defpath)
     while is_env and words and _ASSIGNMENT.match(words[0]):
         place = place.with_variable(words.pop(0))
-    yield from programs_of(words[starter.operands :], place)
+    yield from list_programs(words[starter.operands :], place)
 
 
 def _options(starter: _Starter, words: list[str]) -> Iterator[tuple[str, str]]:
@@ -224,7 +224,7 @@ def _by_script(words: list[str], place: StartPlace) -> Iterator[tuple[str, Start
     while words:
         option = words.pop(0)
         if option == "--":
-            yield from programs_of(words, place)
+            yield from list_programs(words, place)
             return
         if option.startswith("--command"):
             text = option.partition("=")[2] or (words.pop(0) if words else "")
@@ -283,16 +283,16 @@ def _by_text(
             arguments = arguments[:1] + arguments[1 + count :]
         if not words:
             continue
-        values = [_value_of(word, arguments) for word in words]
+        values = [_expand_word(word, arguments) for word in words]
         if is_looked_at or values[0]:
             line = [
                 part for word, value in zip(words, values, strict=True) for part in value or [word]
             ]
             if line[0] not in _BUILTINS:
-                yield from programs_of(line, command_place)
+                yield from list_programs(line, command_place)
 
 
-def _value_of(word: str, arguments: list[str]) -> list[str]:
+def _expand_word(word: str, arguments: list[str]) -> list[str]:
     """The arguments of a shell's text that a word stands for; none for any other word."""
     if word == "$@":
         return arguments[1:]

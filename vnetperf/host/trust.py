@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.command_lines import StartPlace, programs_of
+from vnetperf.host.command_lines import StartPlace, list_programs
 from vnetperf.model.errors import UntrustedProgramError
 
 #: Number of /dev/null (the kernel's Documentation/admin-guide/devices.txt).
@@ -241,7 +241,7 @@ def refuse_untrusted(
     if os.geteuid():
         return
     place = StartPlace(_search_path(environment), _directory(cwd))
-    for path, start in programs_of(argv, place):
+    for path, start in list_programs(argv, place):
         if reason := _explain_not_started(path, start.folders):
             raise UntrustedProgramError(
                 f"{path} is not run as root: {reason}",

@@ -22,7 +22,7 @@ from vnetperf.log.records import (
 from vnetperf.log.trial_log import (
     COMPRESSED,
     LOG_NAME,
-    lines_of,
+    encode_records,
     lock_log,
     open_log,
     read_log,
@@ -105,7 +105,7 @@ def testbed_logs(folder: Path) -> list[Path]:
     return [*([run_file] if run_file.is_file() else []), *sorted(folder.glob("trials@*.jsonl"))]
 
 
-def logs_of(folder: Path) -> list[Path]:
+def list_logs(folder: Path) -> list[Path]:
     """The logs of a run, those of pytest-xdist workers that were never merged too."""
     return [*testbed_logs(folder), *_worker_logs(folder)]
 
@@ -117,7 +117,7 @@ def compressed_logs(folder: Path) -> list[Path]:
 
 def holds_run(folder: Path) -> bool:
     """Whether a folder holds the log of a run."""
-    return bool(logs_of(folder))
+    return bool(list_logs(folder))
 
 
 def _worker_logs(folder: Path) -> list[Path]:
@@ -202,7 +202,7 @@ def _merge(target: Path, worker_logs: list[Path]) -> None:
     temporary.unlink(missing_ok=True)
     try:
         with temporary.open("xb") as file:  # x: by no link that somebody has put there
-            file.writelines(lines_of(records))
+            file.writelines(encode_records(records))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
@@ -230,7 +230,7 @@ def _renumber(record: Record, trials: int, searches: int) -> Record:
 def first_record(folder: Path) -> Mapping[str, Any]:
     """The record that opens a run's log, unchecked; empty where there is none."""
     try:
-        log_file = next(iter(logs_of(folder)), folder / "trials.jsonl")
+        log_file = next(iter(list_logs(folder)), folder / "trials.jsonl")
         with os.fdopen(open_log(log_file), encoding="utf-8") as log:
             record = json.loads(log.readline())
     except (OSError, ValueError, RecursionError):  # reported where the log is read
@@ -252,7 +252,7 @@ def _opens_run(record: Any) -> bool:
     )
 
 
-def settings_of_run(folder: Path) -> dict[str, Any]:
+def read_user_settings(folder: Path) -> dict[str, Any]:
     """What a run was given by its user."""
     return {
         key: setting["value"]

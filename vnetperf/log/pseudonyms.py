@@ -12,7 +12,7 @@ from typing import Final, Literal, cast
 from urllib.parse import unquote
 
 
-def words_of(text: str) -> frozenset[str]:
+def split_words(text: str) -> frozenset[str]:
     """The words of a text."""
     return frozenset(text.split())
 
@@ -315,7 +315,7 @@ _DOTTED: Final = re.compile(
     re.I,
 )
 #: Endings of files and units. One dot: with more, a country's ending is a host's (`a.b.py`).
-_FILE_ENDINGS: Final = words_of("""
+_FILE_ENDINGS: Final = split_words("""
     automount bin cfg cnf conf config csv ctl data db deb device dll dtb efi elf env exe fd gz
     hex hpp html img ini iso jar js json jsonl ko lock log map mount obj out path pc pcap
     pcapng pem pid png pyc raw rom rpm rst rules scope slice sock socket service sql svg
@@ -323,7 +323,7 @@ _FILE_ENDINGS: Final = words_of("""
 """)
 #: Endings of files that are domains as well: a file's where a path stands before, or a name that
 #: no domain has (`test_x.py`, `librte_net.so`, `README.md`).
-_FILES_OR_DOMAINS: Final = words_of("bz dev md mp py sh so zip")
+_FILES_OR_DOMAINS: Final = split_words("bz dev md mp py sh so zip")
 _OWN_FILE: Final = re.compile(
     r"[A-Za-z0-9-]*_[\w-]*\.\w+|(?:conftest|setup)\.py|lib\w+\.so|[A-Z]+\.md"
 )

@@ -25,7 +25,7 @@ from vnetperf.log.pseudonyms import (
     Kind,
     Pseudonyms,
     names_in,
-    words_of,
+    split_words,
 )
 from vnetperf.log.records import (
     OTHER_HOSTS,
@@ -74,7 +74,7 @@ _SERVER: Final = re.compile(r"^(?:tcp://)?(?P<host>[A-Za-z][\w.-]*)(?::\d+){0,2}
 
 
 #: Options of pytest and vnetperf whose names are the project's; values are looked at word by word.
-_OPTIONS: Final = words_of("""
+_OPTIONS: Final = split_words("""
     -k -q -v -vv -x -s -n -m -o -p -ra --plan --preset --presets --tests --test --traffic
     --flows --frame-sizes --time-budget --vnf --vnf-mode --vnf-placement --vnfs --switch --set
     --guest --core --forwarding --rules --tunnel --generator --wire --endpoint-tool
@@ -83,7 +83,7 @@ _OPTIONS: Final = words_of("""
     --collect-only --maxfail
 """)
 #: Words of command lines that are nobody's name, besides those of the log.
-_WORDS: Final = words_of("""
+_WORDS: Final = split_words("""
     and or not no yes true false auto all pytest python python3 vnetperf testcases py
     cacheprovider smoke quick mlr csit strict mrr ndr pdr rfc2544 rfc2889 rfc9004 soak tst009
     single flow multi imix vloop vepc vm container process loadgen trex pktgen veth memif nic
@@ -92,7 +92,7 @@ _WORDS: Final = words_of("""
 _NUMBER_WORD: Final = re.compile(r"\d+(?:\.\d+)?[a-zA-Z%]{0,2}")
 #: Options of the kernel that bear on results, and those that many machines have. Values of others,
 #: and unknown options, are hidden: they name disks, hosts and secrets.
-KERNEL_OPTIONS: Final = words_of("""
+KERNEL_OPTIONS: Final = split_words("""
     amd_iommu amd_pstate audit clocksource console cpufreq.default_governor cpuidle.governor
     cpuidle.off default_hugepagesz elevator hpet hugepages hugepagesz idle intel_idle.max_cstate
     intel_iommu intel_pstate iommu iommu.passthrough iommu.strict irqaffinity isolcpus kthread_cpus

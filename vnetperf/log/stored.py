@@ -155,7 +155,7 @@ class StoredTrial(TrialRecord):
     __hash__ = None  # type: ignore[assignment]  # as of any trial, which holds dictionaries
 
 
-def at_hand(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
+def complete_trials(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
     """Trials with everything that they have, to be looked at many times."""
     return [trial.whole if isinstance(trial, StoredTrial) else trial for trial in trials]
 
@@ -168,12 +168,12 @@ class Shelf(Sequence[Model]):
 
     Args:
         kind: What they are.
-        at_hand: How many stay in memory. Where there are more, all are in the file.
+        in_memory: How many stay in memory. Where there are more, all are in the file.
     """
 
-    def __init__(self, kind: type[Model], at_hand: int) -> None:
+    def __init__(self, kind: type[Model], in_memory: int) -> None:
         self._kind = kind
-        self._at_hand = at_hand
+        self._in_memory = in_memory
         self._values: list[Model] = []
         self._file: _ShelfFile[Model] | None = None
         self._places, self._lengths = array("q"), array("q")
@@ -182,7 +182,7 @@ class Shelf(Sequence[Model]):
         """Put a value behind the others."""
         if self._file is None:
             self._values.append(value)
-            if len(self._values) > self._at_hand:
+            if len(self._values) > self._in_memory:
                 self._file = _ShelfFile(self._kind)
                 for earlier in self._values:
                     self._write(self._file, earlier)
@@ -203,7 +203,7 @@ class Shelf(Sequence[Model]):
         """Those with some numbers, from 0, in that order: a tuple of what is in memory."""
         if self._file is None:
             return tuple(self._values[number] for number in numbers)
-        shelf = Shelf(self._kind, self._at_hand)
+        shelf = Shelf(self._kind, self._in_memory)
         shelf._file = self._file
         for number in numbers:
             shelf._places.append(self._places[number])

@@ -52,14 +52,14 @@ _TRIAL = b'{"type":"trial",'
 _SEAL = re.compile(rb',"digest":"([0-9a-f]{%d})"\}$' % _DIGITS)
 
 
-def digest_of(body: bytes, before: str) -> str:
+def digest_line(body: bytes, before: str) -> str:
     """Digest of a line."""
     return sha256(before.encode() + b"\n" + body).hexdigest()[:_DIGITS]
 
 
 def seal(body: bytes, before: str) -> tuple[bytes, str]:
     """Put a record's digest into its line."""
-    digest = digest_of(body, before)
+    digest = digest_line(body, before)
     return b'%s,"digest":"%s"}' % (body[:-1], digest.encode()), digest
 
 
@@ -270,7 +270,7 @@ def _count_complete_octets(content: bytes) -> int:
     return len(content)
 
 
-def lines_of(records: Iterable[Record]) -> Iterator[bytes]:
+def encode_records(records: Iterable[Record]) -> Iterator[bytes]:
     """The lines of a log that holds records."""
     digest = ""
     for record in records:
@@ -328,7 +328,7 @@ def _records_and_places(path: Path) -> Iterator[tuple[Record, int, int]]:
                 content = json.loads(body)
                 if isinstance(content, dict) and content.get("type") == "run":
                     _require_version(content, where)
-            if digest != digest_of(body, before):
+            if digest != digest_line(body, before):
                 raise _changed(json.loads(body), where)
             record = _parse(body)
         # ValueError: no JSON, no UTF-8, no record, and integers of thousands of digits.

@@ -71,7 +71,7 @@ class Services(Frozen):
         """Virtual address of a service, by its number from 0."""
         return VIRTUAL.network_address + 1 + service
 
-    def backends_of(self, service: int) -> tuple[IPv4Address, ...]:
+    def service_backends(self, service: int) -> tuple[IPv4Address, ...]:
         """Addresses of the backends of a service, by its number from 0."""
         network = BACKENDS.network_address + (service << 8)
         return tuple(network + 1 + number for number in range(self.backends))

@@ -45,7 +45,7 @@ def agree(values: Sequence[float]) -> bool:
     return most <= MOST_SPREAD * least
 
 
-def change_of(before: Sequence[float], after: Sequence[float]) -> Drift:
+def detect_drift(before: Sequence[float], after: Sequence[float]) -> Drift:
     """Whether a clean maximum has changed.
 
     It has where every value of a side is more than `DRIFT` beyond all of the other side. It has not
@@ -119,7 +119,7 @@ class CalibrationPoint(Frozen):
     @property
     def drift_verdict(self) -> Drift:
         """Whether it changed over the run."""
-        return change_of(self.max_clean_values or (self.max_clean_fps,), self.checked_values)
+        return detect_drift(self.max_clean_values or (self.max_clean_fps,), self.checked_values)
 
 
 class Calibration(Frozen):

@@ -78,7 +78,7 @@ class ConfigError(VnetperfError):
     """Configuration is wrong; nothing on the machine has been touched."""
 
 
-def all_in_one(errors: Sequence[ConfigError]) -> ConfigError:
+def join_errors(errors: Sequence[ConfigError]) -> ConfigError:
     """One error with a line for each of several, none of them twice."""
     first, *others = {str(error): error for error in errors}.values()
     if not others:

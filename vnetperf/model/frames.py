@@ -108,7 +108,7 @@ def check_stack(headers: Sequence[HeaderKind]) -> None:
         raise ValueError(f"at most {MOST_LABELS} mpls labels, not {headers.count('mpls')}")
 
 
-def carrier_of(headers: Sequence[HeaderKind]) -> HeaderKind | None:
+def find_carrier(headers: Sequence[HeaderKind]) -> HeaderKind | None:
     """The tunnel's own header in a stack, "vxlan" ...; None without a tunnel."""
     return next((kind for kind in headers if kind in CARRIERS), None)
 
@@ -238,17 +238,17 @@ def plain_name(name: str) -> str:
     return name.removeprefix(OUTER)
 
 
-def place_of(name: str) -> FieldPlace:
+def field_place(name: str) -> FieldPlace:
     """Where a field is in its header; its name may begin with "outer_"."""
     return FIELDS[plain_name(name)]
 
 
-def number_of(name: str, value: int | str) -> int:
+def field_number(name: str, value: int | str) -> int:
     """A field's value as the number that its octets say: of an address, given as text, all bits.
 
     `ValueError` says that it is no value of that field.
     """
-    plain, place = plain_name(name), place_of(name)
+    plain, place = plain_name(name), field_place(name)
     if isinstance(value, str):
         if plain.startswith("eth_"):
             if not _MAC.fullmatch(value):
@@ -269,9 +269,9 @@ def number_of(name: str, value: int | str) -> int:
     return value
 
 
-def room_of(name: str, first: int | None = None) -> int:
+def count_field_values(name: str, first: int | None = None) -> int:
     """How many values a field can take, from `first` on where one was set."""
-    plain, place = plain_name(name), place_of(name)
+    plain, place = plain_name(name), field_place(name)
     usual = place.values
     if first is None:
         first = FIRST_OUTSIDE.get(name, DEFAULTS.get(plain, 0))
@@ -296,10 +296,10 @@ def index_of(name: str, headers: Sequence[HeaderKind]) -> int | None:
 
     "outer_..." looks outside the tunnel, other names inside first.
     """
-    kinds = place_of(name).headers
+    kinds = field_place(name).headers
     places = [number for number, kind in enumerate(headers) if kind in kinds]
     if name.startswith(OUTER):
-        carrier = carrier_of(headers)
+        carrier = find_carrier(headers)
         end = headers.index(carrier) if carrier else 0
         places = [number for number in places if number < end]
         return places[0] if places else None
@@ -317,7 +317,7 @@ def first_outside(name: str, headers: Sequence[HeaderKind]) -> int | None:
 
     A plain name may be outside the tunnel too, where no header inside has the field.
     """
-    carrier, place = carrier_of(headers), index_of(name, headers)
+    carrier, place = find_carrier(headers), index_of(name, headers)
     if carrier is None or place is None or place > headers.index(carrier):
         return None
     return carrier_ports(carrier).get(plain_name(name))

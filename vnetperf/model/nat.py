@@ -138,7 +138,7 @@ class Nat(Frozen):
         """Address of the first subscriber."""
         return self.inside.network_address + 1
 
-    def block_of(self, subscriber: int) -> PortBlock:
+    def subscriber_block(self, subscriber: int) -> PortBlock:
         """Public address and ports of a subscriber, by its number from 0."""
         address, place = divmod(subscriber, self.per_address)
         first = FIRST_PORT + place * self.block_size

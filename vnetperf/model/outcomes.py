@@ -260,7 +260,7 @@ class BackToBack(Frozen):
         )
 
     @property
-    def at_longest(self) -> int:
+    def full_bursts(self) -> int:
         """Searches in which every burst came through."""
         return sum(value >= self.max_burst_frames for value in self.frames.values)
 
@@ -678,14 +678,14 @@ class Service(Frozen):
     note: str = ""
 
     @property
-    def every_step(self) -> tuple[ServiceStep, ...]:
+    def all_steps(self) -> tuple[ServiceStep, ...]:
         """All steps, the performance test last."""
         return self.steps if self.performance is None else (*self.steps, self.performance)
 
     @property
     def met(self) -> bool | None:
         """Whether the service is accepted; None where a step was not judged."""
-        verdicts = [step.met for step in self.every_step]
+        verdicts = [step.met for step in self.all_steps]
         if False in verdicts:
             return False
         return None if None in verdicts or not verdicts else True

@@ -24,14 +24,14 @@ from vnetperf.model.frames import (
     STAMP_OCTETS,
     HeaderKind,
     VaryField,
-    carrier_of,
     check_stack,
+    count_field_values,
+    field_number,
+    find_carrier,
     first_outside,
     in_direction,
     index_of,
-    number_of,
     plain_name,
-    room_of,
     same_octets,
 )
 
@@ -97,7 +97,7 @@ class Mix(Frozen):
         return Fraction(sum(share.size * share.weight for share in self.sizes), self.total)
 
 
-def mix_of_genome(genome: str) -> Mix:
+def parse_genome(genome: str) -> Mix:
     """The mix that a genome stands for.
 
     Args:
@@ -126,7 +126,7 @@ def mix_of_genome(genome: str) -> Mix:
     return Mix(name=genome, sizes=_by_size(counts), sequence=sequence)
 
 
-def mix_of_sizes(sizes: tuple[SizeShare, ...]) -> Mix:
+def mix_sizes(sizes: tuple[SizeShare, ...]) -> Mix:
     """The mix of a table of sizes and weights; `ValueError` for none, or a size twice."""
     if not sizes:
         raise ValueError("imix has no size")
@@ -249,7 +249,7 @@ class TrafficProfile(Frozen):
         for name, value in self.values.items():
             if name in NETWORKS:
                 raise ValueError(f"values cannot set {name}; set {NETWORKS[name]}")
-            number_of(name, value)
+            field_number(name, value)
         for net, plain_field in NETWORKS.items():
             if {net, plain_field} <= {*self.vary}:
                 raise ValueError(f"vary names {plain_field} and {net}, which is a part of it")
@@ -262,7 +262,7 @@ class TrafficProfile(Frozen):
 
     def _may_have(self, name: VaryField) -> bool:
         """Whether a frame can have a field; the deployment's tunnel may bring it."""
-        has_tunnel = carrier_of(self.headers) is not None
+        has_tunnel = find_carrier(self.headers) is not None
         brought = name.startswith(OUTER) or name in ("vni", "teid")
         return index_of(name, self.headers) is not None or (brought and not has_tunnel)
 
@@ -292,7 +292,9 @@ class TrafficProfile(Frozen):
     def _sizes_have_room(self) -> TrafficProfile:
         mix = self.mix
         if mix is not None and mix.sizes[0].size < self.least_frame_size:
-            raise ValueError(f"imix has frames of {mix.sizes[0].size} octets; {self.why_that_size}")
+            raise ValueError(
+                f"imix has frames of {mix.sizes[0].size} octets; {self.explain_smallest}"
+            )
         return self
 
     def room(self, name: VaryField) -> int:
@@ -301,7 +303,7 @@ class TrafficProfile(Frozen):
         firsts = [self._first(field, direction) for direction in self.directions]
         if name in NETWORKS:
             firsts = [None if first is None else first >> 8 & 255 for first in firsts]
-        return min(room_of(name, first) for first in firsts)
+        return min(count_field_values(name, first) for first in firsts)
 
     def _first(self, name: VaryField, direction: int) -> int | None:
         """A field's first value where it is set, also by its other name, or is the tunnel's."""
@@ -311,7 +313,7 @@ class TrafficProfile(Frozen):
             if setting is not None and (
                 spelling == name or index_of(spelling, self.headers) == place
             ):
-                return number_of(spelling, setting)
+                return field_number(spelling, setting)
         return first_outside(name, self.headers)
 
     def value(self, name: str, direction: int) -> int | str | None:
@@ -326,8 +328,8 @@ class TrafficProfile(Frozen):
         if not self.imix:
             return None
         if isinstance(self.imix, str):
-            return mix_of_genome(self.imix)
-        return mix_of_sizes(self.imix)
+            return parse_genome(self.imix)
+        return mix_sizes(self.imix)
 
     @property
     def header_octets(self) -> int:
@@ -340,7 +342,7 @@ class TrafficProfile(Frozen):
         return max(MIN_FRAME_SIZE, self.header_octets + STAMP_OCTETS + FCS_BYTES)
 
     @property
-    def why_that_size(self) -> str:
+    def explain_smallest(self) -> str:
         """What the smallest frame is made of, for a message."""
         return (
             f"the headers of traffic profile {self.name or '(without a name)'} "
@@ -351,7 +353,7 @@ class TrafficProfile(Frozen):
     @property
     def carrier(self) -> HeaderKind | None:
         """The tunnel that the headers have by themselves; None for none."""
-        return carrier_of(self.headers)
+        return find_carrier(self.headers)
 
     @property
     def plain(self) -> bool:

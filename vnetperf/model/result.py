@@ -1002,7 +1002,7 @@ class RunResults(Frozen):
         """Whether a machine was an emulated one, whose speeds mean nothing."""
         return any(facts.get("virtual_lab") is True for facts in self.machines.values())
 
-    def machine_of(self, scenario: str) -> dict[str, Any]:
+    def find_machine(self, scenario: str) -> dict[str, Any]:
         """The facts of the machine that a scenario was measured on; or none."""
         return self.machines.get(without_testbed(scenario)[1] if self.testbeds else "", {})
 

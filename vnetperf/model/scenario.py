@@ -559,7 +559,7 @@ class Placement(Frozen):
         return tuple(sorted({cpu for cpus in self.cores.values() for cpu in cpus}))
 
     @property
-    def home_of_vnfs(self) -> int:
+    def vnf_home_node(self) -> int:
         """NUMA node of VNFs' memory."""
         return self.node if self.vnf_node is None else self.vnf_node
 
@@ -582,7 +582,7 @@ class Placement(Frozen):
             return self.turn_us
         return min(self.turn_us, SYSTEM_TURN_US) if self.sharers(role) else 0
 
-    def phase_of(self, role: str) -> int:
+    def turn_phase(self, role: str) -> int:
         """How much later than the tester's a role's turns begin, microseconds.
 
         Those on one processor are spread over a turn, so that none wakes while another works, and
@@ -592,11 +592,11 @@ class Placement(Frozen):
         order = sorted(together, key=lambda name: (name != "tester", name))
         return self.turn_of(role) * order.index(role) // len(order)
 
-    def priority_of(self, role: str) -> int:
+    def fifo_priority(self, role: str) -> int:
         """Priority of SCHED_FIFO of a role that sleeps between its turns; 0: none."""
         return FIFO_PRIORITY if self.turn_of(role) and not self.emulated else 0
 
-    def share_of(self, role: str) -> int:
+    def fifo_share(self, role: str) -> int:
         """Share of its processor that a role with such a priority takes, at most, percent.
 
         Each on the processor has the same: none can keep the others, or the system, from theirs.
@@ -779,7 +779,7 @@ class Plan(Frozen):
         )
 
     @property
-    def host_of(self) -> dict[str, str]:
+    def port_hosts(self) -> dict[str, str]:
         """Port of the DUT -> the host that it is on; empty where there is one host."""
         return {
             str(port): plan.host

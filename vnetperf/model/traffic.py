@@ -191,7 +191,7 @@ def header_stack(stream: Stream, profile: TrafficProfile) -> tuple[HeaderKind, .
     return ("ethernet", "ipv4", *carried, *headers)
 
 
-def own_ethernet(stream: Stream, profile: TrafficProfile) -> int:
+def profile_ethernet(stream: Stream, profile: TrafficProfile) -> int:
     """Place among the layers of the profile's Ethernet header, not the deployment's tunnel's."""
     if stream.tunnel == frames.GTPU:
         return 0
@@ -219,7 +219,7 @@ class FlowKey(NamedTuple):
     udp_dst: int
 
 
-def why_uncountable(profile: TrafficProfile) -> str:
+def explain_uncountable(profile: TrafficProfile) -> str:
     """Why the flows of a profile cannot be enumerated, with the cure; "" when they can."""
     if profile.headers != PLAIN:
         return (
@@ -250,9 +250,9 @@ def why_uncountable(profile: TrafficProfile) -> str:
 def flows(stream: Stream, profile: TrafficProfile) -> Iterator[FlowKey]:
     """Every flow of a stream once, in the order in which an incrementing generator sends them.
 
-    `ValueError` where they cannot be enumerated; see `why_uncountable`.
+    `ValueError` where they cannot be enumerated; see `explain_uncountable`.
     """
-    if reason := why_uncountable(profile):
+    if reason := explain_uncountable(profile):
         raise ValueError(reason)
     values = [_field_values(name, stream, profile) for name in FlowKey._fields]
     for number in range(profile.flow_count):

@@ -330,7 +330,7 @@ class Transfers(Frozen):
     transfers: tuple[Transfer, ...]
     earlier: tuple[Transfer, ...] = ()
 
-    def rounds_of(self, transfer: Transfer) -> tuple[Transfer, ...]:
+    def list_rounds(self, transfer: Transfer) -> tuple[Transfer, ...]:
         """One of `transfers` in all rounds, in the order in which they were run, itself last."""
         same = (
             earlier for earlier in self.earlier if earlier.spec.requested == transfer.spec.requested
@@ -343,7 +343,7 @@ class Transfers(Frozen):
 
         Where rounds are not known (results.json does not tell them), counted from the last.
         """
-        repeats = [self.rounds_of(transfer) for transfer in self.transfers]
+        repeats = [self.list_rounds(transfer) for transfer in self.transfers]
         are_numbered = all(member.round for row in repeats for member in row)
         numbered = [
             [

@@ -498,7 +498,7 @@ class TrialGaps(Frozen):
     catch_up_frames: int
     ring_frames: int | None = None
 
-    def of_direction(self, direction: int) -> tuple[QueueGaps, ...]:
+    def direction_queues(self, direction: int) -> tuple[QueueGaps, ...]:
         """The queues of one direction at which gaps are not bridged."""
         return tuple(queue for queue in self.queues if queue.direction == direction)
 
@@ -520,7 +520,7 @@ class TrialGaps(Frozen):
         once, kinds = 0.0, {"poll": self.poll.over_s, "send": self.send.over_s}
         if self.queues:
             cost: dict[int, dict[str, float]] = {}
-            for queue in self.of_direction(direction):
+            for queue in self.direction_queues(direction):
                 of_worker = cost.setdefault(queue.worker, {})
                 of_worker[queue.kind] = of_worker.get(queue.kind, 0.0) + queue.share * queue.over_s
             once = sum(max(costs.values()) for costs in cost.values())
@@ -799,7 +799,7 @@ class TrialResult(Frozen):
     failure: str = ""
     failed: str = ""
 
-    def watched_at(self, role: str) -> float:
+    def watch_time(self, role: str) -> float:
         """Time in which the threads of a role were watched, on its host, seconds; 0: not known."""
         host = role.partition(":")[0]
         has_machine = host in self.machines or host in self.collected_at

@@ -698,7 +698,7 @@ class CniNetwork(Network):
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """ADD and CHECK in a namespace of the pod's own; the tester then takes the interface."""
         number = pod.port.vnf
-        if number in self._results and self.is_there(pod):
+        if number in self._results and self.is_plugged(pod):
             return self._plug_in(host, pod, self._results[number])
         if number not in self._sandboxes:
             self._sandboxes[number] = self.machine.subdir(f"pod{number}") / "sandbox"

@@ -361,7 +361,7 @@ class DockerOverlayNetwork(Network):
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """The interface of a container on the overlay, moved to where the tester is."""
         number = pod.port.vnf
-        if not self.is_there(pod):
+        if not self.is_plugged(pod):
             sandbox = self._nodes[host.number].start_container(pod)
             self._sandboxes[number] = sandbox
             self._hand_over(INTERFACE, sandbox, pod.netdev, self.machine.netns)

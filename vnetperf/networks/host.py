@@ -28,7 +28,7 @@ class HostNetwork(Network):
                 ethtool.disable_offloads(pod.netdev, netns=host.netns)
             mtu = links.get(pod.netdev, host.netns).mtu
             return PodPort(pod=pod, host=host.number, kind="loopback", mtu=mtu)
-        if not self.is_there(pod):
+        if not self.is_plugged(pod):
             links.move(host.uplink, self.machine.netns, netns=host.netns)
         links.make_ready(host.uplink, self.machine.netns, mtu=self.mtu, offloads=self.offloads)
         self.machine.set_link(host.uplink, mac=pod.mac)

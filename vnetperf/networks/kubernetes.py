@@ -459,7 +459,7 @@ class KubernetesNetwork(Network):
         cluster.require_access(run_id)
         self._version = str(version_info.get("gitVersion", "unknown"))
 
-    def is_there(self, pod: Pod) -> bool:
+    def is_plugged(self, pod: Pod) -> bool:
         """Whether the pod has been made, and not deleted since."""
         return pod.port.vnf in self._pods
 

@@ -196,7 +196,7 @@ class SriovNetwork(Network):
 
     def attach(self, host: PodHost, pod: Pod) -> PodPort:
         """Move the interface of the pod's virtual function, as CNI's host-device does."""
-        if not self.is_there(pod):
+        if not self.is_plugged(pod):
             links.move(pod.netdev, self.machine.netns, netns=host.netns)
             links.make_ready(pod.netdev, self.machine.netns, mtu=self.mtu, offloads=self.offloads)
             if self._switch is not None:

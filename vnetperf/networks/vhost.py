@@ -123,7 +123,7 @@ class VhostUserNetwork(OvsFlatNetwork):
         settings = ("type=dpdk", f'options:dpdk-devargs="{device}"', f"mtu_request={mtu}")
         switch.add_interface(bridge, LINK, *settings)
 
-    def is_there(self, pod: Pod) -> bool:
+    def is_plugged(self, pod: Pod) -> bool:
         """Whether a pod has had its socket: its application may listen there."""
         return pod.port in self._plugged
 

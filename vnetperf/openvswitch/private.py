@@ -153,7 +153,7 @@ def socket_memory(plan: Plan, mib: int, *, memif: bool) -> tuple[int, ...]:
     """
     home, memory_mib = plan.placement.node, plan.scenario.options.memory_mib
     ports = [n.node for n in plan.nics if n.side == "dut" and not n.kernel and n.node >= 0]
-    ports.append(plan.placement.home_of_vnfs)
+    ports.append(plan.placement.vnf_home_node)
     ports += [dpdk.MEMIF_NODE] if memif else []
     count = 1 + max(home, *plan.placement.nodes, *ports, len(memory_mib) - 1)
     if memory_mib:

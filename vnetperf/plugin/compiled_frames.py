@@ -23,17 +23,17 @@ from vnetperf.model.frames import (
     OUTER,
     STAMP_OCTETS,
     HeaderKind,
-    carrier_of,
     driver_length,
+    field_number,
+    field_place,
+    find_carrier,
     index_of,
-    number_of,
-    place_of,
     plain_name,
 )
 from vnetperf.model.nat import FlowEnds
 from vnetperf.model.options import GN_TESTER, GN_VEPC
 from vnetperf.model.profile import TrafficProfile
-from vnetperf.model.traffic import Stream, header_stack, own_ethernet
+from vnetperf.model.traffic import Stream, header_stack, profile_ethernet
 from vnetperf.plugin.frame_layers import (
     ETHERTYPES,
     IPV4_FIRST,
@@ -105,14 +105,14 @@ def compile_frame(
     length = driver_length(sent_size(stream, frame_size))
     if layers[-1].end + STAMP_OCTETS > length:
         raise ConfigError(
-            f"frames of {frame_size} octets are too small: {profile.why_that_size}",
+            f"frames of {frame_size} octets are too small: {profile.explain_smallest}",
             where=f"traffic profile {profile.name}",
             accepted=f"{profile.least_frame_size} octets or more",
         )
     stack = [layer.kind for layer in layers]
-    carrier = carrier_of(stack)
+    carrier = find_carrier(stack)
     tunnel_end = stack.index(carrier) if carrier else 0
-    ethernet_place = own_ethernet(stream, profile)
+    ethernet_place = profile_ethernet(stream, profile)
 
     def value(place: int, name: str) -> int:
         if broadcast and place == ethernet_place and name == "eth_dst":
@@ -157,16 +157,16 @@ def _first_value(
     for field_name in (name, OUTER + name):
         profile_value = profile.value(field_name, stream.direction)
         if profile_value is not None and index_of(field_name, stack) == place:
-            return number_of(field_name, profile_value)
+            return field_number(field_name, profile_value)
     ends = _tunnel_ends(stream, stack, place)
     if name in ends:
-        return number_of(name, ends[name])
+        return field_number(name, ends[name])
     if name == "mpls_label":
         return DEFAULTS[name] + max(0, place - (index_of(name, stack) or 0))
     if name in DEFAULTS:
         return DEFAULTS[name]
     stated = getattr(stream, name.replace("tcp_", "udp_"))
-    return number_of(name, stated)
+    return field_number(name, stated)
 
 
 def _session_value(stream: Stream, name: str, *, inner: bool) -> int | None:
@@ -176,13 +176,13 @@ def _session_value(stream: Stream, name: str, *, inner: bool) -> int | None:
     if name == "teid":
         return stream.bearers[0].teid
     if name == _ue_field(stream):
-        return number_of(name, stream.bearers[0].ue)
+        return field_number(name, stream.bearers[0].ue)
     return None
 
 
 def _tunnel_ends(stream: Stream, stack: Sequence[HeaderKind], place: int) -> dict[str, int | str]:
     """Values of headers outside a tunnel that are not the stream's own."""
-    carrier = carrier_of(stack)
+    carrier = find_carrier(stack)
     if carrier is None or place >= stack.index(carrier):
         return {}
     addresses: dict[str, int | str] = {**frames.carrier_ports(carrier)}
@@ -224,7 +224,7 @@ def compile_fields(
             if place is not None:
                 count = stream.bearers[0].count
                 fields.append(_field(frame, layers[place], str(name), count, random=False))
-    ethernet_place = own_ethernet(stream, profile)
+    ethernet_place = profile_ethernet(stream, profile)
     for name in profile.vary if profile.flows > 1 else ():
         place = index_of(name, stack)
         if place is None or name in sessions:
@@ -239,7 +239,10 @@ def compile_fields(
 
 def _listed(layers: Sequence[Layer], name: str, table: bytes, width: int) -> VariedField:
     """A field whose values are listed, or the first octets of them."""
-    where, layer = place_of(name), layers[index_of(name, [header.kind for header in layers]) or 0]
+    where, layer = (
+        field_place(name),
+        layers[index_of(name, [header.kind for header in layers]) or 0],
+    )
     offset = layer.offset + where.offset
     first, count = int.from_bytes(table[:width], "big"), len(table) // width
     listed = table if count > 1 else b""
@@ -274,7 +277,7 @@ def mapping_places(stream: Stream, profile: TrafficProfile) -> tuple[int, int]:
     layers = stack_layers(stream, profile)
     place = {"ipv4": "ipv4_src", layers[-1].kind: f"{layers[-1].kind}_src"}
     address, port = (
-        next(layer.offset for layer in layers if layer.kind == kind) + place_of(name).offset
+        next(layer.offset for layer in layers if layer.kind == kind) + field_place(name).offset
         for kind, name in place.items()
     )
     return address, port
@@ -298,7 +301,7 @@ def expected_fields(stream: Stream, profile: TrafficProfile) -> tuple[VariedFiel
 
 
 def _field(frame: bytes, layer: Layer, name: str, count: int, *, random: bool) -> VariedField:
-    where = place_of(name)
+    where = field_place(name)
     offset = layer.offset + where.offset
     base = int.from_bytes(frame[offset : offset + where.width], "big")
     return VariedField(offset, where.width, base, count, random, 1 << where.shift)

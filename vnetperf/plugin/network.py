@@ -495,7 +495,7 @@ class Network(Datapath):
             VnetperfError: When the kernel refuses.
         """
 
-    def is_there(self, pod: Pod) -> bool:
+    def is_plugged(self, pod: Pod) -> bool:
         """Whether a pod has its interface or socket, of before the network was stopped.
 
         Args:
@@ -617,7 +617,7 @@ class Network(Datapath):
         """
         self.machine.load_module("veth")
         far = f"veth{pod.port.vnf}"
-        if not self.is_there(pod):
+        if not self.is_plugged(pod):
             links.create_veth(
                 self.machine.journal,
                 (pod.netdev, far),
@@ -645,7 +645,7 @@ class Network(Datapath):
         Returns:
             What it was given.
         """
-        if not self.is_there(pod):
+        if not self.is_plugged(pod):
             attributes = {"link": host.index(host.uplink), **options}
             if pod.mac:
                 attributes["address"] = pod.mac

@@ -52,7 +52,7 @@ def cpu_by_role(result: TrialResult) -> tuple[RoleUse, ...]:
         machine = result.machines.get(host, result.machine)
         if loads or not (result.machines and not host):
             unknown = (f"{host}: cpu" if host else "cpu") in result.uncollected
-            seconds = 0.0 if unknown else result.watched_at(f"{host}:" if host else "")
+            seconds = 0.0 if unknown else result.watch_time(f"{host}:" if host else "")
             uses += _list_uses(f"{host}:" if host else "", loads, machine, seconds)
     return tuple(uses)
 
@@ -187,7 +187,7 @@ def vswitch_run_share(thread: str, result: TrialResult) -> float | None:
     ]
     shares = []
     for load in named or of_switch:
-        seconds = load.watched_s or result.watched_at(load.role)
+        seconds = load.watched_s or result.watch_time(load.role)
         if load.run_s is None or seconds <= 0:
             return None
         shares.append(min(1.0, load.run_s / seconds))
@@ -359,7 +359,7 @@ def _cost(
         return None
     # Other programs have no part in a frame.
     ns_per_frame = [
-        processors * trial.result.watched_at(role) * 1e9 / frames
+        processors * trial.result.watch_time(role) * 1e9 / frames
         for processors, trial in zip(measured, trials, strict=True)
         if (frames := trial.result.received) and not _is_others(role)
     ]
@@ -459,7 +459,7 @@ def _fits(trials: Sequence[TrialOutcome]) -> dict[str, CpuFit]:
         if len(processors) < len(trials) or _is_others(role):
             continue
         # Frames in the time that the role's processors are of.
-        rates = [trial.result.received / trial.result.watched_at(role) for trial in trials]
+        rates = [trial.result.received / trial.result.watch_time(role) for trial in trials]
         if len(set(rates)) > 1:
             fits[role] = _fit(rates, processors)
     return fits

@@ -168,7 +168,7 @@ _COUNTS: dict[str, Callable[[str, TrialResult], float | None]] = {
 
 def _polls(thread: ThreadLoad, result: TrialResult) -> bool:
     """Whether a thread never sleeps: it ran, or could have, nearly all the time."""
-    seconds = thread.watched_s or result.watched_at(thread.role)
+    seconds = thread.watched_s or result.watch_time(thread.role)
     if seconds <= 0 or thread.run_s is None or thread.wait_s is None:
         return True  # it may
     could_run = (thread.run_s + thread.wait_s) / seconds

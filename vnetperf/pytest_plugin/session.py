@@ -57,7 +57,10 @@ def load_configuration(
         loaded = load(
             read_options(pytest_config.option),
             test_case=test_case,
-            resumed=(f"run of {resume}", folders.settings_of_run(Path(resume)) if resume else {}),
+            resumed=(
+                f"run of {resume}",
+                folders.read_user_settings(Path(resume)) if resume else {},
+            ),
             number=testbed_number(pytest_config) if number is None else number,
         )
         check_backends(loaded)
@@ -76,7 +79,7 @@ def select_run_cases(config: pytest.Config) -> None:
     folder = Path(option.resume)
     logs: list[Path] = []
     with suppress(OSError):  # a name that is too long to be one
-        logs += [log for log in folders.logs_of(folder) if log.stat().st_size]
+        logs += [log for log in folders.list_logs(folder) if log.stat().st_size]
     if not logs and not option.help:
         packed = folders.compressed_logs(folder)
         missing = LogError(
@@ -465,7 +468,7 @@ class BenchSession:
         if on_one == (count == 1):
             return
         named = f"testbed ({self.configuration.sources['testbed']}) names {count}"
-        testbed = str(folders.settings_of_run(resume).get("testbed", ""))
+        testbed = str(folders.read_user_settings(resume).get("testbed", ""))
         again = f"--testbed {testbed}" if testbed else "the --testbed of that run"
         workers = "" if on_one else f" and -n {max(len(logs), len(testbed.split(',')))}"
         raise pytest.UsageError(

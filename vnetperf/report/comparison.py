@@ -274,7 +274,7 @@ def list_comparisons(results: RunResults) -> tuple[VariantResults, ...]:
     for scenario in results.transfers:
         name, _, suffix = scenario.scenario.rpartition(",")
         if suffix in (ENDPOINTS_VARIANT, MPI_VARIANT):
-            repeats = (HeldTransfer(rounds=scenario.rounds_of(t)) for t in scenario.transfers)
+            repeats = (HeldTransfer(rounds=scenario.list_rounds(t)) for t in scenario.transfers)
             transfers.setdefault(name, []).extend(repeats)
     left_out = not_shown(results)
     for comparison in results.comparisons:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from vnetperf.analysis.metrics import named_metrics_of
+from vnetperf.analysis.metrics import list_named_metrics
 from vnetperf.analysis.transport import ip_capacity, tcp_quality
 from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.parameters import THROUGHPUT
@@ -291,7 +291,7 @@ _OUTCOMES: Columns = {
 
 def _outcome_rows(results: RunResults) -> Iterator[Row]:
     for result in results.results:
-        for metric in named_metrics_of(result):
+        for metric in list_named_metrics(result):
             # What the value is the mean of: that of deployments has a row of its own.
             spread = metric.value if isinstance(metric.value, Spread) else None
             yield {"result": result, "metric": metric, "spread": spread}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
-from vnetperf.analysis.run_metrics import known_apart
+from vnetperf.analysis.run_metrics import ran_apart
 from vnetperf.model import units
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import ENDPOINTS_VARIANT
@@ -55,7 +55,7 @@ def _rows(results: RunResults) -> list[_Row]:
         for transfer in scenario_transfers.transfers:
             if not transfer.spec.is_guest:
                 continue
-            rounds = scenario_transfers.rounds_of(transfer)
+            rounds = scenario_transfers.list_rounds(transfer)
             rows.append(
                 _Row(
                     scenario=scenario_transfers.scenario.removesuffix(f",{ENDPOINTS_VARIANT}"),
@@ -144,7 +144,7 @@ def _apart_notes(rows: Sequence[_Row]) -> list[str]:
         f"{units.percent(row.transfer.at_once)} of their runs, and each counts its own: together "
         "they reach less than this sum. Longer runs overlap more."
         for row in rows
-        if row.transfer.at_once is not None and known_apart(row.transfer)
+        if row.transfer.at_once is not None and ran_apart(row.transfer)
     ]
 
 

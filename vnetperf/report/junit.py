@@ -8,7 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from vnetperf.analysis.metrics import Metric, goal_metrics_of, named_metrics_of, why_no_number
+from vnetperf.analysis.metrics import (
+    Metric,
+    explain_missing_number,
+    list_goal_metrics,
+    list_named_metrics,
+)
 from vnetperf.analysis.run_metrics import OtherCase, other_cases
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults
@@ -42,7 +47,7 @@ _LATENCIES = ("latency_p50", "latency_p99", "latency_max")
 
 
 def _goal_numbers(result: Result, goal: GoalResult) -> Iterator[tuple[str, object]]:
-    metrics = list(goal_metrics_of(result, goal))
+    metrics = list(list_goal_metrics(result, goal))
     sums = {
         "_".join(filter(None, (m.name, _UNITS.get(m.unit, m.unit)))): m.number
         for m in metrics
@@ -70,7 +75,7 @@ def _numbers(result: Result) -> Iterator[tuple[str, object]]:
     yield "trial_seconds", result.trial_seconds
     for goal in result.goals:
         yield from _goal_numbers(result, goal)
-    for metric in named_metrics_of(result):
+    for metric in list_named_metrics(result):
         yield from _metric(metric)
 
 
@@ -96,7 +101,7 @@ def _outcome(result: Result) -> str:
         return "errors" if result.failed else "skipped"
     if any(g.lower_bound_fps is None for g in result.goals):
         return "failures"
-    return "skipped" if why_no_number(result) else ""
+    return "skipped" if explain_missing_number(result) else ""
 
 
 def _testcase(suite: ET.Element, scenario: str, name: str, seconds: float) -> ET.Element:
@@ -127,7 +132,7 @@ def _case(suite: ET.Element, result: Result, other: OtherCase | None) -> None:
         words = _clean(f"{goal_text.NO_LOAD_MET}: {names}")
         ET.SubElement(case, "failure", type=goal_text.NO_LOAD_MET, message=words)
     elif outcome:
-        reason = _clean(why_no_number(result))
+        reason = _clean(explain_missing_number(result))
         kind = "error" if outcome == "errors" else "skipped"
         ET.SubElement(case, kind, type="not measured", message=reason)
     for goal in result.goals:

@@ -259,7 +259,7 @@ def _capped_text(bursts: BackToBack) -> str:
     if not bursts.capped:
         return ""
     return (
-        f"every burst up to the longest one tried came through in {bursts.at_longest} of "
+        f"every burst up to the longest one tried came through in {bursts.full_bursts} of "
         f"{bursts.frames.n} searches: this is no result (RFC 9004)."
     )
 
@@ -351,7 +351,7 @@ def _back_to_back_tables(group: Group) -> Iterator[Table]:
 
 def _back_to_back_headline(_: Result, bursts: BackToBack) -> tuple[str, str]:
     if bursts.is_limit:
-        reached = f"{bursts.at_longest} of {bursts.frames.n} searches reached the longest burst"
+        reached = f"{bursts.full_bursts} of {bursts.frames.n} searches reached the longest burst"
         near = f"within {1 - NEAR_LONGEST:.0%} of the longest burst"
         return _burst_text(bursts), f"no result: {reached if bursts.capped else near}"
     buffer = "" if bursts.corrected_s is None else f"buffer {units.time_s(bursts.corrected_s)}, "
@@ -769,7 +769,7 @@ def _service_tables(group: Group) -> Iterator[Table]:
     rows = [
         _Flow(e.result, step, flow)
         for e in entries
-        for step in e.outcome.every_step
+        for step in e.outcome.all_steps
         for flow in step.flows
     ]
     notes = [
@@ -788,7 +788,7 @@ def _service_tables(group: Group) -> Iterator[Table]:
         *group_sentences(
             (f"{e.result.size_text}, {step.of}", f"{step.why}.")
             for e in entries
-            for step in e.outcome.every_step
+            for step in e.outcome.all_steps
             if step.why
         ),
         *_notes(entries),
@@ -797,7 +797,7 @@ def _service_tables(group: Group) -> Iterator[Table]:
 
 
 def _service_headline(_: Result, service: Service) -> tuple[str, str]:
-    last = service.every_step[-1]
+    last = service.all_steps[-1]
     step_words = "" if service.met else f" at {last.of}"
     return f"{service_verdict(service.met)}{step_words}", f"CIR {units.short_fps(service.cir_fps)}"
 

@@ -100,7 +100,7 @@ def pictures(results: RunResults) -> list[Picture]:
     """Every deployment of a run; those that look alike as one."""
     scenarios_by_picture: dict[Picture, list[str]] = {}
     for facts in results.scenarios:
-        host = str(results.machine_of(facts.scenario).get("hostname", ""))
+        host = str(results.find_machine(facts.scenario).get("hostname", ""))
         if not facts.error and (drawn := picture(facts, host)) is not None:
             scenarios_by_picture.setdefault(drawn, []).append(facts.scenario)
     return [replace(drawn, scenarios=tuple(names)) for drawn, names in scenarios_by_picture.items()]

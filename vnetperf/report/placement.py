@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vnetperf.analysis.sharing import TESTER, Occupied, OnMachine, Sharing, kind_of, sharing_of
+from vnetperf.analysis.sharing import TESTER, Occupied, OnMachine, Sharing, role_kind, sharing_of
 from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import SYSTEM
 from vnetperf.report.picture import MARGIN, PAD, WIDTH, Box, fitting
@@ -43,7 +43,7 @@ def figures(results: RunResults) -> list[ProcessorsFigure]:
         sharing = None if facts.error else sharing_of(facts)
         if sharing is None:
             continue
-        environment = results.machine_of(facts.scenario)
+        environment = results.find_machine(facts.scenario)
         drawn = figure(sharing, environment)
         if drawn is not None:
             scenarios_by_figure.setdefault(drawn, []).append(facts.scenario)
@@ -143,7 +143,7 @@ def _turns_text(machine: OnMachine, role: str, *, alone: bool) -> str:
 
 
 def _css(role: str) -> str:
-    return {TESTER: "tester", "VNF": "vnf"}.get(kind_of(role), "switch")
+    return {TESTER: "tester", "VNF": "vnf"}.get(role_kind(role), "switch")
 
 
 def _not_drawn(machine: OnMachine, name: str) -> Iterator[str]:

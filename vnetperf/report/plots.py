@@ -1009,7 +1009,7 @@ def service_plot(result: Result) -> Plot | None:
     service = result.service
     if service is None:
         return None
-    rows = [(step, flow) for step in service.every_step for flow in step.flows]
+    rows = [(step, flow) for step in service.all_steps for flow in step.flows]
     limits = (
         ("FLR", service.loss_ratio, "loss_ratio", 1.0, ""),
         ("mean FTD", service.delay_ms, "delay_mean_ns", 1e6, " ms"),

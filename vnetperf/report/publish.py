@@ -21,7 +21,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from vnetperf.analysis.metrics import Metric, goal_metrics_of, named_metrics_of, why_no_number
+from vnetperf.analysis.metrics import (
+    Metric,
+    explain_missing_number,
+    list_goal_metrics,
+    list_named_metrics,
+)
 from vnetperf.analysis.run_metrics import OtherCase, other_cases
 from vnetperf.model.errors import VnetperfError
 from vnetperf.model.outcomes import Spread
@@ -111,14 +116,14 @@ def _unix_seconds(when: str) -> float | None:
 
 def _result_samples(families: Mapping[str, MetricFamily], result: Result) -> None:
     labels = {"scenario": result.scenario, "test": result.test, "frame_size": result.size_name}
-    families["case_measured"].add(labels, not why_no_number(result))
+    families["case_measured"].add(labels, not explain_missing_number(result))
     if result.status != "measured":
         return
     families["case_trials"].add(labels, result.trial_count)
     families["case_trial_seconds"].add(labels, result.trial_seconds)
     for goal in result.goals:
         _goal_samples(families, labels | {"goal": goal.name}, result, goal)
-    for metric in named_metrics_of(result):
+    for metric in list_named_metrics(result):
         metric_labels = labels | {
             "item": metric.item,
             "direction": metric.direction,
@@ -151,7 +156,7 @@ def _other_samples(families: Mapping[str, MetricFamily], results: RunResults) ->
 def _goal_samples(
     families: Mapping[str, MetricFamily], labels: Labels, result: Result, goal: GoalResult
 ) -> None:
-    for metric in goal_metrics_of(result, goal):
+    for metric in list_goal_metrics(result, goal):
         metric_labels, value = {**labels, "direction": metric.direction}, metric.number
         bound = metric.name.removesuffix("_throughput").removesuffix("_bound")
         if metric.name == "regular":
@@ -238,7 +243,7 @@ def _testapi_date(when: str) -> str:
 
 def _passed(result: Result) -> bool:
     missed = any(goal.lower_bound_fps is None for goal in result.goals)
-    return not missed and not why_no_number(result)
+    return not missed and not explain_missing_number(result)
 
 
 #: Units whose names stand behind those of numbers.
@@ -286,11 +291,11 @@ def _result_details(result: Result) -> dict[str, Any]:
             "qualifier": goal.qualifier,
             "reason": goal.reason,
             "repeatable": goal.repeatable,
-            **_goal_numbers(goal_metrics_of(result, goal)),
+            **_goal_numbers(list_goal_metrics(result, goal)),
         }
         for goal in result.goals
     }
-    quantities = [_metric_document(metric) for metric in named_metrics_of(result)]
+    quantities = [_metric_document(metric) for metric in list_named_metrics(result)]
     return {
         "status": result.status,
         "trials": result.trial_count,

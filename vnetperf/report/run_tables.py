@@ -321,7 +321,7 @@ def _transfer_answers(results: RunResults) -> Iterator[str]:
     """Of each scenario the transfer that carried most."""
     for scenario in results.transfers:
         rates = (
-            ([r.bits_per_second for r in scenario.rounds_of(t) if r.bits_per_second], t)
+            ([r.bits_per_second for r in scenario.list_rounds(t) if r.bits_per_second], t)
             for t in scenario.transfers
             if not t.spec.is_mpi
         )

@@ -588,7 +588,7 @@ def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer
                 place=scenario.get("pod_hosts", ""),
                 link=_link_name(scenario, deployed.facts.get("vswitch", {})),
                 is_baseline=bool(deployed.facts.get("vswitch", {}).get("baseline")),
-                rounds=scenario_transfers.rounds_of(transfer),
+                rounds=scenario_transfers.list_rounds(transfer),
             )
             for transfer in scenario_transfers.transfers
             if transfer.spec.is_mpi is mpi and not transfer.spec.is_guest

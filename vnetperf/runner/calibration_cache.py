@@ -50,7 +50,7 @@ class CalibrationCache:
                 plan.nics,
                 plan.placement.cores.get("tester"),
                 plan.placement.turn_of("tester"),
-                plan.placement.share_of("tester"),
+                plan.placement.fifo_share("tester"),
                 plan.testbed.cores,
                 plan.testbed.nic_timestamps,  # drivers may then receive by a slower path
                 plan.testbed.hugepage_kb,

@@ -776,7 +776,7 @@ class Conductor:
             verdict=verdict,
             reason=reason,
             started=started,
-            lost_at=locate_losses(self.scenario.deployment, result, run.host_of),
+            lost_at=locate_losses(self.scenario.deployment, result, run.port_hosts),
             captures=captures,
         )
         run.log.append(trial)

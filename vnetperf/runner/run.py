@@ -44,7 +44,7 @@ from vnetperf.log.records import (
     TrialRecord,
 )
 from vnetperf.log.trial_log import TrialLog
-from vnetperf.model.calibration import Calibration, CalibrationPoint, change_of
+from vnetperf.model.calibration import Calibration, CalibrationPoint, detect_drift
 from vnetperf.model.errors import (
     ConfigError,
     HostError,
@@ -284,7 +284,7 @@ class Run:
         #: Scenario -> frame sizes of the session's cases of its throughput.
         self.sizes_of: Mapping[str, Sequence[int]] = {}
         #: Port of what is deployed -> its host, where there are several.
-        self.host_of: dict[str, str] = {}
+        self.port_hosts: dict[str, str] = {}
         #: Called with each result that a test case checks; raise AssertionError.
         self.checks: list[Callable[[Result], None]] = []
         resumed = log_path.exists() and log_path.stat().st_size > 0
@@ -414,7 +414,7 @@ class Run:
         if frame_size > scenario.max_frame_size:  # a size of the test case alone
             scenario = scenario.model_copy(update={"max_frame_size": frame_size})
         plan = self.plan(scenario)
-        self.host_of = plan.host_of
+        self.port_hosts = plan.port_hosts
         # On the wire it is deployed with: each has a limit of its own.
         if calibrated:
             self.calibrate(scenario.model_copy(update={"wire": plan.wire}), frame_size)
@@ -530,7 +530,7 @@ class Run:
             now = repeated.at(size)
             if before is None or now is None:
                 continue
-            if change_of(before.max_clean_values, now.max_clean_values) != "held":
+            if detect_drift(before.max_clean_values, now.max_clean_values) != "held":
                 self.store.drop(self.store.key(plan, self.facts()))
 
     def calibrated(self, frame_size: int) -> CalibrationPoint | None:

@@ -11,8 +11,8 @@ from vnetperf.model.errors import (
     ConfigError,
     NoResultError,
     VnetperfError,
-    all_in_one,
     did_you_mean,
+    join_errors,
 )
 from vnetperf.model.frames import GTPU, overhead
 from vnetperf.model.nat import NEW_SESSIONS
@@ -188,7 +188,7 @@ def check_names(configuration: Configuration) -> None:
             except ConfigError as error:
                 errors.append(error)
     if errors:
-        raise all_in_one(errors)
+        raise join_errors(errors)
 
 
 def check_mode(settings: Settings) -> None:

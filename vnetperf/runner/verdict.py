@@ -143,7 +143,9 @@ def _explain_tester_loss(result: TrialResult, counts: DirectionCounts) -> str:
     reasons = []
     if gaps is not None and gaps.most_lost(counts.direction, 1.0) > 0:
         kinds = ("poll", "send") if counts.sent > counts.received else ("send",)
-        reasons += _queue_stalls(gaps.of_direction(counts.direction), kinds) or _stalls(gaps, kinds)
+        reasons += _queue_stalls(gaps.direction_queues(counts.direction), kinds) or _stalls(
+            gaps, kinds
+        )
     port = result.receiver(counts)
     if port is not None and port.dropped:
         reasons.append(str(port))

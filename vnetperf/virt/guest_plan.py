@@ -51,7 +51,7 @@ def guest_pins(options: GuestOptions, placement: Placement, role: str) -> GuestP
     pollers = placement.cores.get(role, housekeeping)
     forwarding = tuple((pollers[n % len(pollers)],) for n in range(count - 1))
     planned = ((housekeeping if count > 1 else pollers), *forwarding)
-    home: int | None = placement.home_of_vnfs
+    home: int | None = placement.vnf_home_node
     if role in placement.unpinned:
         housekeeping, home = placement.unpinned[role], None
         planned = (housekeeping,) * count

@@ -96,7 +96,7 @@ def test_both_have_the_same_ports_threads_and_memory(kind: str, mode: str) -> No
     assert {f"--mode={mode}", "--queues=2", "--rx-desc=1024", "--tx-desc=1024"} <= {*ours}
     placement = plan.placement
     assert {"--room=2048", "--node=0", f"--turn-us={placement.turn_us}"} <= {*ours}
-    assert {f"--priority={placement.priority_of('vnf0')}", "--share=45"} <= {*ours}
+    assert {f"--priority={placement.fifo_priority('vnf0')}", "--share=45"} <= {*ours}
     peers = {f"--peer{n}={mac}" for n, mac in enumerate(PEERS)}
     assert ({*ours} & peers == peers) == (mode == "mac")
     buffers = next(word for word in testpmd if word.startswith("--total-num-mbufs="))

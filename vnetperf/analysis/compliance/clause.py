@@ -14,7 +14,7 @@ from typing import Any, Literal
 from vnetperf.analysis.goals import derive_goals, goals_by_trials
 from vnetperf.analysis.logged_tests import Case, LoggedTest, is_valid
 from vnetperf.log.records import ProcedureRecord, SearchRecord, TrialRecord
-from vnetperf.log.stored import at_hand
+from vnetperf.log.stored import complete_trials
 from vnetperf.model.result import GoalResult, LedgerEntry, Result
 from vnetperf.model.trial import TesterTurns, same_load
 from vnetperf.search import ReplayMismatchError
@@ -46,7 +46,7 @@ class LoggedTrials:
         return tuple(
             trial
             for test in self._by_case.get(result.case, ())
-            for trial in at_hand(test.trials)
+            for trial in complete_trials(test.trials)
             if trial.spec.phase != "throughput"
         )
 
@@ -79,7 +79,7 @@ class LoggedTrials:
             return "the throughput was not measured"
         key = search.search, throughput["goal"]
         if key not in self._not_throughput:
-            logged = replace(logged, trials=at_hand(logged.trials))
+            logged = replace(logged, trials=complete_trials(logged.trials))
             goal = next((g for g in _goals(logged, search) if g.name == throughput["goal"]), None)
             trials = [t for t in logged.trials if is_valid(t)]
             self._not_throughput[key] = (

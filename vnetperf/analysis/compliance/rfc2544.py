@@ -913,7 +913,7 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
             "a burst near the longest that was tried is no result",
             not outcome.is_limit,
             f"up to {longest} frames, the longest that came through {outcome.frames.maximum:g}",
-            f"{outcome.at_longest} of {n} searches reached it: set back_to_back.max_burst_s higher"
+            f"{outcome.full_bursts} of {n} searches reached it: set back_to_back.max_burst_s higher"
             if outcome.capped
             else f"within {1 - NEAR_LONGEST:.0%} of it: set back_to_back.max_burst_s higher",
         ),

@@ -198,7 +198,7 @@ def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEn
     turn_us = placement.turn_of("tester")
     if plan.ends:  # two that poll leave a small machine no processor for what calls them
         turn_us = turn_us or placement.turn_us
-    priority = placement.priority_of("tester")
+    priority = placement.fifo_priority("tester")
     rx_queues = tuple(port.rx_queues for port in ports)
     tx_queues = tuple(port.tx_queues for port in ports)
     # memif and kernel interfaces lose nothing by ordinary memory.
@@ -225,7 +225,7 @@ def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEn
         room=dpdk.mbuf_room(scenario.mtu),
         turn_us=turn_us,
         priority=priority,
-        share=placement.share_of("tester") if priority else 100,
+        share=placement.fifo_share("tester") if priority else 100,
     )
 
 

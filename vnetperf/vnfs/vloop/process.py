@@ -123,7 +123,7 @@ def main_and_worker(plan: Plan, facts: MachineFacts, role: str) -> tuple[int, tu
 
     Where any will do for that, it is one on its memory's node.
     """
-    home = plan.placement.home_of_vnfs
+    home = plan.placement.vnf_home_node
     allowed = {*(plan.testbed.cores.allowed or (cpu.cpu for cpu in facts.cpus))}
     local_cpus = sorted(
         (c.cpu for c in facts.cpus if c.node == home), key=lambda cpu: cpu not in allowed
@@ -175,9 +175,9 @@ def choose_turns(plan: Plan, role: str) -> Turns | None:
         return None
     return Turns(
         turn_us=placement.turn_of(role),
-        phase_us=placement.phase_of(role),
-        priority=placement.priority_of(role),
-        share=placement.share_of(role),
+        phase_us=placement.turn_phase(role),
+        priority=placement.fifo_priority(role),
+        share=placement.fifo_share(role),
     )
 
 
@@ -328,7 +328,7 @@ class Vloop(Vnf):
             "devices": tuple(port.argument for port in self.devices),
             "main": main,
             "workers": workers,
-            "node": placement.home_of_vnfs,
+            "node": placement.vnf_home_node,
             "far_nodes": placement.far_nodes,
             "memory_mib": dpdk.forwarder_memory_mib(PORTS, queues, scenario.mtu),
             "mode": scenario.vnf_mode,

@@ -402,7 +402,7 @@ class DpdkNat(NatSwitch):
             return {}
         refusals = [self._ask(f"worker,worker={number}")["refused"] for number in range(len(roles))]
         refused = next(filter(None, refusals), "")
-        priority = max(map(placement.priority_of, roles))
+        priority = max(map(placement.fifo_priority, roles))
         return {
             "turn, us": max(map(placement.turn_of, roles)),
             "priority": f"refused: {refused}" if refused else f"fifo {priority}",
@@ -434,7 +434,7 @@ def nat_arguments(plan: Plan, facts: MachineFacts | None = None) -> list[str]:
     graph, room = scenario.deployment, _room(scenario, nat)
     roles = [demand.role for demand in DpdkNat.roles(scenario)]
     turn_us = max(plan.placement.turn_of(role) for role in roles)
-    priority = max(plan.placement.priority_of(role) for role in roles)
+    priority = max(plan.placement.fifo_priority(role) for role in roles)
     values = {
         "inside": nat.first_inside,
         "subscribers": nat.subscribers,
@@ -463,9 +463,9 @@ def nat_arguments(plan: Plan, facts: MachineFacts | None = None) -> list[str]:
         "tx-desc": dpdk.RING_SIZE,
         "room": dpdk.mbuf_room(scenario.mtu),
         "turn-us": turn_us,
-        "phases": ",".join(str(plan.placement.phase_of(role)) for role in roles),
+        "phases": ",".join(str(plan.placement.turn_phase(role)) for role in roles),
         "priority": priority,
-        "share": min(plan.placement.share_of(role) for role in roles) if priority else 100,
+        "share": min(plan.placement.fifo_share(role) for role in roles) if priority else 100,
     }
     return [f"--{name}={value}" for name, value in values.items()]
 

@@ -61,7 +61,7 @@ def ruleset(nat: Nat, *, random_ports: bool = False) -> str:
     blocks = ", ".join(
         f"{nat.first_inside + n} : {block.address} . {block.first}-{block.last}"
         for n in range(nat.subscribers)
-        for block in (nat.block_of(n),)
+        for block in (nat.subscriber_block(n),)
     )
     return (
         f"table ip {TABLE} {{\n"
@@ -83,7 +83,7 @@ def restore_lines(nat: Nat, *, random_ports: bool = False) -> Iterator[str]:
     """Rules of iptables, as iptables-restore reads them: one for each subscriber and protocol."""
     yield "*nat"
     for number in range(nat.subscribers):
-        block, source = nat.block_of(number), nat.first_inside + number
+        block, source = nat.subscriber_block(number), nat.first_inside + number
         for protocol in PROTOCOLS:
             yield (
                 f"-A POSTROUTING -s {source}/32 -p {protocol} -j SNAT "
@@ -157,7 +157,7 @@ class KernelNat(KernelSwitch, NatSwitch):
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The rule, for `--plan`."""
         nat = plan.scenario.nat or Nat()
-        first, last = nat.block_of(0), nat.block_of(nat.subscribers - 1)
+        first, last = nat.subscriber_block(0), nat.subscriber_block(nat.subscribers - 1)
         return {
             plan.scenario.options.mode or cls.capabilities.modes[0]: (
                 f"snat of {nat.first_inside}..{nat.first_inside + nat.subscribers - 1} to "

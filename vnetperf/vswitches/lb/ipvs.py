@@ -57,7 +57,7 @@ def ipvs_rules(services: Services, protocol: str) -> Iterator[str]:
     for number in range(services.services):
         virtual = f"{services.virtual(number)}:{SERVICE_PORT}"
         yield f"-A {kind} {virtual} -s rr"
-        for backend in services.backends_of(number):
+        for backend in services.service_backends(number):
             yield f"-a {kind} {virtual} -r {backend}:{BACKEND_PORT} -m -w 1"
 
 

@@ -86,7 +86,7 @@ class ProgramBalancer(BalancingSwitch, Xdp):
                 protocol
             )
             services.update(key, _CHOICE.pack(first, service_set.backends))
-            for index, backend in enumerate(service_set.backends_of(number), first):
+            for index, backend in enumerate(service_set.service_backends(number), first):
                 backends.update(_PLACE.pack(index), _END.pack(int(backend), BACKEND_PORT))
 
     def load(self, port: Port) -> BpfObject:

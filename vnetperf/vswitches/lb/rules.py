@@ -31,7 +31,7 @@ def nft_rules(services: Services, protocol: str) -> str:
     chains: list[str] = []
     for number in range(services.services):
         virtual, name = services.virtual(number), f"ns/svc{number}/{protocol}/p"
-        ends = dict(enumerate(services.backends_of(number)))
+        ends = dict(enumerate(services.service_backends(number)))
         service = f"service-{number:08X}-{name}"
         target = {
             index: f"endpoint-{number:08X}-{name}__{address}/{BACKEND_PORT}"
@@ -189,7 +189,7 @@ def iptables_rules(services: Services, protocol: str) -> Iterator[str]:
         service, name = f"KUBE-SVC-{number:016X}", f"ns/svc{number}:p"
         to = f"-d {services.virtual(number)}/32 -p {protocol} -m {protocol} --dport {SERVICE_PORT}"
         yield f"-A {service} {named(f'{name} cluster IP')} {to} ! -s {CLUSTER} -j KUBE-MARK-MASQ"
-        for index, backend in enumerate(services.backends_of(number)):
+        for index, backend in enumerate(services.service_backends(number)):
             end, remaining = f"KUBE-SEP-{number:08X}{index:08X}", services.backends - index
             which = named(f"{name} -> {backend}:{BACKEND_PORT}")
             chance = (

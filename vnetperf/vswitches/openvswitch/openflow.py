@@ -12,7 +12,7 @@ from typing import Any
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, Hop, PhyPort, Port, VnfPort, dut_mac, port_mac
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.traffic import FlowKey, Stream, flows, why_uncountable
+from vnetperf.model.traffic import FlowKey, Stream, explain_uncountable, flows
 from vnetperf.openvswitch.private import PrivateOvs
 
 #: Bridges of underlays and interfaces of tunnels, a number after each.
@@ -146,7 +146,7 @@ def rules_problem(scenario: Scenario) -> str:
             "the next port and VNFs write addresses; leave --vnf-mode out"
         )
     if scenario.rules == "stream":
-        reason = reason or why_uncountable(scenario.traffic)
+        reason = reason or explain_uncountable(scenario.traffic)
     return reason
 
 
