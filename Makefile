@@ -10,7 +10,7 @@ PYTHON3 = $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	&& echo $$p && break; done)
 # Whose docstrings have arguments, results and errors: contracts, the model, the kits for plugins.
 CONTRACTS := vnetperf/model vnetperf/testing $(wildcard vnetperf/*/base.py) vnetperf/plugin/backend.py \
-	vnetperf/wires.py vnetperf/collectors.py vnetperf/runner/bench.py
+	vnetperf/plugin/collector.py vnetperf/plugin/wire.py vnetperf/runner/bench.py
 
 .PHONY: help install deps deps-test venv engine demo test test-fast test-all check bench fuzz lock clean
 

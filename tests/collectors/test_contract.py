@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import Register
-from vnetperf.collectors import Collector
 from vnetperf.model.machine_load import ThreadEvents
+from vnetperf.plugin.collector import Collector
 from vnetperf.testing import CollectorContract
 
 pytestmark = pytest.mark.slow

@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from vnetperf.collectors import EventCollector, MachineSampler
+from vnetperf.collectors.events import EventCollector
 from vnetperf.deployment.trial import CollectorSession
 from vnetperf.host import threads
+from vnetperf.host.machine_load import MachineSampler
 from vnetperf.host.threads import PerfCount, PerfEvent
 from vnetperf.model.errors import HostError
 from vnetperf.model.machine_load import ThreadEvents

@@ -13,17 +13,13 @@ from typing import Any
 
 import pytest
 
-from vnetperf import collectors
-from vnetperf.collectors import (
-    CpuCollector,
-    EnergyCollector,
-    MachineSampler,
-    interrupts_apart,
-    kernel_threads,
-    tickless_processors,
-)
+from vnetperf.collectors import cpu as cpu_collector
+from vnetperf.collectors.cpu import CpuCollector, tickless_processors
+from vnetperf.collectors.energy import EnergyCollector
 from vnetperf.deployment.trial import CollectorSession
 from vnetperf.host.linux import counts_running_time
+from vnetperf.host.machine_load import MachineSampler, interrupts_apart
+from vnetperf.host.proc import kernel_threads
 from vnetperf.host.threads import Thread
 from vnetperf.host.wait import wait_for
 from vnetperf.model.machine_load import (
@@ -448,21 +444,21 @@ def test_where_no_tick_brings_the_schedulers_count_up_to_date_that_of_now_is_tak
     cpu: int, release: str, run_s: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread that ran for a second, whose count of the scheduler is 0.8 s old."""
-    monkeypatch.setattr(collectors, "tickless_processors", lambda: frozenset({1}))
+    monkeypatch.setattr(cpu_collector, "tickless_processors", lambda: frozenset({1}))
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
-    monkeypatch.setattr(collectors, "kernel_threads", lambda _: ())
+    monkeypatch.setattr(cpu_collector, "kernel_threads", lambda _: ())
     mine = Thread(os.getpid(), "poller", frozenset())
     poller = Pollers(role="pmd", pid=os.getpid(), thread_prefix="")
-    monkeypatch.setattr(collectors, "busy_threads", lambda _: [(poller, mine)])
+    monkeypatch.setattr(cpu_collector, "busy_threads", lambda _: [(poller, mine)])
     about: dict[str, Any] = {"name": "poller", "role": "pmd", "started": 5, "cpu": cpu}
     about |= {"system_ticks": 3, "guest_ticks": 0, "involuntary": 0, "voluntary": 0, "wait_ns": 0}
     samples = iter(
         [
-            collectors._Sample(**about, time_s=0.0, user_ticks=0, run_ns=0),
-            collectors._Sample(**about, time_s=2.0, user_ticks=TICKS, run_ns=200_000_000),
+            cpu_collector._Sample(**about, time_s=0.0, user_ticks=0, run_ns=0),
+            cpu_collector._Sample(**about, time_s=2.0, user_ticks=TICKS, run_ns=200_000_000),
         ]
     )
-    monkeypatch.setattr(collectors, "_sample", lambda *_: next(samples))
+    monkeypatch.setattr(cpu_collector, "_sample", lambda *_: next(samples))
     collector = CpuCollector((poller,))
     collector.start()
     (load,) = collector.stop()
@@ -509,7 +505,7 @@ def test_energy_is_that_of_every_meter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
     clock = iter([100.0, 102.0])
-    monkeypatch.setattr("vnetperf.collectors.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("vnetperf.collectors.energy.time.monotonic", lambda: next(clock))
     meters(tmp_path, package=900_000, dram=5, microwatts=100_000_000, device=device)
     collector = EnergyCollector((), tmp_path)
     collector.start()
@@ -526,7 +522,7 @@ def test_a_counter_may_go_round_more_than_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a trial of half an hour it does."""
-    monkeypatch.setattr("vnetperf.collectors._READ_EVERY_S", 0.01)
+    monkeypatch.setattr("vnetperf.collectors.energy._READ_EVERY_S", 0.01)
     meters(tmp_path, package=0, dram=0, microwatts=0)
     zone = tmp_path / "sys/class/powercap/intel-rapl:0"
     collector = EnergyCollector((), tmp_path)
@@ -544,7 +540,7 @@ def test_a_mean_of_more_than_the_trial_is_none_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interval: str, says: str
 ) -> None:
     clock = iter([100.0, 102.0])
-    monkeypatch.setattr("vnetperf.collectors.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("vnetperf.collectors.energy.time.monotonic", lambda: next(clock))
     meters(tmp_path, package=1, dram=5, microwatts=100_000_000, interval=interval)
     collector = EnergyCollector((), tmp_path)
     collector.start()
@@ -601,7 +597,7 @@ def test_a_management_controller_is_asked_where_the_kernel_has_no_meter(
     found: float | str,
 ) -> None:
     clock = iter([100.0, 100.0 + wall, 100.0 + wall + late])
-    monkeypatch.setattr("vnetperf.collectors.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("vnetperf.collectors.energy.time.monotonic", lambda: next(clock))
     program = tmp_path / "ipmitool"
     program.write_text(f"#!/bin/sh\n[ \"$*\" = 'dcmi power reading' ] && echo '{reading}'\n")
     program.chmod(0o755)
@@ -630,7 +626,9 @@ def test_a_controller_that_fails_is_told_unless_the_processor_has_a_meter(
         (["package-0"], ""),
     ):
         clock = iter([100.0, 102.0, 102.0])
-        monkeypatch.setattr("vnetperf.collectors.time.monotonic", lambda now=clock: next(now))
+        monkeypatch.setattr(
+            "vnetperf.collectors.energy.time.monotonic", lambda now=clock: next(now)
+        )
         collector = EnergyCollector((), tmp_path)
         collector.start()
         if parts:
@@ -672,7 +670,7 @@ def test_times_that_a_kernel_does_not_keep_are_not_zero(
     for text, keeps in (("0 0 0\n", False), ("7 0 1\n", True), ("", False)):
         write(tmp_path, "proc/thread-self/schedstat", text)
         assert counts_running_time(tmp_path / "proc") is keeps
-    monkeypatch.setattr(collectors, "_tells_running_time", lambda: False)
+    monkeypatch.setattr(cpu_collector, "_tells_running_time", lambda: False)
     collector = CpuCollector((Pollers(role="tester", pid=os.getpid(), thread_prefix=""),))
     collector.start()
     sum(range(3_000_000))
@@ -724,7 +722,7 @@ def test_a_meter_that_began_anew_did_not_go_round(
 ) -> None:
     """262 kJ in 20 s are not used: a sleep of the machine had it begin anew."""
     clock = [100.0]
-    monkeypatch.setattr(collectors.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     zone, whole = "sys/class/powercap/intel-rapl:0", "262143328850\n"
     meters(tmp_path, package=before, dram=5, microwatts=0)
     write(tmp_path, f"{zone}/max_energy_range_uj", whole)

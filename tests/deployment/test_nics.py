@@ -19,7 +19,7 @@ from vnetperf.model.scenario import NicUse, RoleDemand, Scenario
 from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.traffic.trex.driver import Trex
-from vnetperf.wires import Nic
+from vnetperf.wires.nic import Nic
 
 NO_IOMMU: dict[str, Any] = {"iommu_group": None}
 

@@ -10,7 +10,6 @@ from typing import cast
 
 import pytest
 
-from vnetperf.collectors import MachineSampler
 from vnetperf.deployment import others
 from vnetperf.deployment.others import (
     MachineWatch,
@@ -18,6 +17,7 @@ from vnetperf.deployment.others import (
     list_processors,
     measure_processor_time,
 )
+from vnetperf.host.machine_load import MachineSampler
 from vnetperf.host.wait import wait_for
 from vnetperf.model.machine_load import MachineLoad, ProcessorLoad
 from vnetperf.model.transfer import Transfer, TransferSpec

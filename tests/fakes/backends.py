@@ -18,7 +18,7 @@ from vnetperf.plugin.compiled_frames import CompiledFrame
 from vnetperf.plugin.generator import GeneratorCapabilities, TrafficGenerator, sleep_watching
 from vnetperf.plugin.vnf import Vnf, VnfMemory
 from vnetperf.plugin.vswitch import VSwitch, VSwitchCapabilities
-from vnetperf.wires import Wire
+from vnetperf.plugin.wire import Wire
 
 
 class FakeSwitch(VSwitch):

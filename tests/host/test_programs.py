@@ -17,7 +17,7 @@ from vnetperf.host.programs import (
 )
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Program, Testbed
-from vnetperf.openvswitch.private import DAEMON_WITH_DPDK
+from vnetperf.openvswitch.programs import DAEMON_WITH_DPDK
 from vnetperf.vswitches.dpdk import OvsDpdk
 
 DAEMON = "ovs-vswitchd-dpdk"

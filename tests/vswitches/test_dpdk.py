@@ -15,7 +15,8 @@ from vnetperf.model.options import QueuePin, SwitchOptions
 from vnetperf.model.scenario import NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.openvswitch.private import LEAST_MIB, cpu_mask, main_lcore, parse_ovs_version
+from vnetperf.openvswitch.dpdk import LEAST_MIB, cpu_mask, main_lcore
+from vnetperf.openvswitch.programs import parse_ovs_version
 from vnetperf.vswitches.dpdk import (
     OvsDpdk,
     devargs,

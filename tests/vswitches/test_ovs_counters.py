@@ -7,7 +7,7 @@ import re
 import pytest
 
 from vnetperf.model.errors import DutError
-from vnetperf.openvswitch.private import parse_dpctl_show, parse_pmd_stats
+from vnetperf.openvswitch.control import parse_dpctl_show, parse_pmd_stats
 
 SHOW = """netdev@ovs-netdev:
   lookups: hit:72 missed:3 lost:0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from vnetperf.model.errors import DutError
-from vnetperf.openvswitch.private import UnixCtl
+from vnetperf.openvswitch.control import UnixCtl
 
 Script = Callable[[socket.socket, dict[str, object]], bool]
 

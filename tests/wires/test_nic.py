@@ -21,7 +21,7 @@ from vnetperf.model.traffic import TrafficProfile
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.traffic.loadgen.driver import KERNEL_RX_RING, engine_port
 from vnetperf.traffic.loadgen.trials import PortRings
-from vnetperf.wires import Nic
+from vnetperf.wires.nic import Nic
 
 
 def missing(machine: MachineFacts, deployment: str = "pvp", **testbed: Any) -> str:

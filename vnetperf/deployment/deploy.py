@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from vnetperf.collectors import busy_threads
 from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.deployment.hosts import WIRE_WITHIN
@@ -24,6 +23,7 @@ from vnetperf.host.journal import Confirm
 from vnetperf.host.locks import OnWait
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
+from vnetperf.host.proc import busy_threads
 from vnetperf.host.session import HostRun, OnNotice, OnRestored
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.deployment import (

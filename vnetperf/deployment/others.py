@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from vnetperf.collectors import MachineSampler, busy_threads, kernel_threads
 from vnetperf.host.linux import TICKS_PER_S, ProcessTimes, process_times
+from vnetperf.host.machine_load import MachineSampler
+from vnetperf.host.proc import busy_threads, kernel_threads
 from vnetperf.model.machine_load import SOFTIRQ_THREAD, MachineLoad
 from vnetperf.model.scenario import Pollers
 from vnetperf.virt.container import Container

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from vnetperf.collectors import Collector, MachineSampler, StackSampler
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.events import EventInjector, check_event
 from vnetperf.deployment.path_check import check_way_through, counts_text, silent_directions
 from vnetperf.host.clock import read_sync, wider
 from vnetperf.host.facts import describe_error
+from vnetperf.host.machine_load import MachineSampler
+from vnetperf.host.stacks import StackSampler
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import (
     DutError,
@@ -42,6 +43,7 @@ from vnetperf.model.trial import (
     TrialWindow,
 )
 from vnetperf.plugin import registry
+from vnetperf.plugin.collector import Collector
 from vnetperf.plugin.generator import TrafficGenerator, sleep_watching
 
 if TYPE_CHECKING:

@@ -371,7 +371,7 @@ MOST_OCTETS = 64 << 20
 _PIECE_OCTETS = 1 << 16
 
 
-def read_file(path: Path, *, errors: str = "replace") -> str:
+def read_file(path: Path | str, *, errors: str = "replace") -> str:
     """Content of a file of the kernel's or of somebody else's, whatever its octets are.
 
     All text that is not vnetperf's own is read here. A FIFO in a file's place is not waited for.
@@ -383,7 +383,7 @@ def read_file(path: Path, *, errors: str = "replace") -> str:
     return read_octets(path).decode(errors=errors)
 
 
-def read_octets(path: Path) -> bytes:
+def read_octets(path: Path | str) -> bytes:
     """What `read_file` reads, before it is taken for text."""
     octets = bytearray()
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)

@@ -15,14 +15,8 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.networks.vlan import VLAN_ID
 from vnetperf.networks.vxlan import VNI
-from vnetperf.openvswitch.private import (
-    DAEMON,
-    DATAPATH,
-    OVS_TOOLS,
-    PrivateOvs,
-    ovs_version_problem,
-    tunnel_settings,
-)
+from vnetperf.openvswitch.private import PrivateOvs, tunnel_settings
+from vnetperf.openvswitch.programs import DAEMON, DATAPATH, OVS_TOOLS, ovs_version_problem
 from vnetperf.plugin.backend import TUNNEL_MODULES, optional
 from vnetperf.plugin.network import TAG_OCTETS, Network, NetworkCapabilities, Pod, PodHost, PodPort
 

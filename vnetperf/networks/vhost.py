@@ -20,15 +20,9 @@ from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenar
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.trial import HopCounters
 from vnetperf.networks.ovs import BRIDGE, OvsFlatNetwork
-from vnetperf.openvswitch.private import (
-    DAEMON_WITH_DPDK,
-    DEFAULT_DESCRIPTORS,
-    OVS_TOOLS,
-    PrivateOvs,
-    dpdk_config,
-    dpdk_memory_mib,
-    ovs_version_problem,
-)
+from vnetperf.openvswitch.dpdk import DEFAULT_DESCRIPTORS, dpdk_config, dpdk_memory_mib
+from vnetperf.openvswitch.private import PrivateOvs
+from vnetperf.openvswitch.programs import DAEMON_WITH_DPDK, OVS_TOOLS, ovs_version_problem
 from vnetperf.plugin.network import NetworkCapabilities, Pod, PodHost, PodPort
 
 #: MTU of DPDK's af_packet driver, by which the hosts' link is plugged in.

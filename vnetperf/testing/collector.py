@@ -15,12 +15,12 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.collectors import Collector
 from vnetperf.host.linux import read_file
 from vnetperf.host.wait import wait_for
 from vnetperf.model.machine_load import EnergyUse, ThreadEvents, ThreadLoad
 from vnetperf.model.scenario import Pollers
 from vnetperf.plugin import registry
+from vnetperf.plugin.collector import Collector
 
 #: What a busy process does, and what it is called.
 _BUSY = "while True: pass"

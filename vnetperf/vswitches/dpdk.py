@@ -23,13 +23,11 @@ from vnetperf.model.scenario import (
     TunnelEnd,
 )
 from vnetperf.model.testbed import MachineFacts, Program
-from vnetperf.openvswitch.private import (
+from vnetperf.openvswitch.dpdk import DEFAULT_DESCRIPTORS, dpdk_config, dpdk_memory_mib
+from vnetperf.openvswitch.programs import (
     DAEMON_WITH_DPDK,
-    DEFAULT_DESCRIPTORS,
     DPDK_DAEMON,
     OVS_TOOLS,
-    dpdk_config,
-    dpdk_memory_mib,
     ovs_version_problem,
 )
 from vnetperf.plugin import vswitch

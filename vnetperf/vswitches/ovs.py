@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from vnetperf.model.deployment import Attachment, PhyPort, Port, WireEnd
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
-from vnetperf.openvswitch.private import (
+from vnetperf.openvswitch.programs import (
     DAEMON,
     DATAPATH,
     KERNEL_DAEMON,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from vnetperf.collectors import StackSampler, fold_stacks
+from vnetperf.host.stacks import StackSampler, fold_stacks
 from vnetperf.model.errors import HostError
 from vnetperf.model.result import Profile
 from vnetperf.model.scenario import Pollers

@@ -1,149 +1,17 @@
-"""Wires between tester and DUT: the contract, memif, veth, nic, and the way to an external DUT."""
+"""PCI NICs, cabled to each other."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from vnetperf.host.machine import Machine
 from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import HostError
-from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.plugin import registry
-from vnetperf.plugin.backend import Requirements
-
-#: What a VLAN tag adds to a frame, octets (IEEE 802.1Q).
-VLAN_OCTETS = 4
-
-
-class Wire(Requirements, ABC):
-    """A wire of one deployment.
-
-    Args:
-        machine: The machine; what is made on it goes through it.
-        plan: The plan it belongs to: its testbed's NICs, the MTU of its scenario.
-        index: 0-based number of the wire, equal to its physical port's.
-    """
-
-    #: True when the far end is the DUT's own receive ring: a frame the wire refuses is then one
-    #: that the DUT dropped, as a NIC drops when its ring is full.
-    refusal_is_loss: ClassVar[bool]
-    #: True when its ends are the testbed's NICs: the planner then chooses their drivers.
-    takes_nics: ClassVar[bool] = False
-    #: Kind of wire whose tester's end its own is like: generators know that one, and are calibrated
-    #: on it. "" for its own kind.
-    like: ClassVar[str] = ""
-
-    def __init__(self, machine: Machine, plan: Plan, index: int) -> None:
-        self.machine = machine
-        self.plan = plan
-        self.index = index
-
-    @classmethod
-    @abstractmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
-        """What keeps this machine from having such wires.
-
-        Args:
-            facts: The machine.
-            scenario: What is to be deployed; without a vSwitch the tester looped to itself.
-            testbed: Names NICs.
-
-        Returns:
-            "" when nothing does; otherwise what is missing and the cure.
-        """
-
-    @abstractmethod
-    def lay(self) -> tuple[WireEnd, WireEnd]:
-        """Make the wire.
-
-        Returns:
-            The tester's end and the DUT's end.
-
-        Raises:
-            HostError: When the machine refuses.
-        """
-
-
-class Memif(Wire):
-    """A memif wire; its rings live in memory that both processes map."""
-
-    name: ClassVar[str] = "memif"
-    refusal_is_loss: ClassVar[bool] = True
-
-    @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
-        """Memif needs nothing of the machine."""
-        return ""
-
-    def lay(self) -> tuple[WireEnd, WireEnd]:
-        """Name the socket; the two programs make the rest when they connect."""
-        socket = str(self.machine.run_dir / f"wire{self.index}.sock")
-        return (
-            WireEnd(wire=self.index, kind=self.name, side="tester", socket=socket, role="client"),
-            WireEnd(wire=self.index, kind=self.name, side="dut", socket=socket, role="server"),
-        )
-
-
-class Veth(Wire):
-    """A veth pair with offloads off and without the kernel's own frames."""
-
-    name: ClassVar[str] = "veth"
-    #: A frame that af_packet cannot queue waits in the tester's own ring.
-    refusal_is_loss: ClassVar[bool] = False
-
-    @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
-        """Veth needs the right to make interfaces."""
-        return "" if facts.is_root else f"veth needs root to make interfaces; {facts.root_cure}"
-
-    def lay(self) -> tuple[WireEnd, WireEnd]:
-        """Make the pair and bring both ends up."""
-        tester, dut = (self.machine.interface_name(f"{side}{self.index}") for side in "td")
-        self.machine.create_veth(tester, dut, mtu=self.plan.scenario.mtu)
-        return (
-            WireEnd(wire=self.index, kind=self.name, side="tester", netdev=tester),
-            WireEnd(wire=self.index, kind=self.name, side="dut", netdev=dut),
-        )
-
-
-class ToExternal(Wire):
-    """The tester's interface that is cabled to a DUT which somebody else runs."""
-
-    name: ClassVar[str] = "external"
-    refusal_is_loss: ClassVar[bool] = False
-    like: ClassVar[str] = "veth"
-
-    @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
-        """Needs `[external]` of the testbed file."""
-        problem = cls._section(testbed).problem
-        return problem or (
-            "" if facts.is_root else f"interfaces need root to be taken; {facts.root_cure}"
-        )
-
-    @classmethod
-    def _section(cls, testbed: Testbed) -> Any:
-        """The section of the testbed file, which is that of the vSwitch of the same name."""
-        return registry.load("vswitches", cls.name).read_section(testbed)
-
-    def lay(self) -> tuple[WireEnd, WireEnd]:
-        """Take the tester's interface into the run's namespace; it is back with the run's end."""
-        testbed = self.plan.testbed
-        port = self._section(testbed).ports[self.index]
-        self.machine.borrow_interface(
-            port.tester,
-            mtu=self.plan.scenario.mtu + (VLAN_OCTETS if port.vlan else 0),
-            isolated=testbed.isolated,
-        )
-        return (
-            WireEnd(wire=self.index, kind=self.like, side="tester", netdev=port.tester),
-            WireEnd(wire=self.index, kind=self.name, side="dut", netdev=port.dut or None),
-        )
-
+from vnetperf.plugin.wire import Wire
 
 #: Longest wait for a link: speed and MDI are negotiated, optics come up.
 CARRIER_S = 20.0
