@@ -34,6 +34,7 @@ from vnetperf.host.processes import ManagedProcess, Processes
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 from vnetperf.model.nat import Nat
+from vnetperf.model.trial import DirectionCounts
 from vnetperf.plugin.frame_layers import internet_checksum
 from vnetperf.traffic.loadgen.engine import (
     Engine,
@@ -43,7 +44,6 @@ from vnetperf.traffic.loadgen.engine import (
     StreamLoad,
     StreamSpec,
 )
-from vnetperf.traffic.loadgen.telemetry import FrameCounts
 from vnetperf.vswitches.cgnat.dpdk import ENGINE, RUN_TO_COMPLETION
 
 TESTER, DUT = 0, 1
@@ -181,13 +181,13 @@ def _spawn(processes: Processes, argv: list[str], env: dict[str, str]) -> Manage
 
 def trial(
     engine: Engine, loads: dict[int, StreamLoad], seconds: float | None = None
-) -> tuple[dict[int, FrameCounts], float]:
+) -> tuple[dict[int, DirectionCounts], float]:
     """Counts by stream, and seconds of sending."""
     engine.start(EngineTrial(loads=loads, duration_s=seconds, drain_s=0.5, max_lag_s=0.002))
     result = engine.wait(300)
     spans = [((s.tx_last_ns or 0) - (s.tx_first_ns or 0)) / 1e9 for s in result.streams]
     counts = {s.stream: s.counts for s in result.streams}
-    altered = sum(c.altered for c in counts.values())
+    altered = sum(c.altered or 0 for c in counts.values())
     assert altered == 0, f"{altered} frames came back with other headers"
     return counts, max(spans)
 

@@ -283,13 +283,13 @@ def test_a_variant_has_instances_and_a_server_of_its_own() -> None:
         run = run_of(plain)
         run.configuration = config.load({"instances": 4, "preset": "quick"}, environment={})
         bench = Bench(run, plain, Variant(settings=(("instances", instances),)))
-        assert bench.no_endpoints("TCP_STREAM", 512) == ""
         bench.between_endpoints("TCP_STREAM", 512)
         (spec,) = run.client.call.call_args.kwargs["specs"]
         assert spec["instances"] == instances
     run = run_of(plain)
     bench = Bench(run, plain, Variant(settings=(("endpoint_server", "vnf"),)))
-    assert "has no VNF to be in" in bench.no_endpoints("TCP_STREAM", 512)
+    with pytest.raises(NoResultError, match="has no VNF to be in"):
+        bench.between_endpoints("TCP_STREAM", 512)
 
 
 def test_a_variants_settings_are_those_of_users_and_of_a_case_with_other_traffic() -> None:
@@ -312,12 +312,12 @@ def test_a_variant_has_a_program_of_mpi_of_its_own() -> None:
     run.facts().programs.update(dict.fromkeys(("mpirun", "mpicc", "hpcc", "osu_latency"), "/x"))
     run.configuration = config.load({"mpi_program": "hpcc"}, environment={})
     bench = Bench(run, plain, Variant(settings=(("mpi_program", "osu"),)))
-    assert bench.no_mpi("MPI_LATENCY", 64) == ""
-    run.note_skipped.assert_not_called()
     bench.mpi("MPI_LATENCY", 64)
+    run.note_skipped.assert_not_called()
     (spec,) = run.client.call.call_args.kwargs["specs"]
     assert spec["tool"] == "osu"
-    assert "hpcc cannot do MPI_LATENCY" in Bench(run, plain).no_mpi("MPI_LATENCY", 64)
+    with pytest.raises(NoResultError, match="hpcc cannot do MPI_LATENCY"):
+        Bench(run, plain).mpi("MPI_LATENCY", 64)
 
 
 def test_a_variant_has_threads_and_a_tool_in_vnfs_of_its_own() -> None:
@@ -326,16 +326,15 @@ def test_a_variant_has_threads_and_a_tool_in_vnfs_of_its_own() -> None:
     run.facts().programs["sysbench"] = "/usr/bin/sysbench"
     run.configuration = config.load({"instances": 4}, environment={})
     bench = Bench(run, plain, Variant(settings=(("instances", 2),)))
-    assert bench.no_guest_speed("GUEST_CPU") == ""
-    run.note_skipped.assert_not_called()
     bench.guest_speed("GUEST_CPU")
+    run.note_skipped.assert_not_called()
     (spec,) = run.client.call.call_args.kwargs["specs"]
     assert (spec["tool"], spec["instances"]) == ("sysbench", 2)
     # How many threads there are keeps nothing from being measured; which tool does.
     bench = Bench(run, plain, Variant(settings=(("endpoint_tool", "iperf3"),)))
-    why = bench.no_guest_speed("GUEST_CPU")
-    assert "iperf3 cannot do GUEST_CPU" in why
-    run.note_skipped.assert_called_once_with("pvp_bridge,endpoints", f"GUEST_CPU: {why}")
+    with pytest.raises(NoResultError, match="iperf3 cannot do GUEST_CPU") as skipped:
+        bench.guest_speed("GUEST_CPU")
+    run.note_skipped.assert_called_once_with("pvp_bridge,endpoints", f"GUEST_CPU: {skipped.value}")
 
 
 def test_processor_time_is_for_each_gigabit_of_a_stream() -> None:

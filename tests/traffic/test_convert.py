@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.traffic import TrafficProfile, make_streams
+from vnetperf.model.trial import DirectionCounts, Latency
 from vnetperf.statistics.histogram import (
     DIGITS,
     HIGHEST_NS,
@@ -50,14 +51,14 @@ def test_percentiles_are_values_that_so_many_frames_do_not_exceed(frames: dict[i
 
 COUNT = st.integers(0, 10**9)
 COUNTS = st.builds(
-    engine.FrameCounts, **dict.fromkeys(engine.FrameCounts.__dataclass_fields__, COUNT)
+    DirectionCounts, direction=st.just(0), **dict.fromkeys(engine.FRAME_COUNTS, COUNT)
 )
 
 
 @given(st.lists(COUNTS, min_size=6, max_size=6))
-def test_directions_are_the_sums_of_their_streams(counted: list[engine.FrameCounts]) -> None:
+def test_directions_are_the_sums_of_their_streams(counted: list[DirectionCounts]) -> None:
     streams = make_streams(make_deployment("pvpv", 3), TrafficProfile())
-    latency = engine.LatencySum(count=2, sum_ns=30, min_ns=10, max_ns=20, over=0)
+    latency = Latency(count=2, min_ns=10, mean_ns=15, max_ns=20)
     result = engine.EngineResult(
         epoch=1,
         aborted=False,

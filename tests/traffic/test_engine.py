@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import GeneratorError, HostError
+from vnetperf.model.trial import LiveCounts
 from vnetperf.plugin.compiled_frames import PCAP_HEADER, PCAP_RECORD
 from vnetperf.traffic.loadgen import engine as module
 from vnetperf.traffic.loadgen.engine import (
@@ -27,15 +28,15 @@ from vnetperf.traffic.loadgen.engine import (
     StreamSpec,
 )
 from vnetperf.traffic.loadgen.telemetry import (
+    FRAME_COUNTS,
     CapturedFrame,
-    FrameCounts,
-    LatencySum,
+    EngineStatus,
     PortResult,
     pcap_files,
 )
 
-COUNTS = dict.fromkeys(FrameCounts.__dataclass_fields__, 0)
-LATENCY = {f"latency_{name}": 0 for name in LatencySum.__dataclass_fields__}
+COUNTS = dict.fromkeys((*FRAME_COUNTS, "bad_latency"), 0)
+LATENCY = {f"latency_{name}": 0 for name in ("count", "sum_ns", "min_ns", "max_ns", "over")}
 
 
 class Double:
@@ -253,14 +254,16 @@ def test_a_result_has_every_stream_and_port(double: Double, engine: Engine) -> N
         "trial/result": {**COUNTS, "sent": 5, **LATENCY, "latency_max_ns": 8, "tx_first_ns": 3},
     }
     result = engine.result()
-    assert [entry.stream for entry in result.streams] == [4, 9]
+    assert [(s.stream, s.counts.direction) for s in result.streams] == [(4, 0), (9, 1)]
     assert [entry.port for entry in result.ports] == [0, 1]
     assert result.streams[0].counts.sent == 5
     assert result.streams[0].latency.max_ns == 8
     assert result.streams[0].tx_first_ns == 3
     assert result.streams[0].tx_last_ns is None
-    assert engine.status().elapsed_s == 2.0
-    assert engine.status().counts is None
+    assert engine.status() == EngineStatus("done", None)
+    double.answers["trial/status"] |= COUNTS | {"sent": 5, "received": 3}
+    live = LiveCounts(elapsed_s=2.0, sent=5, refused=0, received=3)
+    assert engine.status() == EngineStatus("done", live)
 
 
 def test_when_a_stream_is_refused_none_is_left(double: Double, engine: Engine) -> None:

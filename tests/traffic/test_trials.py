@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,10 @@ from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import (
     CaptureSpec,
     DirectionCounts,
+    Gaps,
+    Latency,
     LoadStep,
+    QueueGaps,
     TrialResult,
     TrialSpec,
     TrialWindow,
@@ -31,9 +35,8 @@ from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.traffic.loadgen.engine import Engine
 from vnetperf.traffic.loadgen.telemetry import (
     CapturedFrame,
+    EngineQueue,
     EngineResult,
-    FrameCounts,
-    LatencySum,
     StreamResult,
 )
 from vnetperf.traffic.loadgen.trials import PreparedStreams, compile_parts, run_trial
@@ -117,19 +120,19 @@ class StoodStill:
     def work(self, workers: int) -> tuple[DatapathWork, ...]:
         return ()
 
-    def gaps(self) -> tuple[Any, Any]:
-        longest = SimpleNamespace(max_ns=5e6, p50_ns=0.0, p99_ns=0.0, p999_ns=5e6)
+    def gaps(self) -> tuple[Gaps, Gaps]:
+        longest = Gaps(max_s=0.005, percentiles={"50": 0.0, "99": 0.0, "99.9": 0.005})
         return longest, longest
 
-    def queue_gaps(self, queues: Any) -> list[Any]:
+    def queue_gaps(self, queues: Sequence[EngineQueue]) -> list[QueueGaps]:
         self.queues += queues
-        found = []
+        gaps = []
         for queue in queues:
-            hold_ns = 0.0 if queue.ring is None else 1e9 * queue.ring / queue.rate
-            over_ns = 10e6 if 0 < hold_ns < 5e6 else 0.0
-            about = {"worker": 0, "share_ppm": 1_000_000, "max_ns": 5e6}
-            found.append(SimpleNamespace(**about, hold_ns=hold_ns, over_ns=over_ns))
-        return found
+            hold_ns = 0 if queue.ring is None else round(1e9 * queue.ring / queue.rate)
+            over_ns = 10_000_000 if 0 < hold_ns < 5_000_000 else 0
+            reply = {"worker": 0, "share_ppm": 1_000_000, "max_ns": 5_000_000}
+            gaps.append(queue.parse_gaps({**reply, "hold_ns": hold_ns, "over_ns": over_ns}))
+        return gaps
 
 
 def test_a_ring_of_unknown_size_is_taken_for_what_is_sent_after_a_stall() -> None:
@@ -180,12 +183,18 @@ def test_the_rings_that_a_port_sends_into_are_known_together(
 
 def counted(prepared: PreparedStreams, fps: float, last_s: float) -> TrialResult:
     """A result of a trial of a second whose last frames left at `last_s`, with loss."""
-    zeros = dict.fromkeys(FrameCounts.__dataclass_fields__, 0)
-    counts = FrameCounts(**zeros | {"intended": round(fps), "sent": round(fps), "received": 1})
+    frames = {"intended": round(fps), "sent": round(fps), "received": 1, "altered": 0}
     times = {"tx_first_ns": 0, "tx_last_ns": round(last_s * 1e9)}
-    none = LatencySum(count=0, sum_ns=0, min_ns=0, max_ns=0, over=0)
+    none = Latency(count=0, min_ns=0, mean_ns=0, max_ns=0)
     streams = tuple(
-        StreamResult(part.spec.id, counts, none, **times, rx_first_ns=None, rx_last_ns=None)
+        StreamResult(
+            part.spec.id,
+            DirectionCounts(direction=part.stream.direction, refused=0, unsent=0, **frames),
+            none,
+            **times,
+            rx_first_ns=None,
+            rx_last_ns=None,
+        )
         for part in prepared.parts
     )
     result = EngineResult(1, False, 10**9, 10**9, streams, ports=())

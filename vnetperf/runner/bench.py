@@ -98,6 +98,12 @@ def _moved(transfer: Transfer) -> bool:
     return bool(rates) and all(rates)
 
 
+def _skip_for(problem: str) -> None:
+    """Skip the case, where something keeps it from being measured."""
+    if problem:
+        raise NoResultError(problem)
+
+
 class Bench:
     """A scenario on a testbed, ready to be measured.
 
@@ -198,14 +204,6 @@ class Bench:
         """
         return Bench(self.run, session_scenario(self.scenario), self._variant)
 
-    def no_users_traffic(self) -> str:
-        """What keeps users' traffic from being measured here, before anything is deployed.
-
-        Returns:
-            "" when nothing does; otherwise what and the cure, in one sentence.
-        """
-        return find_users_problem(self._planner, self.scenario)
-
     def users_traffic(self) -> TransferResult:
         """TCP and UDP throughput between a UE of the VNF and a server, each both ways.
 
@@ -213,24 +211,11 @@ class Bench:
             The outcome.
 
         Raises:
-            VnetperfError: There is no number: nothing has users here, or something failed.
+            NoResultError: It cannot be measured here, which is known before anything is deployed.
+            VnetperfError: There is no number: something failed.
         """
+        _skip_for(find_users_problem(self._planner, self.scenario))
         return TransferResult(measure_users_traffic(self.run, self._planner, self.scenario))
-
-    def no_endpoints(self, kind: Kind, message_size: int, clients: int | None = None) -> str:
-        """What keeps endpoints from talking here, before anything is deployed.
-
-        Args:
-            kind: What they are to do: "TCP_STREAM" ...
-            message_size: Octets of a message.
-            clients: Parallel instances of the tool; None for `--instances`.
-
-        Returns:
-            "" when nothing does; otherwise what and the cure, in one sentence.
-        """
-        return find_endpoint_traffic_problem(
-            self._planner, self.scenario, kind, message_size, clients
-        )
 
     def between_endpoints(
         self, kind: Kind, message_size: int, way: Way = "forth", clients: int | None = None
@@ -247,25 +232,16 @@ class Bench:
             The outcome.
 
         Raises:
+            NoResultError: They cannot talk here, which is known before anything is deployed.
             VnetperfError: There is no number: a tool or the DUT failed.
         """
+        planner, scenario = self._planner, self.scenario
+        _skip_for(find_endpoint_traffic_problem(planner, scenario, kind, message_size, clients))
         return TransferResult(
             measure_endpoints(
-                self.run, self._planner, self.scenario, kind, message_size, way=way, clients=clients
+                self.run, planner, scenario, kind, message_size, way=way, clients=clients
             )
         )
-
-    def no_mpi(self, kind: MpiKind, message_size: int | None = None) -> str:
-        """What keeps ranks of MPI from running here, before anything is deployed.
-
-        Args:
-            kind: What they are to do: "MPI_LATENCY", "MPI_ALLTOALL" ...
-            message_size: Octets of a message; None for what has none.
-
-        Returns:
-            "" when nothing does; otherwise what and the cure, in one sentence.
-        """
-        return find_mpi_problem(self._planner, self.scenario, kind, message_size)
 
     def mpi(self, kind: MpiKind, message_size: int | None = None) -> TransferResult:
         """What ranks of MPI measure in `--pods` pods with `--ranks` ranks each.
@@ -278,22 +254,13 @@ class Bench:
             The outcome.
 
         Raises:
+            NoResultError: None can run here, which is known before anything is deployed.
             VnetperfError: There is no number: a rank was lost, or something failed.
         """
+        _skip_for(find_mpi_problem(self._planner, self.scenario, kind, message_size))
         return TransferResult(
             measure_mpi(self.run, self._planner, self.scenario, kind, message_size)
         )
-
-    def no_guest_speed(self, kind: GuestKind) -> str:
-        """What keeps the VNFs here from being measured, before anything is deployed.
-
-        Args:
-            kind: What is measured: "GUEST_CPU", "GUEST_READ" ...
-
-        Returns:
-            "" when nothing does; otherwise what and the cure, in one sentence.
-        """
-        return find_guest_problem(self._planner, self.scenario, kind)
 
     def guest_speed(self, kind: GuestKind) -> TransferResult:
         """What `--instances` threads in each VNF do at once, and as many on the host.
@@ -305,6 +272,8 @@ class Bench:
             The outcome.
 
         Raises:
+            NoResultError: VNFs here cannot be measured, which is known before they are deployed.
             VnetperfError: There is no number: a VNF or the tool failed.
         """
+        _skip_for(find_guest_problem(self._planner, self.scenario, kind))
         return TransferResult(measure_guests(self.run, self._planner, self.scenario, kind))

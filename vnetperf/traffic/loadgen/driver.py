@@ -833,14 +833,7 @@ class Loadgen(TrafficGenerator):
     def live(self) -> LiveCounts | None:
         """Sums over all streams, from the engine."""
         status = self._running().status()
-        if status.counts is None or status.elapsed_s is None or status.state == "done":
-            return None
-        return LiveCounts(
-            elapsed_s=status.elapsed_s,
-            sent=status.counts.sent,
-            refused=status.counts.refused,
-            received=status.counts.received,
-        )
+        return None if status.state == "done" else status.live
 
     def captured(self) -> dict[str, bytes]:
         """Frames that the engine kept of the last trial that was to keep some."""

@@ -16,7 +16,7 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import GeneratorError, HostError, TrialTimeoutError
 from vnetperf.model.machine_load import DatapathWork
-from vnetperf.model.trial import CaptureWhat
+from vnetperf.model.trial import CaptureWhat, Gaps, QueueGaps
 from vnetperf.plugin.backend import IS_STOPPED
 from vnetperf.plugin.generator import host_failures
 from vnetperf.traffic.loadgen.build import ENGINE
@@ -26,20 +26,19 @@ from vnetperf.traffic.loadgen.telemetry import (
     DelayDifferences,
     Echoes,
     EngineInfo,
+    EngineQueue,
     EngineResult,
     EngineSocket,
     EngineStatus,
-    FrameCounts,
-    GapTimes,
     NumberPairs,
     PortInfo,
     PortResult,
-    QueueGapTimes,
     StreamResult,
     StreamTimeline,
     WorkerInfo,
     WorkerTurns,
     connect_engine,
+    parse_gaps,
     parse_reply,
     read_capture,
     read_pairs,
@@ -67,19 +66,6 @@ class QueueMap:
     def render(self) -> str:
         """The item as ``--map`` takes it."""
         return f"{self.direction}{self.port}.{self.queue}@{self.worker}"
-
-
-@dataclass(frozen=True)
-class EngineQueue:
-    """A queue whose gaps are looked up."""
-
-    way: Literal["rx", "tx"]
-    port: int
-    queue: int
-    rate: float
-    """Frames/s through all of the port's queues of this kind."""
-    ring: int | None = None
-    """Frames that its ring holds; None: not known."""
 
 
 @dataclass(frozen=True)
@@ -403,8 +389,8 @@ class Engine:
         self.process = process
         self._socket = socket
         self._epoch = 0
-        self._ids: tuple[int, ...] = ()  # of the streams that are set
-        self._sent: tuple[int, ...] = ()  # of the streams that the last trial knew
+        self._senders: dict[int, int] = {}  # stream that is set -> port that sends it
+        self._trial_senders: dict[int, int] = {}  # the same of what the last trial knew
         self._loaded: frozenset[int] = frozenset()
 
     @classmethod
@@ -545,7 +531,7 @@ class Engine:
         """Replace all streams.  When one is refused, none is left."""
         streams = tuple(streams)
         self._ask("stream/clear")
-        self._ids, self._loaded = (), frozenset()
+        self._senders, self._loaded = {}, frozenset()
         try:
             self._ask_all("stream/add", [stream.parameters() for stream in streams])
             self._add_fields("stream/field", [(s.id, s.fields) for s in streams])
@@ -554,7 +540,7 @@ class Engine:
             if self.process.alive():
                 self._ask("stream/clear")
             raise
-        self._ids = tuple(stream.id for stream in streams)
+        self._senders = {stream.id: stream.tx_port for stream in streams}
 
     def _add_fields(
         self, command: str, fields: Sequence[tuple[int, tuple[FieldSpec, ...]]]
@@ -598,7 +584,7 @@ class Engine:
 
     def start(self, trial: EngineTrial) -> int:
         """Start a trial; returns as soon as its common start has been fixed."""
-        for stream_id in self._loaded.intersection(self._ids) - trial.loads.keys():
+        for stream_id in self._loaded.intersection(self._senders) - trial.loads.keys():
             self._ask("stream/load", stream=stream_id, rate=0)
         self._loaded = frozenset(trial.loads)
         loads = [
@@ -607,14 +593,12 @@ class Engine:
         self._ask_all("stream/load", loads)
         epoch = self._epoch % 255 + 1 if trial.epoch is None else trial.epoch
         self._ask("trial/start", epoch=epoch, **trial.parameters())
-        self._epoch, self._sent = epoch, self._ids
+        self._epoch, self._trial_senders = epoch, self._senders
         return epoch
 
     def status(self) -> EngineStatus:
         """Look at the engine; works at any time, also while a trial runs."""
-        reply = self._ask("trial/status")
-        counts = parse_reply(FrameCounts, reply) if "intended" in reply else None
-        return parse_reply(EngineStatus, reply, counts=counts)
+        return EngineStatus.parse(self._ask("trial/status"))
 
     def stop(self) -> None:
         """Abort the trial or learning that is going on; what was not sent counts as unsent.
@@ -648,16 +632,16 @@ class Engine:
         """Return the result of the last trial; it stays until the next one starts."""
         status = self._ask("trial/status")
         ports = [{"port": number} for number in range(self._ask("info")["ports"])]
-        streams = [{"stream": stream_id} for stream_id in self._sent]
+        senders = self._trial_senders
+        streams = [{"stream": stream_id} for stream_id in senders]
+        replies = self._ask_all("trial/result", streams)
         return EngineResult(
             epoch=status["epoch"],
             aborted=bool(status["aborted"]),
             elapsed_ns=status.get("elapsed_ns", 0),
             tx_end_ns=status.get("tx_end_ns"),
             wall_error_ns=status.get("wall_error_ns"),
-            streams=tuple(
-                map(StreamResult.parse, self._sent, self._ask_all("trial/result", streams))
-            ),
+            streams=tuple(map(StreamResult.parse, senders, senders.values(), replies)),
             ports=tuple(
                 parse_reply(PortResult, reply, port=number)
                 for number, reply in enumerate(self._ask_all("trial/port", ports))
@@ -686,17 +670,15 @@ class Engine:
             for number, reply in enumerate(self._ask_all("trial/work", rows))
         )
 
-    def gaps(self) -> tuple[GapTimes, GapTimes]:
+    def gaps(self) -> tuple[Gaps, Gaps]:
         """Return the gaps of polling and of sending of all workers in the last trial."""
         reply = self._ask("trial/gaps")
-        return parse_reply(GapTimes, reply, "poll_"), parse_reply(GapTimes, reply, "send_")
+        return parse_gaps(reply, "poll"), parse_gaps(reply, "send")
 
-    def queue_gaps(self, queues: Sequence[EngineQueue]) -> tuple[QueueGapTimes, ...]:
+    def queue_gaps(self, queues: Sequence[EngineQueue]) -> tuple[QueueGaps, ...]:
         """Return the gaps at each of some queues in the last trial, in their order."""
-        rows = [asdict(queue) for queue in queues]
-        return tuple(
-            parse_reply(QueueGapTimes, reply) for reply in self._ask_all("trial/queue", rows)
-        )
+        replies = self._ask_all("trial/queue", [queue.parameters() for queue in queues])
+        return tuple(map(EngineQueue.parse_gaps, queues, replies))
 
     def histograms(self, stream_ids: Sequence[int]) -> dict[int, NumberPairs]:
         """Return the latency histograms of streams in the last trial."""

@@ -10,7 +10,7 @@ import logging
 import struct
 import time
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import inf
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Literal, Self, TypeVar
 from vnetperf.host.dpdk import DpdkTelemetry
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import GeneratorError
+from vnetperf.model.trial import DirectionCounts, Gaps, Latency, LiveCounts, QueueGaps
 from vnetperf.plugin.compiled_frames import PCAP_END_NS, pcap_file
 from vnetperf.plugin.generator import host_failures
 
@@ -137,19 +138,24 @@ def _works(socket: EngineSocket) -> bool:
 ReplyType = TypeVar("ReplyType")
 
 
-def parse_reply(
-    kind: type[ReplyType], reply: Mapping[str, Any], prefix: str = "", **field_values: Any
-) -> ReplyType:
+def parse_reply(kind: type[ReplyType], reply: Mapping[str, Any], **field_values: Any) -> ReplyType:
     """Make a value of a reply; a field that may be None may be missing in it."""
-    try:
+    with _complete(reply):
         for field in fields(kind):  # type: ignore[arg-type]  # only dataclasses are given
             if field.name not in field_values:
                 optional = "None" in str(field.type)
-                name = prefix + field.name
-                field_values[field.name] = reply.get(name) if optional else reply[name]
-    except (LookupError, AttributeError, TypeError) as error:
-        raise GeneratorError(f"a reply without {error}: {reply!r}"[:300], where="loadgen") from None
+                name = field.name
+                field_values[name] = reply.get(name) if optional else reply[name]
     return kind(**field_values)
+
+
+@contextlib.contextmanager
+def _complete(reply: object) -> Iterator[None]:
+    """Read a reply; where something is missing in it, the engine is at fault."""
+    try:
+        yield
+    except (LookupError, AttributeError, TypeError, ValueError) as error:
+        raise GeneratorError(f"a reply without {error}: {reply!r}"[:300], where="loadgen") from None
 
 
 @dataclass(frozen=True)
@@ -220,68 +226,29 @@ class EngineInfo:
 
 
 @dataclass(frozen=True)
-class FrameCounts:
-    """Frames; ``intended == sent + refused + unsent`` once a trial is done."""
-
-    intended: int
-    sent: int
-    """Taken by the driver."""
-    refused: int
-    """Offered at their time, but the driver's ring was full."""
-    unsent: int
-    """Given up because the generator was too slow, retried in vain, or the trial was aborted."""
-    received: int
-    """Unique frames that arrived where they should."""
-    duplicated: int
-    reordered: int
-    """RFC 4737: behind a later frame of the stream, judged within one receive queue; part of
-    received."""
-    late: int
-    """Too old to recognise duplicates; not part of received."""
-    misrouted: int
-    """Arrived at another port than the stream's."""
-    altered: int
-    """Of another length, or with another payload, than was sent; not part of received."""
-    bad_latency: int
-    """Arrived before departure (clocks disagree); received, but in no latency."""
-
-    @property
-    def lost(self) -> int:
-        """Sent and not received; negative if more came than was sent, which is a fault."""
-        return self.sent - self.received
-
-
-@dataclass(frozen=True)
 class EngineStatus:
-    """A look at the engine; counts are live while a trial runs."""
+    """A look at the engine."""
 
     state: Literal["idle", "armed", "running", "draining", "done", "learning"]
-    elapsed_ns: int | None
-    """Since the trial's start, or its whole length once done."""
-    counts: FrameCounts | None
-    """Sums over all streams; None: no trial yet."""
+    live: LiveCounts | None
+    """Of the trial that runs, or is done; None: none has begun."""
 
-    @property
-    def elapsed_s(self) -> float | None:
-        """The same in seconds."""
-        return None if self.elapsed_ns is None else self.elapsed_ns / 1e9
+    @classmethod
+    def parse(cls, reply: Mapping[str, Any]) -> EngineStatus:
+        """From the reply about the trial; its time is its whole length once it is done."""
+        with _complete(reply):
+            if "intended" not in reply or "elapsed_ns" not in reply:
+                return cls(reply["state"], None)
+            counts = {name: reply[name] for name in ("sent", "refused", "received")}
+            return cls(reply["state"], LiveCounts(elapsed_s=reply["elapsed_ns"] / 1e9, **counts))
 
 
-@dataclass(frozen=True)
-class LatencySum:
-    """From handing a frame to the driver to receiving it, over every frame received."""
-
-    count: int
-    sum_ns: int
-    min_ns: int
-    max_ns: int
-    over: int
-    """Frames above 10 s: in the sum and the maximum, not in the histogram."""
-
-    @property
-    def mean_ns(self) -> float | None:
-        """None: no frame."""
-        return self.sum_ns / self.count if self.count else None
+#: Counts of a stream's frames that a reply has under the names of `DirectionCounts`. Frames are
+#: `reordered` within one receive queue.
+FRAME_COUNTS = (
+    *("intended", "sent", "refused", "unsent", "received"),
+    *("duplicated", "reordered", "late", "misrouted", "altered"),
+)
 
 
 @dataclass(frozen=True)
@@ -289,8 +256,10 @@ class StreamResult:
     """One stream in a finished trial."""
 
     stream: int
-    counts: FrameCounts
-    latency: LatencySum
+    counts: DirectionCounts
+    """Of this stream alone; ``intended == sent + refused + unsent`` once a trial is done."""
+    latency: Latency
+    """From handing a frame to the driver to receiving it, over every frame received."""
     tx_first_ns: int | None
     """When the first frame was offered; None: never."""
     tx_last_ns: int | None
@@ -298,10 +267,21 @@ class StreamResult:
     rx_last_ns: int | None
 
     @classmethod
-    def parse(cls, stream: int, reply: Mapping[str, int]) -> StreamResult:
-        """From the reply about a stream."""
-        counts = parse_reply(FrameCounts, reply)
-        latency = parse_reply(LatencySum, reply, "latency_")
+    def parse(cls, stream: int, direction: int, reply: Mapping[str, int]) -> StreamResult:
+        """From the reply about a stream that the port of a direction sends."""
+        with _complete(reply):
+            counts = DirectionCounts(
+                direction=direction, **{name: reply[name] for name in FRAME_COUNTS}
+            )
+            frames = reply["latency_count"]
+            latency = Latency(
+                count=frames,
+                min_ns=reply["latency_min_ns"],
+                mean_ns=reply["latency_sum_ns"] / frames if frames else 0.0,
+                max_ns=reply["latency_max_ns"],
+                before_departure=reply["bad_latency"],
+                above_range=reply["latency_over"],
+            )
         return parse_reply(cls, reply, stream=stream, counts=counts, latency=latency)
 
 
@@ -369,29 +349,57 @@ class WorkerTurns:
     """The kernel's reason why it was not; "" where it was not to be."""
 
 
+#: Percentile of `Gaps` -> its name in the engine's reply.
+_GAP_PERCENTILES = {"50": "p50", "99": "p99", "99.9": "p999"}
+
+
+def parse_gaps(reply: Mapping[str, int], kind: Literal["poll", "send"]) -> Gaps:
+    """Gaps of one kind of all workers in a finished trial (engine/gaps.h)."""
+    with _complete(reply):
+        return Gaps(
+            max_s=reply[f"{kind}_max_ns"] / 1e9,
+            percentiles={
+                level: reply[f"{kind}_{name}_ns"] / 1e9 for level, name in _GAP_PERCENTILES.items()
+            },
+        )
+
+
 @dataclass(frozen=True)
-class GapTimes:
-    """Gaps of polling or of sending of all workers in a finished trial (engine/gaps.h)."""
+class EngineQueue:
+    """A queue whose gaps are looked up."""
 
-    max_ns: int
-    p50_ns: int
-    """For half of the time there was no gap longer than this; the others likewise."""
-    p99_ns: int
-    p999_ns: int
+    way: Literal["rx", "tx"]
+    port: int
+    queue: int
+    rate: float
+    """Frames/s through all of the port's queues of this kind."""
+    ring: int | None = None
+    """Frames that its ring holds; None: not known."""
+    direction: int = 0
+    """Direction whose frames go through it."""
+    assumed: bool = False
+    """Whether the ring's size is assumed."""
 
+    def parameters(self) -> dict[str, Any]:
+        """What ``trial/queue`` takes."""
+        names = ("way", "port", "queue", "rate", "ring")
+        return {name: getattr(self, name) for name in names}
 
-@dataclass(frozen=True)
-class QueueGapTimes:
-    """Gaps of the worker of one queue, in a finished trial: of sending those of the queue alone."""
-
-    worker: int
-    share_ppm: int
-    """Frames of the port that went through this queue, of a million."""
-    max_ns: int
-    hold_ns: int
-    """The longest that a ring of the given size bridges at the queue's share of the rate."""
-    over_ns: int
-    """Time in gaps longer than that; 0 without a ring."""
+    def parse_gaps(self, reply: Mapping[str, int]) -> QueueGaps:
+        """Gaps of its worker in a finished trial; those of sending are of the queue alone."""
+        with _complete(reply):
+            return QueueGaps(
+                direction=self.direction,
+                kind="poll" if self.way == "rx" else "send",
+                port=self.port,
+                queue=self.queue,
+                worker=reply["worker"],
+                share=reply["share_ppm"] / 1e6,
+                max_s=reply["max_ns"] / 1e9,
+                hold_s=None if self.ring is None else round(reply["hold_ns"] / 1e9, 9),
+                over_s=reply["over_ns"] / 1e9,
+                assumed=self.assumed,
+            )
 
 
 @dataclass(frozen=True)

@@ -46,17 +46,17 @@ from vnetperf.traffic.loadgen.engine import (
     MAX_STREAMS,
     EchoRole,
     Engine,
-    EngineQueue,
     EngineTrial,
     FieldSpec,
     StreamLoad,
     StreamSpec,
 )
 from vnetperf.traffic.loadgen.telemetry import (
+    FRAME_COUNTS,
     DelayDifferences,
     Echoes,
+    EngineQueue,
     EngineResult,
-    GapTimes,
     NumberPairs,
     StreamResult,
     StreamTimeline,
@@ -526,25 +526,7 @@ def read_gaps(
     """
     poll, send = engine.gaps()
     engine_queues = _list_queues(prepared, directions, trial)
-    engine_queues = [
-        (d, queue) for d, queue in engine_queues if not trial.burst or queue.way == "rx"
-    ]
-    gap_times = engine.queue_gaps([queue for _, queue in engine_queues])
-    queues = [
-        QueueGaps(
-            direction=direction,
-            kind="poll" if queue.way == "rx" else "send",
-            port=queue.port,
-            queue=queue.queue,
-            worker=gaps.worker,
-            share=gaps.share_ppm / 1e6,
-            max_s=gaps.max_ns / 1e9,
-            hold_s=None if queue.ring is None else round(gaps.hold_ns / 1e9, 9),
-            over_s=gaps.over_ns / 1e9,
-            assumed=queue.way == "tx" and prepared.ring(queue.port).dut is None,
-        )
-        for (direction, queue), gaps in zip(engine_queues, gap_times, strict=True)
-    ]
+    queues = engine.queue_gaps([q for q in engine_queues if not trial.burst or q.way == "rx"])
     return TrialGaps(
         poll=_worst_gaps(poll, [queue_gaps for queue_gaps in queues if queue_gaps.kind == "poll"]),
         send=_worst_gaps(send, [queue_gaps for queue_gaps in queues if queue_gaps.kind == "send"]),
@@ -556,7 +538,7 @@ def read_gaps(
 
 def _list_queues(
     prepared: PreparedStreams, directions: Sequence[DirectionCounts], trial: TrialSpec
-) -> list[tuple[int, EngineQueue]]:
+) -> list[EngineQueue]:
     """The queues that each direction's frames leave by and come back to, with their load.
 
     A ring of the DUT whose size is not known is taken to hold what is sent after a stall at most:
@@ -583,34 +565,26 @@ def _list_queues(
     engine_queues = []
     for direction, (tx, rx) in sides.items():
         near, far = prepared.ring(tx), prepared.ring(rx)
+        ring, assumed = near.dut or prepared.catch_up, near.dut is None
         engine_queues += [
-            (
-                direction,
-                EngineQueue("tx", tx, queue, rates[direction], near.dut or prepared.catch_up),
-            )
+            EngineQueue("tx", tx, queue, rates[direction], ring, direction, assumed)
             for queue in range(near.tx_queues if tx not in prepared.away else 0)
         ]
         engine_queues += [
-            (direction, EngineQueue("rx", rx, queue, comes[rx], far.tester))
+            EngineQueue("rx", rx, queue, comes[rx], far.tester, direction)
             for queue in range(far.rx_queues if rx not in prepared.away else 0)
         ]
     return engine_queues
 
 
-def _worst_gaps(gap_times: GapTimes, queues: Sequence[QueueGaps]) -> Gaps:
+def _worst_gaps(gaps: Gaps, queues: Sequence[QueueGaps]) -> Gaps:
     """Gaps of one kind, with the ring that they overflow for the longest time."""
     ring_gaps = [queue for queue in queues if queue.hold_s is not None]
     worst = max(ring_gaps, key=lambda queue: (queue.over_s, -(queue.hold_s or 0.0)), default=None)
-    return Gaps(
-        max_s=gap_times.max_ns / 1e9,
-        percentiles={
-            "50": gap_times.p50_ns / 1e9,
-            "99": gap_times.p99_ns / 1e9,
-            "99.9": gap_times.p999_ns / 1e9,
-        },
-        hold_s=None if worst is None else worst.hold_s,
-        over_s=0.0 if worst is None else worst.over_s,
-        assumed=worst is not None and worst.assumed,
+    if worst is None:
+        return gaps
+    return gaps.model_copy(
+        update={"hold_s": worst.hold_s, "over_s": worst.over_s, "assumed": worst.assumed}
     )
 
 
@@ -713,12 +687,12 @@ def tally(
         ]
         unicast = [stream for part, stream in part_results if not part.broadcast]
         broadcast = [stream.counts for part, stream in part_results if part.broadcast]
+        sums = {name: sum(getattr(s.counts, name) for s in unicast) for name in FRAME_COUNTS}
+        if not all(part.spec.rx_size for part, _ in part_results):
+            del sums["altered"]  # not verified
         return DirectionCounts(
             direction=direction,
-            **{name: sum(getattr(s.counts, name) for s in unicast) for name in _SUMS},
-            altered=sum(s.counts.altered for s in unicast)
-            if all(part.spec.rx_size for part, _ in part_results)
-            else None,
+            **sums,
             tx_seconds=_tx_seconds(unicast, grouped_s),
             latency=_latency(unicast, histograms, differences or {}),
             broadcast_sent=sum(counts.sent for counts in broadcast),
@@ -726,12 +700,6 @@ def tally(
         )
 
     return tuple(map(direction_counts, sorted({part.stream.direction for part in parts})))
-
-
-_SUMS = (
-    *("intended", "sent", "refused", "unsent", "received"),
-    *("duplicated", "reordered", "late", "misrouted"),
-)
 
 
 def _tx_seconds(streams: Iterable[StreamResult], grouped_s: float | None) -> float:
@@ -764,10 +732,10 @@ def _latency(
     summary = Latency(
         count=count,
         min_ns=min(s.latency.min_ns for s in timed),
-        mean_ns=sum(s.latency.sum_ns for s in timed) / count,
+        mean_ns=sum(s.latency.mean_ns * s.latency.count for s in timed) / count,
         max_ns=max(s.latency.max_ns for s in timed),
-        before_departure=sum(s.counts.bad_latency for s in streams),
-        above_range=sum(s.latency.over for s in streams),
+        before_departure=sum(s.latency.before_departure or 0 for s in streams),
+        above_range=sum(s.latency.above_range or 0 for s in streams),
     )
     if histograms is None:
         return summary
