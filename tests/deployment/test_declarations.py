@@ -98,7 +98,7 @@ def test_the_first_declaration_is_this_packages_own_and_can_be_imported(
     assert "vswitches aaa" not in registry.backends()
     assert "vswitches cgnat" in registry.backends()
     (error,) = registry.broken()
-    assert "vnetperf.vswitches.cgnat.kernel" in error.cure
+    assert "vnetperf.vswitches.conntrack" in error.cure
     with pytest.raises(ConfigError, match="declare nft differently"):
         registry.load("vswitches", "aaa")
     assert registry.load("vswitches", "bridge")

@@ -27,6 +27,7 @@ from vnetperf.model.trial import (
     TrialResult,
     TrialSpec,
 )
+from vnetperf.plugin.vswitch import HasSessions
 
 pytestmark = pytest.mark.usefixtures("fakes")
 
@@ -398,12 +399,21 @@ def test_a_trial_that_makes_sessions_begins_with_none(
     """One that is left is not made again, and counts as made; some NATs count with a delay."""
     monkeypatch.setattr(trial, "SESSIONS_END_S", 60.0 if 0 in left else 0.0)
     held = [64_512, *left]
-    nat: Any = SimpleNamespace(
-        sessions=lambda: held.pop(0), end_sessions=lambda: None, name="cgnat"
-    )
-    deployed: Any = SimpleNamespace(vswitch=nat, plan=SimpleNamespace(has_dut=True))
+
+    class Table(HasSessions):
+        name = "cgnat"
+
+        def sessions(self) -> int:
+            return held.pop(0)
+
+        def end_sessions(self) -> None:
+            """What is left is in `held`."""
+
+    deployed: Any = SimpleNamespace(vswitch=Table(), plan=SimpleNamespace(has_dut=True))
     if 0 in left:
-        assert trial.end_sessions(deployed).ended == 64_512
+        counts = trial.end_sessions(deployed)
+        assert counts is not None
+        assert counts.ended == 64_512
     else:
         with pytest.raises(DutError, match="3 of 64512 sessions are left"):
             trial.end_sessions(deployed)

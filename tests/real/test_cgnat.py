@@ -17,14 +17,9 @@ from vnetperf.model.nat import FIRST_PORT
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.vswitches.cgnat.base import NatOptions
 from vnetperf.vswitches.cgnat.dpdk import DpdkNat
-from vnetperf.vswitches.cgnat.kernel import (
-    MAX,
-    SETTINGS,
-    KernelNat,
-    count_all_sessions,
-    timeouts,
-)
+from vnetperf.vswitches.cgnat.kernel import KernelNat
 from vnetperf.vswitches.cgnat.vpp import Det44Map, VppNat
+from vnetperf.vswitches.conntrack import MAX, SETTINGS, count_all_sessions, timeout_settings
 
 Unchanged = Callable[[], tuple[str, ...]]
 NO_XDP = xdp.explain_no_bpf() if program("clang") else "clang is not installed"
@@ -76,7 +71,9 @@ def test_frames_of_each_session_come_out_as_its_own(mode: str, unchanged: Unchan
         assert (again.sessions.held, again.sessions.ended) == (nat.sessions, nat.sessions)
         facts, options = deployment.vswitch.facts(), NatOptions(udp_timeout=97)
         if isinstance(deployment.vswitch, KernelNat):  # as the kernel reads them back
-            assert facts["timeouts"] == {name: str(s) for name, s in timeouts(options).items()}
+            assert facts["timeouts"] == {
+                name: str(s) for name, s in timeout_settings(options).items()
+            }
         else:
             assert set(facts["modes as the kernel has them"].values()) == {"native"}
     assert unchanged() == ()

@@ -22,7 +22,9 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.trial import TrialSpec
-from vnetperf.vswitches.cgnat import kernel as module
+from vnetperf.plugin.vswitch import HasSessions
+from vnetperf.vswitches import conntrack
+from vnetperf.vswitches.cgnat import kernel as cgnat_kernel
 from vnetperf.vswitches.cgnat.base import NatOptions
 from vnetperf.vswitches.cgnat.kernel import KernelNat, restore_lines, ruleset
 from vnetperf.vswitches.cgnat.switch import Cgnat
@@ -98,7 +100,7 @@ class Machine:
     """A machine whose kernel has room for some connections, and notes what is written."""
 
     def __init__(self, room: int = 262_144, refuses: str = "") -> None:
-        self.values = {module.MAX: room, module.BUCKETS: room}
+        self.values = {conntrack.MAX: room, conntrack.BUCKETS: room}
         self.written: dict[str, int] = {}
         self.refuses = refuses
         self.journal = None
@@ -121,8 +123,8 @@ class Machine:
 def started(
     monkeypatch: pytest.MonkeyPatch, machine: Machine, nat: Nat, **options: Any
 ) -> KernelNat:
-    monkeypatch.setattr(module.kernel, "read_value", machine.read)
-    monkeypatch.setattr(module.kernel, "write_value", machine.write)
+    monkeypatch.setattr(conntrack.kernel, "read_value", machine.read)
+    monkeypatch.setattr(conntrack.kernel, "write_value", machine.write)
     switch = Cgnat(cast("Any", machine), plan(nat, **options))
     assert isinstance(switch, KernelNat)
     switch.start()
@@ -138,8 +140,8 @@ def test_a_table_with_room_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_table_too_small_is_raised_with_its_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(room=65_536)
     started(monkeypatch, machine, Nat(subscribers=16_384))
-    assert machine.written[module.MAX] == 1_032_192
-    assert 1_032_192 / 4 <= machine.written[module.BUCKETS] <= 1_032_192
+    assert machine.written[conntrack.MAX] == 1_032_192
+    assert 1_032_192 / 4 <= machine.written[conntrack.BUCKETS] <= 1_032_192
 
 
 def test_a_table_that_cannot_be_raised_is_refused_with_both_numbers(
@@ -154,13 +156,13 @@ def test_a_table_without_limit_gets_none_and_a_hash_that_stays_is_only_slower(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     machine = Machine(room=0, refuses="read-only")
-    machine.values[module.BUCKETS] = 1024
+    machine.values[conntrack.BUCKETS] = 1024
     with caplog.at_level("WARNING"):
         started(monkeypatch, machine, Nat())
     assert machine.written == {}
     assert "nf_conntrack_buckets stays" in caplog.text
     machine.refuses = ""
-    monkeypatch.setattr(module, "count_all_sessions", lambda: 3)
+    monkeypatch.setattr(cgnat_kernel, "count_all_sessions", lambda: 3)
     with pytest.raises(DutError, match=r"nf_conntrack_max from 0 \(no limit\)"):
         started(monkeypatch, machine, Nat(), max_sessions=5000)
 
@@ -169,9 +171,9 @@ def test_a_table_can_be_made_small_where_nobody_else_has_sessions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = Machine()
-    monkeypatch.setattr(module, "count_all_sessions", lambda: 0)
+    monkeypatch.setattr(cgnat_kernel, "count_all_sessions", lambda: 0)
     started(monkeypatch, machine, Nat(), max_sessions=5000)
-    assert machine.written == {module.MAX: 5000}
+    assert machine.written == {conntrack.MAX: 5000}
 
 
 @pytest.mark.parametrize(("held", "named"), [(37, "hold 37 sessions"), (None, "unknown number")])
@@ -179,13 +181,13 @@ def test_the_machines_table_is_not_lowered_below_what_others_use(
     held: int | None, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine()
-    monkeypatch.setattr(module, "count_all_sessions", lambda: held)
+    monkeypatch.setattr(cgnat_kernel, "count_all_sessions", lambda: held)
     with pytest.raises(DutError, match=named) as error:
         started(monkeypatch, machine, Nat(), max_sessions=5000)
     assert "nf_conntrack_max from 262144" in str(error.value)
     assert machine.written == {}
     started(monkeypatch, machine, Nat(), max_sessions=300_000)  # lowers nothing
-    assert machine.written[module.MAX] == 300_000
+    assert machine.written[conntrack.MAX] == 300_000
 
 
 def test_sessions_of_each_namespace_count_once(
@@ -198,16 +200,16 @@ def test_sessions_of_each_namespace_count_once(
         (tmp_path / pid / "net/stat/nf_conntrack").write_text(f"entries  found\n{held:08x}  0\n")
     (tmp_path / "4").mkdir()  # has ended
     (tmp_path / "self").symlink_to("1")
-    monkeypatch.setattr(module, "PROC", tmp_path)
-    monkeypatch.setattr(module, "NAMED", tmp_path / "none")
-    assert module.count_all_sessions() == 19
+    monkeypatch.setattr(conntrack, "PROC", tmp_path)
+    monkeypatch.setattr(conntrack, "NAMED", tmp_path / "none")
+    assert conntrack.count_all_sessions() == 19
     (tmp_path / "1/net/stat/nf_conntrack").unlink()
     (tmp_path / "3/net/stat/nf_conntrack").unlink()
-    assert module.count_all_sessions() is None
+    assert conntrack.count_all_sessions() is None
 
 
 def test_timers_of_established_and_of_other_connections() -> None:
-    found = module.timeouts(NatOptions(tcp_timeout=9, tcp_transitory_timeout=4))
+    found = conntrack.timeout_settings(NatOptions(tcp_timeout=9, tcp_transitory_timeout=4))
     timers = {k.removeprefix("nf_conntrack_tcp_timeout_"): v for k, v in found.items()}
     assert (timers["established"], timers["max_retrans"], timers["unacknowledged"]) == (9, 9, 9)
     assert {timers[k] for k in ("close", "syn_sent", "time_wait", "last_ack")} == {4}
@@ -225,16 +227,30 @@ def test_the_plan_shows_the_rule_and_what_is_missing_is_named() -> None:
         assert package in Cgnat.missing(lacking, plan(Nat(), mode=mode).scenario)
 
 
+class Table(HasSessions):
+    """A vSwitch with a table of sessions."""
+
+    name = "cgnat"
+
+    def __init__(self) -> None:
+        self.held = 0
+
+    def sessions(self) -> int:
+        return self.held
+
+    def end_sessions(self) -> None:
+        self.held = 0
+
+
 class Setting:
     """A deployment whose NAT takes some of the sessions each time that they are sent."""
 
     def __init__(self, takes: int) -> None:
         self.plan = plan(Nat(subscribers=10, ports=10))
-        self.held, self.sent = 0, 0
-        self.takes = takes
+        self.sent, self.takes = 0, takes
         self.sessions_seen = -math.inf
         self.generator = SimpleNamespace(learn=self._learn)
-        self.vswitch = SimpleNamespace(name="cgnat", sessions=lambda: self.held)
+        self.vswitch = Table()
 
     def check_alive(self) -> None:
         """It lives."""
@@ -244,7 +260,7 @@ class Setting:
 
     def _learn(self, frames: int) -> None:
         self.sent += frames
-        self.held += self.takes
+        self.vswitch.held += self.takes
 
 
 def set_up(takes: int, **spec: Any) -> Setting:
@@ -269,7 +285,7 @@ def test_sessions_that_are_held_are_not_set_up_again_for_a_while() -> None:
     trial = TrialSpec(load_fps=1.0, duration_s=1.0, frame_size=64, learning_frames=100)
     learn(cast("Any", there), trial)
     assert there.sent == 100
-    there.held = 99  # one has ended
+    there.vswitch.held = 99  # one has ended
     learn(cast("Any", there), trial)
     assert there.sent == 200
     there.sessions_seen -= SET_UP_HOLDS_S

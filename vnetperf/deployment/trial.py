@@ -45,6 +45,7 @@ from vnetperf.model.trial import (
 from vnetperf.plugin import registry
 from vnetperf.plugin.collector import Collector
 from vnetperf.plugin.generator import TrafficGenerator, sleep_watching
+from vnetperf.plugin.vswitch import HasSessions
 
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment
@@ -429,13 +430,13 @@ def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:
         # Sessions of a mobile core are known since its UEs attached, and not to who plans trials.
         deployment.generator.learn(max(spec.learning_frames, deployment.session_flows))
         return
-    sessions = deployment.vswitch.sessions()
+    sessions = _count_table(deployment)
     held_s = time.monotonic() - deployment.sessions_seen
     if sessions is not None and sessions >= translated.sessions and held_s < SET_UP_HOLDS_S:
         return
     for _ in range(SET_UPS):
         deployment.generator.learn(max(spec.learning_frames, translated.sessions))
-        sessions = deployment.vswitch.sessions()
+        sessions = _count_table(deployment)
         if sessions is None or sessions >= translated.sessions:
             deployment.sessions_seen = time.monotonic()
             return
@@ -498,29 +499,31 @@ def send_and_count(
     return result.model_copy(update=update)
 
 
-#: Longest wait until a NAT that has ended its sessions counts none, seconds.
+#: Longest wait until a vSwitch that has ended its sessions counts none, seconds.
 SESSIONS_END_S = 2.0
 
 
-def end_sessions(deployment: LiveDeployment) -> SessionCounts:
-    """Make a NAT forget all its sessions, and time that."""
+def end_sessions(deployment: LiveDeployment) -> SessionCounts | None:
+    """Make the vSwitch forget all its sessions, and time that; None where it counts none."""
     if not deployment.plan.has_dut:
         raise DutError(
             "its sessions cannot be ended from the tester's host",
             where=deployment.plan.scenario.vswitch,
             cure="measure on a testbed with tester and NAT on one host",
         )
-    ended = deployment.vswitch.sessions() or 0
+    vswitch = deployment.vswitch
+    if not isinstance(vswitch, HasSessions):
+        return None
+    ended = vswitch.sessions()
     began = time.monotonic()
-    deployment.vswitch.end_sessions()
+    vswitch.end_sessions()
     ended_s = round(time.monotonic() - began, 6)
     # A frame of one that is left makes no session, and would count as one that was made.
     none = "its sessions to have ended"
-    if not wait_at_most(lambda: not deployment.vswitch.sessions(), SESSIONS_END_S, none):
+    if not wait_at_most(lambda: not vswitch.sessions(), SESSIONS_END_S, none):
         raise DutError(
-            f"{deployment.vswitch.sessions()} of {ended} sessions are left after it was made to "
-            "end them",
-            where=deployment.vswitch.name,
+            f"{vswitch.sessions()} of {ended} sessions are left after it was made to end them",
+            where=vswitch.name,
         )
     return SessionCounts(held=0, ended=ended, ended_s=ended_s)
 
@@ -528,11 +531,17 @@ def end_sessions(deployment: LiveDeployment) -> SessionCounts:
 def _count_sessions(
     deployment: LiveDeployment, ended: SessionCounts | None
 ) -> SessionCounts | None:
-    """Sessions that a NAT here holds now, with those that ended before."""
-    count = deployment.vswitch.sessions() if deployment.plan.has_dut else None
+    """Sessions that the vSwitch here holds now, with those that ended before."""
+    count = _count_table(deployment) if deployment.plan.has_dut else None
     if count is None:
         return None
     return (ended or SessionCounts(held=0)).model_copy(update={"held": count})
+
+
+def _count_table(deployment: LiveDeployment) -> int | None:
+    """Sessions that the vSwitch's table holds now; None for one without such a table."""
+    vswitch = deployment.vswitch
+    return vswitch.sessions() if isinstance(vswitch, HasSessions) else None
 
 
 def _tester_counted(

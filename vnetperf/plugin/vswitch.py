@@ -7,7 +7,7 @@ given.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -129,18 +129,6 @@ class VSwitch(Datapath):
             can.mode_frame_sizes.get(scenario.options.mode, can.max_frame_size),
         )
 
-    @classmethod
-    def session_timeout_s(cls, scenario: Scenario) -> float | None:
-        """How long a session is held of which no frame comes after its first.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            Seconds; None where time ends none.
-        """
-        return None
-
     @property
     def options(self) -> Any:
         """The options that it declares, an `Options`."""
@@ -231,21 +219,6 @@ class VSwitch(Datapath):
 
         Returns:
             Names of the ports; empty when every port is up.
-        """
-
-    def sessions(self) -> int | None:
-        """Sessions that its table holds now.
-
-        Returns:
-            Their number; None for a vSwitch that has no such table.
-        """
-        return None
-
-    def end_sessions(self) -> None:
-        """Forget all sessions, as if it had just started.
-
-        Raises:
-            DutError: When some are left.
         """
 
     def endpoints(self) -> EndpointPair | None:
@@ -343,6 +316,38 @@ class VSwitch(Datapath):
             raise DutError(f"cannot offer a {kind} attachment", where=self.name, accepted=offered)
 
 
+class HasSessions(ABC):
+    """What a vSwitch with connection tracking has besides: a table of sessions."""
+
+    @classmethod
+    def session_timeout_s(cls, scenario: Scenario) -> float | None:
+        """How long a session is held of which no frame comes after its first.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            Seconds; None where time ends none.
+        """
+        return None
+
+    @abstractmethod
+    def sessions(self) -> int:
+        """Count the sessions that its table holds now.
+
+        Returns:
+            Their number.
+        """
+
+    @abstractmethod
+    def end_sessions(self) -> None:
+        """Forget all sessions, as if it had just started.
+
+        Raises:
+            DutError: When some are left.
+        """
+
+
 class ModalSwitch(VSwitch):
     """A vSwitch each of whose modes is a class of its own: what is registered hands on to it.
 
@@ -388,11 +393,6 @@ class ModalSwitch(VSwitch):
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
         """The scenario as the mode has it."""
         return cls.mode_class(scenario).adapted(scenario, testbed)
-
-    @classmethod
-    def session_timeout_s(cls, scenario: Scenario) -> float | None:
-        """How long the mode holds a session."""
-        return cls.mode_class(scenario).session_timeout_s(scenario)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:

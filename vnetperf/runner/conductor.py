@@ -54,6 +54,7 @@ from vnetperf.model.result import Profile, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict, same_load
 from vnetperf.plugin import registry
+from vnetperf.plugin.vswitch import HasSessions
 from vnetperf.procedures import StandardTest, standard_test
 from vnetperf.procedures.base import RULES, KnownThroughput
 from vnetperf.procedures.rates import preferred_below
@@ -208,13 +209,19 @@ def begin_test(
         rules=RULES,
         timelines=generator.capabilities.timelines and len(run.plan(scenario).testers) == 1,
         sessions=scenario.translated.sessions if scenario.translated is not None else 0,
-        session_timeout_s=registry.load("vswitches", scenario.vswitch).session_timeout_s(scenario)
-        if scenario.translated is not None
-        else None,
+        session_timeout_s=_find_session_timeout(scenario),
         throughput=throughput,
         **reset_inputs(run, scenario, kind, common["ends"]),
     )
     return ProcedureRecord(inputs=inputs.model_dump(mode="json"), **common)
+
+
+def _find_session_timeout(scenario: Scenario) -> float | None:
+    """Seconds that the vSwitch holds a session without frames; None where time ends none."""
+    if scenario.translated is None:
+        return None
+    vswitch = registry.load("vswitches", scenario.vswitch)
+    return vswitch.session_timeout_s(scenario) if issubclass(vswitch, HasSessions) else None
 
 
 def _max_load(

@@ -11,7 +11,8 @@ from vnetperf.model.deployment import PhyPort
 from vnetperf.model.nat import Nat, NatBehaviour
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
-from vnetperf.plugin.vswitch import VSwitch, VSwitchCapabilities
+from vnetperf.plugin.vswitch import HasSessions, VSwitch, VSwitchCapabilities
+from vnetperf.vswitches.conntrack import TimerOptions, session_timeout_s
 
 #: Ports of the deployment: subscribers are at the first, public addresses at the second.
 INSIDE, OUTSIDE = PhyPort(index=0), PhyPort(index=1)
@@ -21,32 +22,20 @@ INSIDE, OUTSIDE = PhyPort(index=0), PhyPort(index=1)
 COMPUTED_BLOCKS = {"paired": True, "port_limit": True, "computed_blocks": True}
 
 
-class NatOptions(Frozen):
+class NatOptions(TimerOptions):
     """Options that only the NAT has.
 
     Attributes:
-        udp_timeout: 1 to 86400, `cgnat`: seconds without packets after which a mapping of UDP ends
-            (RFC 4787 REQ-5 recommends 300 and requires 120).
-        tcp_timeout: 1 to 864000, `cgnat`: the same of an established connection (RFC 5382 REQ-5: at
-            least 7440).
-        tcp_transitory_timeout: 1 to 86400, `cgnat`: the same of a connection that opens or closes
-            (RFC 5382 REQ-5: at least 240).
-        icmp_timeout: 1 to 86400, `cgnat`: the same of a query of ICMP (RFC 5508 REQ-2: at least
-            60).
         max_sessions: 1 or more, `cgnat`: sessions that its table has room for (of each worker in
             mode vpp-nat44; not of vpp-det44). Left out: as many as `--nat` has, or more. The
             kernel's is all namespaces' of the machine, and is [lowered](cgnat.md) only where none
             holds sessions.
     """
 
-    udp_timeout: int = Field(default=300, ge=1, le=86_400)
-    tcp_timeout: int = Field(default=7440, ge=1, le=864_000)
-    tcp_transitory_timeout: int = Field(default=240, ge=1, le=86_400)
-    icmp_timeout: int = Field(default=60, ge=1, le=86_400)
     max_sessions: int | None = Field(default=None, ge=1, le=1 << 28)
 
 
-class NatSwitch(VSwitch):
+class NatSwitch(HasSessions, VSwitch):
     """A mode of the NAT: subscribers at phy0, public addresses at phy1.
 
     A source port that lies in the subscriber's block and is free is kept; another gets one of the
@@ -88,11 +77,8 @@ class NatSwitch(VSwitch):
 
     @classmethod
     def session_timeout_s(cls, scenario: Scenario) -> float | None:
-        """The timer of its protocol: no answer comes that would establish a connection."""
-        options = scenario.options.own(NatOptions)
-        if scenario.traffic.headers[-1] == "udp":
-            return options.udp_timeout
-        return min(options.tcp_timeout, options.tcp_transitory_timeout)
+        """The timer of its protocol."""
+        return session_timeout_s(scenario)
 
     @classmethod
     def behaviour(cls, scenario: Scenario, **extra_fields: Any) -> NatBehaviour:

@@ -272,7 +272,7 @@ class DpdkNat(NatSwitch):
         numbers = [(n, p) for n, p in enumerate((INSIDE, OUTSIDE)) if p not in self.removed]
         return tuple(str(port) for n, port in numbers if not self.telemetry.link_up(n))
 
-    def sessions(self) -> int | None:
+    def sessions(self) -> int:
         """Sessions in its table."""
         count: int = self._ask("tables")["sessions"]
         return count

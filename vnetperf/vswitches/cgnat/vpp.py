@@ -263,7 +263,7 @@ class VppDet44(VppNat):
     def _map(self, *, on: bool) -> ApiMessage:
         return "det44_add_del_map", {"is_add": on, **Det44Map.fit(self.nat).fields()}
 
-    def sessions(self) -> int | None:
+    def sessions(self) -> int:
         """Sessions that its map counts."""
         return sum(int(mapping.ses_num) for mapping in self.vpp.api.call("det44_map_dump"))
 
@@ -369,7 +369,7 @@ class VppNat44(VppNat):
         )
         yield "nat_set_timeouts", self._seconds()
 
-    def sessions(self) -> int | None:
+    def sessions(self) -> int:
         """Sessions of all workers."""
         return next(iter(self.vpp.stats.by_index(self.SESSIONS)), 0)
 

@@ -162,7 +162,7 @@ class XdpNat(NatSwitch, Xdp):
             hop.model_copy(update={"causes": causes[hop.port]}) for hop in super().counters()
         )
 
-    def sessions(self) -> int | None:
+    def sessions(self) -> int:
         """Mappings that there are."""
         return self._tally(MADE) - self._tally(ENDED)
 

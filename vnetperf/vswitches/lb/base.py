@@ -8,10 +8,10 @@ from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
-from vnetperf.plugin.vswitch import JUMBO_FRAME_SIZE, VSwitch, VSwitchCapabilities
+from vnetperf.plugin.vswitch import JUMBO_FRAME_SIZE, HasSessions, VSwitch, VSwitchCapabilities
 
 
-class BalancingSwitch(VSwitch):
+class BalancingSwitch(HasSessions, VSwitch):
     """A mode of the load balancer: clients at phy0, backends at phy1.
 
     A frame to a virtual address comes out with the address and port of a backend, an answer with

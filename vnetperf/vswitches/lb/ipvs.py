@@ -13,7 +13,7 @@ from vnetperf.host.wait import wait_at_most
 from vnetperf.model.balancing import BACKEND_PORT, SERVICE_PORT, Services
 from vnetperf.model.errors import DutError
 from vnetperf.model.testbed import KernelModule, Program
-from vnetperf.vswitches.cgnat.kernel import NAT, TRACKING, write_settings
+from vnetperf.vswitches.conntrack import NAT, TRACKING, write_settings
 from vnetperf.vswitches.lb.rules import RuleBalancer
 
 IPVSADM = Program(
@@ -94,7 +94,7 @@ class IpvsBalancer(RuleBalancer):
         self.machine.run(["ip", "-batch", str(batch)], isolated=True, timeout=60)
         super().connect(streams)
 
-    def sessions(self) -> int | None:
+    def sessions(self) -> int:
         """Connections that IPVS holds."""
         return count_connections(self.machine.in_netns(lambda: kernel.read_value(COUNTS)))
 

@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 from vnetperf.host.machine import Machine
 from vnetperf.host.xdp import CLANG, BpfObject, compile_program
 from vnetperf.model.balancing import BACKEND_PORT, CLUSTER, SERVICE_PORT
-from vnetperf.model.deployment import Port
+from vnetperf.model.deployment import PHY_PORTS, Port
 from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
-from vnetperf.vswitches.cgnat.base import OUTSIDE
 from vnetperf.vswitches.lb.base import BalancingSwitch
 from vnetperf.vswitches.xdp import Xdp
 
@@ -91,7 +90,7 @@ class ProgramBalancer(BalancingSwitch, Xdp):
 
     def load(self, port: Port) -> BpfObject:
         """The program of a port's direction, with the maps of both."""
-        code = self._of_direction[port == OUTSIDE]
+        code = self._of_direction[port == PHY_PORTS[1]]
         shared = {name: self.loaded("tables").map(name) for name in SHARED}
         return self.addressed(BpfObject(f"lb at {port}", code, shared), port)
 
@@ -110,7 +109,7 @@ class ProgramBalancer(BalancingSwitch, Xdp):
             str(port): "tc" for port, program in self.ports.items() if program.code.is_attached()
         }
 
-    def sessions(self) -> int | None:
+    def sessions(self) -> int:
         """Flows that the table has."""
         flows = self.loaded("tables").map("flows").entries(FLOW_OCTETS, END_OCTETS)
         return sum(keys[DIRECTION_AT::FLOW_OCTETS].count(0) for keys in flows)

@@ -14,9 +14,8 @@ from vnetperf.model.balancing import (
     VIRTUAL,
     Services,
 )
-from vnetperf.model.deployment import Port
-from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions
-from vnetperf.vswitches.cgnat.kernel import KernelNat
+from vnetperf.model.deployment import PHY_PORTS, Port
+from vnetperf.vswitches.conntrack import TrackingRouter
 from vnetperf.vswitches.lb.base import BalancingSwitch
 
 #: Bit of a packet's mark that requests another source address, as kube-proxy has it.
@@ -206,16 +205,12 @@ def iptables_rules(services: Services, protocol: str) -> Iterator[str]:
     yield "COMMIT\n"
 
 
-class RuleBalancer(BalancingSwitch, KernelNat):
+class RuleBalancer(BalancingSwitch, TrackingRouter):
     """kube-proxy's rules: destination NAT of each new flow, which conntrack holds from then on."""
 
     does_it: ClassVar[str] = "kube-proxy's rules for"
     tables: ClassVar[tuple[str, ...]] = ("filter", "nat")
-
-    @property
-    def options(self) -> NatOptions:
-        """Timers of the table of connections, which are those of a NAT."""
-        return NatOptions()
+    fewer_sessions: ClassVar[str] = "--lb flows=N"
 
     @property
     def max_sessions(self) -> int:
@@ -230,14 +225,12 @@ class RuleBalancer(BalancingSwitch, KernelNat):
 
     def networks(self) -> dict[Port, str]:
         """Clients behind phy0, backends behind phy1."""
-        return {INSIDE: str(CLIENTS), OUTSIDE: str(BACKENDS)}
+        return {PHY_PORTS[0]: str(CLIENTS), PHY_PORTS[1]: str(BACKENDS)}
 
-    def nobodys(self) -> str:
+    def unrouted(self) -> str:
         """Virtual addresses: what is sent to one that is no service's is dropped."""
         return str(VIRTUAL)
 
     def facts(self) -> dict[str, Any]:
         """Rules, room of the table, timers."""
-        facts = super().facts()
-        del facts["nat"]
-        return {**facts, "services": str(self.services)}
+        return {**super().facts(), "services": str(self.services)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from vnetperf.model.scenario import Scenario
 from vnetperf.plugin.vswitch import ModalSwitch
 from vnetperf.vswitches.lb.base import BalancingSwitch
 from vnetperf.vswitches.lb.ipvs import IpvsBalancer
@@ -24,3 +25,8 @@ class ServiceBalancer(ModalSwitch, BalancingSwitch):
         "tc": ProgramBalancer,
         "xdp": ProgramBalancer,
     }
+
+    @classmethod
+    def session_timeout_s(cls, scenario: Scenario) -> float | None:
+        """How long the mode holds a session."""
+        return cls.modes.get(scenario.options.mode, RuleBalancer).session_timeout_s(scenario)
