@@ -73,7 +73,8 @@ from benchmarks.fault_kinds import (
     split_words,
 )
 from vnetperf import config
-from vnetperf.agent.client import AgentClient
+from vnetperf.agent import client as agent_client
+from vnetperf.agent.hosts import TestbedClient
 from vnetperf.deployment.planner import make_plan
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_for
@@ -122,7 +123,7 @@ class Outcome:
     lives: bool = False
 
 
-def plan_of(deployment: str, client: AgentClient) -> Plan:
+def plan_of(deployment: str, client: TestbedClient) -> Plan:
     """The plan of a deployment on this machine."""
     settings = {**DEPLOYMENTS[deployment][0], "preset": "smoke"}
     loaded = config.load(settings, environment={}, directory=Path("/nonexistent"))
@@ -154,8 +155,8 @@ def control(deployment: str) -> int:
         if event.get("event") == "wait":
             report("wait", holder=event["holder"])
 
-    client = AgentClient(loaded.testbed, on_event)
-    logging.getLogger(AgentClient.__module__).addHandler(Noticing(logging.WARNING))
+    client = TestbedClient(loaded.testbed, on_event)
+    logging.getLogger(agent_client.__name__).addHandler(Noticing(logging.WARNING))
     when = datetime.now(UTC).isoformat(timespec="seconds")
     with tempfile.TemporaryDirectory() as folder:
         cache = CalibrationCache(Path(folder))
@@ -170,9 +171,9 @@ def control(deployment: str) -> int:
                     report("down", troubles=client.teardown())
                 else:
                     plan = plan_of(deployment, client)
-                    report("begins", agent=client.process[0])
+                    report("begins", agent=client.clients[""].process[0])
                     client.deploy(plan)
-                    report("deployed", agent=client.process[0])
+                    report("deployed", agent=client.clients[""].process[0])
             except VnetperfError as error:
                 report("result", verdict="DUT_FAILED", words=str(error))
             order = sys.stdin.readline().split()
@@ -183,7 +184,7 @@ def control(deployment: str) -> int:
     return 0
 
 
-def trial(client: AgentClient, load_fps: float, when: str, cache: CalibrationCache) -> Values:
+def trial(client: TestbedClient, load_fps: float, when: str, cache: CalibrationCache) -> Values:
     """What becomes of a trial, and whether its times and calibrations are those of the clock.
 
     Args:

@@ -24,7 +24,7 @@ from pathlib import Path
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
 from vnetperf import config
-from vnetperf.agent.client import AgentClient
+from vnetperf.agent.hosts import TestbedClient
 from vnetperf.deployment.planner import make_plan
 from vnetperf.host.paths import HostRoots
 from vnetperf.model.trial import TrialResult, TrialSpec
@@ -122,11 +122,11 @@ def of_agent(trials: int, deployment: str) -> bool:
         registry.register("vswitches", "simulated", "tests.fakes.backends:SimulatedSwitch")
         registry.register("traffic", "simulated", "tests.fakes.backends:SimulatedGenerator")
     loaded = config.load(settings, environment={}, directory=Path("/nonexistent"))
-    client = AgentClient(loaded.testbed)
+    client = TestbedClient(loaded.testbed)
     try:
         scenario = make_scenario(deployment, loaded)
         client.deploy(make_plan(scenario, loaded.testbed, client.inventory()))
-        growth = Growth(client.process[0], max(1, trials // 10))
+        growth = Growth(client.clients[""].process[0], max(1, trials // 10))
         spec = TrialSpec(frame_size=64, load_fps=20_000, duration_s=0.02, learning_frames=2)
         for number in range(1, trials + 1):
             client.run_trial(spec)

@@ -15,9 +15,8 @@ from tests.deployment.test_hosts import of_machines, plan_of_machines
 from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.agent import client as agent
-from vnetperf.agent.client import AgentClient
 from vnetperf.agent.counts import merge_counts, merge_parts
-from vnetperf.agent.hosts import HostsClient, connect
+from vnetperf.agent.hosts import TestbedClient
 from vnetperf.deployment import transfers
 from vnetperf.deployment.planner import make_plan
 from vnetperf.model.errors import CapabilityError, DutError, HostError, full_text
@@ -46,6 +45,7 @@ from vnetperf.model.trial import (
     TrialSpec,
     TrialWindow,
 )
+from vnetperf.networks import kubernetes
 from vnetperf.plugin import registry
 from vnetperf.plugin.endpoint_tool import EndpointTool, Sockets, ToolOutput
 from vnetperf.procedures.cpu_load import cpu_by_role
@@ -139,8 +139,8 @@ class FakeHost:
         if isinstance(answer, BaseException):
             raise answer
 
-    def clocks(self) -> dict[str, ClockOffset]:
-        return {"": ClockOffset(offset_s=2.0, bound_s=0.1)} if self.name == "west" else {}
+    def clock_offset(self) -> ClockOffset | None:
+        return ClockOffset(offset_s=2.0, bound_s=0.1) if self.name == "west" else None
 
     def clock_sync(self) -> ClockSync:
         self.calls.append((self.name, "clock_sync"))
@@ -214,7 +214,7 @@ class FakeHost:
 
 
 @pytest.fixture
-def hosts(monkeypatch: pytest.MonkeyPatch) -> HostsClient:
+def hosts(monkeypatch: pytest.MonkeyPatch) -> TestbedClient:
     monkeypatch.setattr(agent, "AgentClient", FakeHost)
     monkeypatch.setattr(FakeHost, "calls", [])
     monkeypatch.setattr(FakeHost, "answers", {})
@@ -223,9 +223,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> HostsClient:
     monkeypatch.setattr(FakeHost, "windows", [])
     monkeypatch.setattr(FakeHost, "echoes", {"east": (), "west": ()})
     monkeypatch.setattr(FakeHost, "clocks_at_end", {})
-    made = connect(config.load({"testbed": "two-hosts"}).testbed)
-    assert isinstance(made, HostsClient)
-    return made
+    return TestbedClient(config.load({"testbed": "two-hosts"}).testbed)
 
 
 def half(own: int, frames: int, ns: float = 1000.0) -> TrialResult:
@@ -250,7 +248,7 @@ def half(own: int, frames: int, ns: float = 1000.0) -> TrialResult:
 
 
 def plan(
-    hosts: HostsClient,
+    hosts: TestbedClient,
     name: str = "v2p2v_bridge",
     *,
     sockets: bool = False,
@@ -282,18 +280,56 @@ def _place(calls: list[tuple[str, str]], number: int, call: tuple[str, str]) -> 
     return number, call[0]
 
 
-def test_one_host_has_an_agents_own_client() -> None:
-    assert type(connect(Testbed())) is AgentClient
+def test_one_host_has_one_agent_and_its_facts_are_those_of_the_testbed(
+    hosts: TestbedClient,
+) -> None:
+    del hosts  # its doubles stand for one host too
+    single = TestbedClient(Testbed())
+    assert [*single.clients] == [""]
+    assert single.inventory().record == {"of": "local"}
+    loaded = config.load({"preset": "smoke"}, environment={})
+    planned = make_plan(make_scenario("phy2phy_bridge", loaded), loaded.testbed, facts())
+    FakeHost.calls.clear()
+    deployed = single.deploy(planned)
+    assert [call for _, call in called()] == ["open", "bring_up", "check_path", "facts"]
+    assert deployed.facts == {"vswitch": {"on": "local"}, "vnfs": [{"on": "local"}], "wire": "veth"}
+    FakeHost.answers["local", "check_path"] = DutError("no", where="a place")
+    with pytest.raises(DutError) as failed:
+        single.deploy(planned)
+    assert failed.value.where == "a place"  # no host is named where there is one
+    assert called()[-1] == ("local", "teardown")
 
 
-def test_facts_of_every_host_stand_beside_those_of_one(hosts: HostsClient) -> None:
+def test_a_deployment_may_last_as_long_as_pods_of_a_cluster_take_to_start(
+    hosts: TestbedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del hosts
+    lengths: list[float] = []
+    call = FakeHost.call
+
+    def timed(client: FakeHost, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
+        if name == "bring_up":
+            lengths.append(length_s)
+        return call(client, name, length_s=length_s, **args)
+
+    monkeypatch.setattr(FakeHost, "call", timed)
+    loaded = config.load({"preset": "smoke"}, environment={})
+    single = TestbedClient(loaded.testbed)
+    for name in ("bridge", "kubernetes"):
+        made = make_scenario(f"bmp2bmp_{name}", loaded)
+        single.deploy(Plan.model_construct(scenario=made, testbed=loaded.testbed))
+    waits = kubernetes.START_S * 3  # pod 0, and pod 1 twice
+    assert lengths[1] - lengths[0] >= waits + kubernetes.GONE_S
+
+
+def test_facts_of_every_host_stand_beside_those_of_one(hosts: TestbedClient) -> None:
     found = hosts.inventory()
     assert set(found.hosts) == {"east", "west"}
     assert found.record == {"of": "west", "host": "west", "other hosts": {"east": {"of": "east"}}}
     assert hosts.troubles == ("host west: a link",)
 
 
-def test_a_host_that_is_not_there_is_named_before_any_is_looked_at(hosts: HostsClient) -> None:
+def test_a_host_that_is_not_there_is_named_before_any_is_looked_at(hosts: TestbedClient) -> None:
     FakeHost.answers["west", "hello"] = HostError("cannot be reached", where="ssh=x")
     with pytest.raises(HostError) as failed:
         hosts.inventory()
@@ -301,7 +337,7 @@ def test_a_host_that_is_not_there_is_named_before_any_is_looked_at(hosts: HostsC
     assert called() == []
 
 
-def test_all_hosts_that_cannot_be_had_are_named_at_once(hosts: HostsClient) -> None:
+def test_all_hosts_that_cannot_be_had_are_named_at_once(hosts: TestbedClient) -> None:
     FakeHost.answers["east", "hello"] = HostError("its clock is 365 days behind", where="ssh=x")
     FakeHost.answers["west", "hello"] = HostError("no Python", where="ssh=y", cure="install it")
     with pytest.raises(HostError) as failed:
@@ -311,7 +347,7 @@ def test_all_hosts_that_cannot_be_had_are_named_at_once(hosts: HostsClient) -> N
         assert words in text
 
 
-def test_a_full_disk_of_one_host_has_the_others_restored(hosts: HostsClient) -> None:
+def test_a_full_disk_of_one_host_has_the_others_restored(hosts: TestbedClient) -> None:
     planned = plan(hosts)
     FakeHost.answers["west", "open"] = HostError("a disk is full (/run/x)", cure="make room")
     with pytest.raises(HostError, match="a disk is full") as failed:
@@ -320,12 +356,12 @@ def test_a_full_disk_of_one_host_has_the_others_restored(hosts: HostsClient) -> 
     assert ("east", "teardown") in called()
 
 
-def test_clocks_are_those_of_hosts_on_other_machines(hosts: HostsClient) -> None:
+def test_clocks_are_those_of_hosts_on_other_machines(hosts: TestbedClient) -> None:
     assert hosts.clocks() == {"west": ClockOffset(offset_s=2.0, bound_s=0.1)}
 
 
 def test_hosts_are_taken_in_the_order_of_their_names_and_given_back_in_the_other(
-    hosts: HostsClient,
+    hosts: TestbedClient,
 ) -> None:
     deployed = hosts.deploy(plan(hosts))
     assert called() == [
@@ -349,7 +385,7 @@ def test_hosts_are_taken_in_the_order_of_their_names_and_given_back_in_the_other
 
 @pytest.mark.parametrize("same", [True, False])
 def test_facts_tell_which_hosts_are_one_machine(
-    hosts: HostsClient, monkeypatch: pytest.MonkeyPatch, *, same: bool
+    hosts: TestbedClient, monkeypatch: pytest.MonkeyPatch, *, same: bool
 ) -> None:
     seen = FakeHost.inventory
     monkeypatch.setattr(
@@ -363,10 +399,10 @@ def test_facts_tell_which_hosts_are_one_machine(
 
 
 def test_nics_of_cables_are_plugged_on_all_machines_before_anything_starts(
-    hosts: HostsClient,
+    hosts: TestbedClient,
 ) -> None:
     del hosts  # its doubles stand for machines too
-    machines = HostsClient(of_machines())
+    machines = TestbedClient(of_machines())
     FakeHost.answers["a", "plug_nics"] = {}
     FakeHost.answers["b", "plug_nics"] = {"0": 512, "1": None}
     machines.deploy(plan_of_machines("phy2phy_bridge"))
@@ -382,7 +418,7 @@ def test_nics_of_cables_are_plugged_on_all_machines_before_anything_starts(
     [("west", "open"), ("west", "lay_cables"), ("west", "bring_up"), ("east", "check_path")],
 )
 def test_when_one_host_fails_every_host_is_restored(
-    hosts: HostsClient, where: tuple[str, str]
+    hosts: TestbedClient, where: tuple[str, str]
 ) -> None:
     planned = plan(hosts)
     FakeHost.answers[where] = DutError("no", where="a place")
@@ -392,7 +428,7 @@ def test_when_one_host_fails_every_host_is_restored(
     assert called()[-2:] == [("west", "teardown"), ("east", "teardown")]
 
 
-def test_one_that_cannot_be_restored_keeps_no_other_from_being(hosts: HostsClient) -> None:
+def test_one_that_cannot_be_restored_keeps_no_other_from_being(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.answers["west", "teardown"] = HostError("gone")
     with pytest.raises(HostError, match="gone"):
@@ -400,7 +436,7 @@ def test_one_that_cannot_be_restored_keeps_no_other_from_being(hosts: HostsClien
     assert ("east", "teardown") in called()
 
 
-def test_a_trial_has_the_counters_of_all_hosts_around_it(hosts: HostsClient) -> None:
+def test_a_trial_has_the_counters_of_all_hosts_around_it(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.calls.clear()
     result = hosts.run_trial(SPEC.model_copy(update={"profile": True}))
@@ -413,7 +449,7 @@ def test_a_trial_has_the_counters_of_all_hosts_around_it(hosts: HostsClient) -> 
     ]
 
 
-def test_a_tester_on_two_hosts_sends_and_receives_as_one(hosts: HostsClient) -> None:
+def test_a_tester_on_two_hosts_sends_and_receives_as_one(hosts: TestbedClient) -> None:
     deployed = hosts.deploy(plan(hosts, "p2c2p_bridge"))
     assert deployed.path_check["received"] == [30, 30]
     assert "port 0 on east, port 1 on west" in deployed.facts["ports of the tester"]
@@ -438,7 +474,7 @@ def test_a_tester_on_two_hosts_sends_and_receives_as_one(hosts: HostsClient) -> 
     assert numbers == [1, 1, 2, 2]  # the path check's, and the trial's
 
 
-def test_what_one_host_sent_before_the_other_received_is_no_loss(hosts: HostsClient) -> None:
+def test_what_one_host_sent_before_the_other_received_is_no_loss(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts, "p2c2p_bridge"))
     FakeHost.late_s["west"] = [0.3]
     FakeHost.calls.clear()
@@ -451,7 +487,7 @@ def test_what_one_host_sent_before_the_other_received_is_no_loss(hosts: HostsCli
     assert FakeHost.windows[-1][1].lead_s == 0.2  # all trials drain alike
 
 
-def test_a_host_that_stops_receiving_too_early_counts_no_loss(hosts: HostsClient) -> None:
+def test_a_host_that_stops_receiving_too_early_counts_no_loss(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts, "p2c2p_bridge"))
     FakeHost.answers["west", "run_part"] = PartResult(result=half(1, 100), sent_s=0.1, open_s=0.1)
     result = hosts.run_trial(SPEC)
@@ -461,7 +497,7 @@ def test_a_host_that_stops_receiving_too_early_counts_no_loss(hosts: HostsClient
 
 
 @pytest.mark.parametrize("side", ["east", "west"])
-def test_a_part_of_the_tester_that_fails_is_named(hosts: HostsClient, side: str) -> None:
+def test_a_part_of_the_tester_that_fails_is_named(hosts: TestbedClient, side: str) -> None:
     hosts.deploy(plan(hosts, "p2c2p_bridge"))
     failed = TrialResult(directions=(), failed="generator", failure="the engine has ended")
     FakeHost.answers[side, "run_part"] = PartResult(result=failed)
@@ -475,7 +511,7 @@ OF_EAST = tuple((0, DAY_NS + 11_000 + held, 31_000 + held) for held in (1_000, 2
 OF_WEST = tuple((1_000, DAY_NS + 11_000 + held, held) for held in (1_000, 2_000, 3_000))
 
 
-def test_between_two_clocks_the_round_trip_is_measured(hosts: HostsClient) -> None:
+def test_between_two_clocks_the_round_trip_is_measured(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts, "p2c2p_bridge", one_boot=False))
     # One answer was lost on its way, and one came that nobody here had sent.
     # One was held until the other host began to send.
@@ -516,7 +552,7 @@ LATE_NS = (10_000_001, 20_000_000)
     ],
 )
 def test_without_an_answer_in_time_there_is_no_round_trip(
-    hosts: HostsClient, echoes: dict[str, tuple[tuple[int, int, int], ...]]
+    hosts: TestbedClient, echoes: dict[str, tuple[tuple[int, int, int], ...]]
 ) -> None:
     """As where frames go one way alone."""
     hosts.deploy(plan(hosts, "p2c2p_bridge", one_boot=False))
@@ -527,7 +563,7 @@ def test_without_an_answer_in_time_there_is_no_round_trip(
     assert why in result.uncollected["latency"]
 
 
-def test_one_clock_tells_each_way_and_nobody_asks(hosts: HostsClient) -> None:
+def test_one_clock_tells_each_way_and_nobody_asks(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts, "p2c2p_bridge"))
     FakeHost.echoes = {"east": OF_EAST, "west": OF_WEST}
     result = hosts.run_trial(SPEC.model_copy(update={"ipdv": True}))
@@ -541,7 +577,9 @@ def by_chrony(bound_s: float) -> ClockSync:
     return ClockSync(service="chrony", reference="UTC", bound_s=bound_s)
 
 
-def test_latency_between_clocks_that_are_kept_together_has_their_bound(hosts: HostsClient) -> None:
+def test_latency_between_clocks_that_are_kept_together_has_their_bound(
+    hosts: TestbedClient,
+) -> None:
     """By what each host has read when the trial was over, with what its stamps drifted."""
     deployed = plan(hosts, "p2c2p_bridge", one_boot=False, clock=by_chrony(1e-4))
     assert deployed.clock_bound_s == 2e-4
@@ -568,7 +606,7 @@ def test_latency_between_clocks_that_are_kept_together_has_their_bound(hosts: Ho
     ],
 )
 def test_latency_that_clocks_cannot_tell_is_left_out(
-    hosts: HostsClient, west: ClockSync | None, why: str
+    hosts: TestbedClient, west: ClockSync | None, why: str
 ) -> None:
     hosts.deploy(plan(hosts, "p2c2p_bridge", one_boot=False, clock=by_chrony(1e-7)))
     FakeHost.clocks_at_end |= {"east": by_chrony(2e-7)} | ({"west": west} if west else {})
@@ -621,14 +659,14 @@ def test_of_the_rings_that_two_hosts_send_into_the_smaller_is_known(
     "more", [{"bin_s": 0.01}, {"event": EventSpec(what="vswitch on west", at_s=1.0)}]
 )
 def test_what_needs_one_beginning_is_refused_of_a_tester_on_two_hosts(
-    hosts: HostsClient, more: dict[str, Any]
+    hosts: TestbedClient, more: dict[str, Any]
 ) -> None:
     hosts.deploy(plan(hosts, "p2c2p_bridge"))
     with pytest.raises(CapabilityError, match="count frames over time"):
         hosts.run_trial(SPEC.model_copy(update=more))
 
 
-def test_a_host_that_is_gone_in_a_trial_has_the_others_restored(hosts: HostsClient) -> None:
+def test_a_host_that_is_gone_in_a_trial_has_the_others_restored(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.calls.clear()
     FakeHost.answers["west", "end_watch"] = HostError("the agent ended", where="netns=west")
@@ -640,14 +678,14 @@ def test_a_host_that_is_gone_in_a_trial_has_the_others_restored(hosts: HostsClie
         hosts.run_trial(SPEC)
 
 
-def test_a_dead_dut_is_seen_before_traffic(hosts: HostsClient) -> None:
+def test_a_dead_dut_is_seen_before_traffic(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.answers["west", "begin_watch"] = "vnf0 has ended"
     result = hosts.run_trial(SPEC)
     assert (result.failed, result.failure) == ("dut", "host west: vnf0 has ended")
 
 
-def test_ctrl_c_has_every_agent_clean_up_now(hosts: HostsClient) -> None:
+def test_ctrl_c_has_every_agent_clean_up_now(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.calls.clear()
     FakeHost.answers["east", "learn"] = KeyboardInterrupt()
@@ -656,7 +694,7 @@ def test_ctrl_c_has_every_agent_clean_up_now(hosts: HostsClient) -> None:
     assert called()[-2:] == [("west", "abort"), ("east", "abort")]
 
 
-def test_all_agents_are_ended(hosts: HostsClient) -> None:
+def test_all_agents_are_ended(hosts: TestbedClient) -> None:
     hosts.close()
     assert called() == [("west", "close"), ("east", "close")]
 
@@ -707,7 +745,7 @@ class FakeTool(EndpointTool):
 
 
 @pytest.fixture
-def ends(hosts: HostsClient, monkeypatch: pytest.MonkeyPatch) -> HostsClient:
+def ends(hosts: TestbedClient, monkeypatch: pytest.MonkeyPatch) -> TestbedClient:
     """Hosts with an endpoint each, where programs end at the second look."""
     monkeypatch.setattr(registry, "load", lambda family, name, load=registry.load: (
         FakeTool if name == "fake" else load(family, name)
@@ -739,7 +777,7 @@ def ends(hosts: HostsClient, monkeypatch: pytest.MonkeyPatch) -> HostsClient:
 SPECS = [TransferSpec(tool="fake", kind="TCP_STREAM", duration_s=1).model_dump(mode="json")]
 
 
-def test_endpoints_on_two_hosts_talk(ends: HostsClient) -> None:
+def test_endpoints_on_two_hosts_talk(ends: TestbedClient) -> None:
     (found,) = ends.call("transfer", specs=SPECS, server="far")
     assert found["bits_per_second"] == 8.0
     assert (found["client"]["place"], found["server"]["place"]) == (
@@ -754,7 +792,7 @@ def test_endpoints_on_two_hosts_talk(ends: HostsClient) -> None:
     assert called()[-2:] == [("west", "close_end"), ("east", "close_end")]
 
 
-def test_processor_time_of_other_machines_is_not_this_ones(ends: HostsClient) -> None:
+def test_processor_time_of_other_machines_is_not_this_ones(ends: TestbedClient) -> None:
     other = ends.testbed.hosts["west"].model_copy(update={"transport": "ssh=west"})
     hosts = {**ends.testbed.hosts, "west": other}
     ends.testbed = ends.testbed.model_copy(update={"hosts": hosts})
@@ -762,7 +800,7 @@ def test_processor_time_of_other_machines_is_not_this_ones(ends: HostsClient) ->
     assert found["machine_busy_s"] is found["machine_interrupts_s"] is None
 
 
-def test_a_part_that_died_on_either_host_is_the_cause(ends: HostsClient) -> None:
+def test_a_part_that_died_on_either_host_is_the_cause(ends: TestbedClient) -> None:
     FakeHost.answers["west", "check_alive"] = DutError("ovs-vswitchd has ended")
     FakeHost.answers["east", "open_end"] = DutError("nothing has arrived")
     with pytest.raises(DutError, match="ovs-vswitchd has ended") as failed:
@@ -772,7 +810,7 @@ def test_a_part_that_died_on_either_host_is_the_cause(ends: HostsClient) -> None
 
 @pytest.mark.parametrize("where", ["start", "look", "open_end", "check_alive", "between calls"])
 def test_ctrl_c_while_endpoints_on_two_hosts_talk_starts_no_agent(
-    where: str, ends: HostsClient, monkeypatch: pytest.MonkeyPatch
+    where: str, ends: TestbedClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any) -> Any:
         raise KeyboardInterrupt
@@ -796,7 +834,7 @@ def test_ctrl_c_while_endpoints_on_two_hosts_talk_starts_no_agent(
     assert not any(client.given_up for client in ends.clients.values())
 
 
-def test_endpoints_of_a_tester_on_its_own_host_are_there(hosts: HostsClient) -> None:
+def test_endpoints_of_a_tester_on_its_own_host_are_there(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts, "phy2phy_bridge"))
     FakeHost.calls.clear()
     hosts.call("transfer", specs=SPECS, server="far")
@@ -854,7 +892,7 @@ def test_ctrl_c_in_a_call_to_all_hosts_starts_no_agent(
 ) -> None:
     made: list[FakeGateway] = []
     monkeypatch.setattr("execnet.Group", lambda: FakeGateway(made, slow))
-    hosts = HostsClient(config.load({"testbed": "two-hosts"}).testbed)
+    hosts = TestbedClient(config.load({"testbed": "two-hosts"}).testbed)
 
     def interrupt() -> None:
         while len(made) < 2:
@@ -892,7 +930,7 @@ RESET = SPEC.model_copy(update={"duration_s": 2.0})
     ],
 )
 def test_what_is_reset_in_a_trial_is_reset_at_its_host(
-    what: str, host: str, hosts: HostsClient
+    what: str, host: str, hosts: TestbedClient
 ) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.calls.clear()
@@ -911,7 +949,7 @@ def test_what_is_reset_in_a_trial_is_reset_at_its_host(
     assert result.event.ended_s - result.event.began_s == pytest.approx(0.05, abs=1e-5)
 
 
-def test_a_trial_that_fails_before_its_event_waits_for_none(hosts: HostsClient) -> None:
+def test_a_trial_that_fails_before_its_event_waits_for_none(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.answers["east", "run_trial"] = TrialResult(directions=(), failed="generator")
     spec = RESET.model_copy(update={"event": EventSpec(what="vswitch on west", at_s=0.2)})
@@ -922,7 +960,7 @@ def test_a_trial_that_fails_before_its_event_waits_for_none(hosts: HostsClient) 
 
 @pytest.mark.parametrize("what", ["vswitch on west", "vswitch on east", "link phy2"])
 def test_an_event_too_late_for_its_trial_is_refused_wherever_it_is(
-    what: str, hosts: HostsClient
+    what: str, hosts: TestbedClient
 ) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.calls.clear()
@@ -940,7 +978,7 @@ SILENT = TrialResult(
 )
 
 
-def test_a_way_through_is_looked_for_when_all_hosts_have_counted(hosts: HostsClient) -> None:
+def test_a_way_through_is_looked_for_when_all_hosts_have_counted(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.answers["east", "run_trial"] = SILENT
     FakeHost.calls.clear()
@@ -948,7 +986,7 @@ def test_a_way_through_is_looked_for_when_all_hosts_have_counted(hosts: HostsCli
     assert called()[-2:] == [("west", "end_watch"), ("east", "check_way_through")]
 
 
-def test_a_dut_over_hosts_that_does_nothing_any_more_has_failed(hosts: HostsClient) -> None:
+def test_a_dut_over_hosts_that_does_nothing_any_more_has_failed(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.answers["east", "run_trial"] = SILENT
     FakeHost.answers["east", "check_way_through"] = DutError("nothing does at a low load either")
@@ -959,7 +997,7 @@ def test_a_dut_over_hosts_that_does_nothing_any_more_has_failed(hosts: HostsClie
 
 
 @pytest.mark.parametrize("what", ["vnf0", "vswitch on east"])
-def test_no_way_through_after_a_reset_is_its_failure(what: str, hosts: HostsClient) -> None:
+def test_no_way_through_after_a_reset_is_its_failure(what: str, hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.answers["east", "check_path"] = DutError("vSwitch to phy2 forwards nothing")
     spec = RESET.model_copy(update={"event": EventSpec(what=what, at_s=0.1)})
@@ -968,7 +1006,7 @@ def test_no_way_through_after_a_reset_is_its_failure(what: str, hosts: HostsClie
     assert "vSwitch to phy2 forwards nothing" in event.failure
 
 
-def test_hosts_that_send_nothing_are_watched_together(hosts: HostsClient) -> None:
+def test_hosts_that_send_nothing_are_watched_together(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
     busy = MachineLoad(throttled=1, boot="west's")
     for host, machine in (("east", MachineLoad(boot="east's")), ("west", busy)):
@@ -1037,7 +1075,7 @@ def test_each_host_has_its_machine_and_its_meters() -> None:
 
 @pytest.mark.parametrize("same", [True, False])
 def test_hosts_of_one_kernel_have_one_clock_and_one_meter(
-    hosts: HostsClient, same: bool, monkeypatch: pytest.MonkeyPatch
+    hosts: TestbedClient, same: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = FakeHost.inventory
     monkeypatch.setattr(
@@ -1081,7 +1119,7 @@ def test_each_host_is_watched_over_a_time_of_its_own() -> None:
     assert pmd.busy == 1.0
 
 
-def test_other_hosts_look_at_threads_from_right_before_the_traffic(hosts: HostsClient) -> None:
+def test_other_hosts_look_at_threads_from_right_before_the_traffic(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
     spec = SPEC.model_copy(update={"learning_wait_s": 0.1})
     hosts.run_trial(spec)
@@ -1090,7 +1128,7 @@ def test_other_hosts_look_at_threads_from_right_before_the_traffic(hosts: HostsC
     assert FakeHost.sent["east"].learning_wait_s == 0.0
 
 
-def test_wall_time_of_a_trial_has_its_learning_frames_and_waits_in_it(hosts: HostsClient) -> None:
+def test_wall_time_of_a_trial_has_its_learning_frames_and_waits_in_it(hosts: TestbedClient) -> None:
     """What is between two trials is counted as the DUT's pause: RFC 2544 section 23, RFC 9004."""
     hosts.deploy(plan(hosts))
     FakeHost.answers["east", "run_trial"] = TrialResult(directions=(), wall_s=0.01)

@@ -186,7 +186,7 @@ def test_versions_that_differ_are_named() -> None:
 
 def test_values_of_another_version_do_not_end_the_agent() -> None:
     agent = Agent(MagicMock())
-    error = agent.answer({"call": "deploy", "args": {"plan": {"scenario": 7}}})["error"]
+    error = agent.answer({"call": "open", "args": {"plan": {"scenario": 7}}})["error"]
     assert error["class"] == "HostError"
     assert "scenario" in error["what"]
 
@@ -194,7 +194,7 @@ def test_values_of_another_version_do_not_end_the_agent() -> None:
 #: A method `call_...` can be called by every user of the launcher, as root: another one is added
 #: here once it refuses what these must not choose (docs/security.md).
 MEANT = """
-hello clock clock_sync inventory deploy open lay_cables plug_nics bring_up check_path
+hello clock clock_sync inventory open lay_cables plug_nics bring_up check_path
 check_way_through facts counters learn begin_watch happen end_watch run_trial run_part captured
 users_transfer transfer open_end drive_end close_end check_alive calibrate teardown
 """
@@ -425,7 +425,7 @@ def test_the_launcher_serves_no_hosts_of_a_users_testbed(
     ends = [{"ends": ["a:x", "b:x"]}, {"ends": ["a:y", "b:y"]}] if len(hosts) == 2 else []
     asked["testbed"] |= {"hosts": hosts, "cables": ends}
     for call in (
-        {"call": "deploy", "args": {"plan": asked}},
+        {"call": "open", "args": {"plan": asked}},
         {"call": "inventory", "args": {"testbed": asked["testbed"]}},
     ):
         assert "testbeds of one host" in restricted.answer(call)["error"]["what"]
@@ -451,7 +451,7 @@ def test_words_of_a_users_scenario_are_typed(
     plan = make_plan(make_scenario("phy2phy_bridge", config.load()), Testbed(), facts(3))
     asked = plan.model_dump(mode="json")
     asked["scenario"][key] = value
-    answer = restricted.answer({"call": "deploy", "args": {"plan": asked}})
+    answer = restricted.answer({"call": "open", "args": {"plan": asked}})
     assert "error" in answer
     deployed.assert_not_called()
 
@@ -471,7 +471,7 @@ def test_a_users_graph_is_typed(
     plan = make_plan(make_scenario("phy2phy_bridge", config.load()), Testbed(), facts(3))
     asked = plan.model_dump(mode="json")
     asked["scenario"]["deployment"][key] = value
-    answer = restricted.answer({"call": "deploy", "args": {"plan": asked}})
+    answer = restricted.answer({"call": "open", "args": {"plan": asked}})
     assert "error" in answer
     deployed.assert_not_called()
 
@@ -479,11 +479,11 @@ def test_a_users_graph_is_typed(
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
     """Takes the place of every deployment."""
-    deploy = MagicMock()
-    deploy.return_value.facts.model_dump.return_value = {}
-    deploy.return_value.teardown.return_value = []
-    monkeypatch.setattr(agent_module, "deploy_plan", deploy)
-    return deploy
+    opened = MagicMock()
+    opened.return_value.machine.netns = "/run/netns"
+    opened.return_value.teardown.return_value = []
+    monkeypatch.setattr(agent_module.LiveDeployment, "open", opened)
+    return opened
 
 
 def test_a_plan_is_the_agents_own(
@@ -495,7 +495,7 @@ def test_a_plan_is_the_agents_own(
     plan = make_plan(scenario, testbed, machine)
     honest = plan.model_dump(mode="json")
     monkeypatch.setattr(agent_module, "take_inventory", lambda testbed: machine)
-    assert restricted.answer({"call": "deploy", "args": {"plan": honest}}) == {"ok": {}}
+    assert restricted.answer({"call": "open", "args": {"plan": honest}}) == {"ok": "/run/netns"}
     loop = make_loop_plan(scenario, testbed, machine).model_dump(mode="json")
     calibrate = MagicMock()
     calibrate.return_value.model_dump.return_value = {}
@@ -511,7 +511,7 @@ def test_a_plan_is_the_agents_own(
         "memory": plan.model_copy(update={"memory": ()}),
     }.items():
         args = {"plan": evil.model_dump(mode="json")}
-        answer = restricted.answer({"call": "deploy", "args": args})
+        answer = restricted.answer({"call": "open", "args": args})
         assert what in answer["error"]["where"]
         assert "run again" in answer["error"]["cure"]
         args |= {"frame_sizes": [64]}
@@ -520,7 +520,7 @@ def test_a_plan_is_the_agents_own(
     # Facts are read anew: what is in use by now is refused, whatever was seen before.
     use = with_nics(machine, dut0={"in_use": "it carries the address 192.0.2.1"})
     monkeypatch.setattr(agent_module, "take_inventory", lambda testbed: use)
-    answer = restricted.answer({"call": "deploy", "args": {"plan": honest}})
+    answer = restricted.answer({"call": "open", "args": {"plan": honest}})
     assert "it carries the address 192.0.2.1" in answer["error"]["what"]
     deployed.assert_not_called()
     calibrate.assert_not_called()
@@ -531,11 +531,10 @@ def test_a_part_of_a_deployment_over_hosts_is_refused_for_what_it_is(
 ) -> None:
     for name in ("pvp_dpdk", "v2p2v_bridge"):
         for part in plan_over_hosts(name).hosts:
-            for call in ("open", "deploy"):
-                args = {"plan": part.model_dump(mode="json")}
-                error = restricted.answer({"call": call, "args": args})["error"]
-                assert error["where"] == f"plan of host {part.host}"
-                assert f"hosts.{part.host}.transport" in error["cure"]
+            args = {"plan": part.model_dump(mode="json")}
+            error = restricted.answer({"call": "open", "args": args})["error"]
+            assert error["where"] == f"plan of host {part.host}"
+            assert f"hosts.{part.host}.transport" in error["cure"]
     deployed.assert_not_called()
 
 

@@ -410,7 +410,7 @@ def test_over_several_hosts_the_wire_of_their_runs_is_calibrated(
     monkeypatch.setenv("XDG_CACHE_HOME", str(elsewhere / "cache"))
     one = facts()
     found = one.model_copy(update={"hosts": {"east": one, "west": one}})
-    monkeypatch.setattr("vnetperf.agent.hosts.connect", lambda *_: FakeAgent(facts=found))
+    monkeypatch.setattr("vnetperf.agent.hosts.TestbedClient", lambda *_: FakeAgent(facts=found))
     asked = ("--testbed", "two-hosts", "--frame-sizes", "64", "--json")
     assert main(["calibrate", *asked, "--wire", "memif"]) == 0
     assert json.loads(capsys.readouterr().out)["wire"] == "memif"  # what is typed is meant

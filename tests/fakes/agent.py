@@ -58,7 +58,7 @@ def machine_with_others(taken: float, *, seconds: float = 1.0) -> dict[str, Any]
 
 
 class FakeAgent:
-    """Duck-typed AgentClient.
+    """Duck-typed TestbedClient.
 
     Args:
         testbed: The testbed.
@@ -102,6 +102,10 @@ class FakeAgent:
         if path := os.environ.get("FAKE_AGENT_LOG"):
             with Path(path).open("a") as file:
                 file.write(json.dumps([os.getpid(), call]) + "\n")
+
+    def name_testbed(self, name: str) -> None:
+        """Note it."""
+        self.named = name
 
     def inventory(self) -> MachineFacts:
         self.note("inventory")
@@ -310,8 +314,9 @@ def _calibrating() -> int:
 
 def install() -> None:
     """Put the fake in the place of the client, in this process."""
-    from vnetperf.agent import client  # noqa: PLC0415 - likewise
+    from vnetperf.agent import hosts  # noqa: PLC0415 - likewise
+    from vnetperf.pytest_plugin import plans  # noqa: PLC0415 - likewise
     from vnetperf.runner import run  # noqa: PLC0415 - only a process that measures needs it
 
-    for module in (run, client):
-        module.AgentClient = EnvironmentAgent  # type: ignore[attr-defined]  # a double
+    for module in (run, plans, hosts):
+        module.TestbedClient = EnvironmentAgent  # type: ignore[attr-defined]  # a double

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.runner.support import NDR, PDR
-from vnetperf.agent import client as client_module
+from vnetperf.agent import hosts as hosts_module
 from vnetperf.plugin import registry
+from vnetperf.pytest_plugin import plans as plans_module
 from vnetperf.runner import run as run_module
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,8 +112,8 @@ def site(
     monkeypatch.setenv("FAKE_AGENT_LOG", str(tmp_path / "calls"))
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
-    for module in (run_module, client_module):  # put back what the conftest replaces
-        monkeypatch.setattr(module, "AgentClient", module.AgentClient)
+    for module in (run_module, plans_module, hosts_module):  # put back what conftest replaces
+        monkeypatch.setattr(module, "TestbedClient", module.TestbedClient)
     before = registry.registered()
     pytester.makeini("[pytest]\naddopts = -ra\n")
     pytester.makeconftest(CONFTEST)

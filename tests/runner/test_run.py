@@ -1202,7 +1202,7 @@ def test_what_could_not_be_undone_is_undone_where_it_is(
     bench.run.on_event(event)
     assert "sysctl: still 1" in caplog.text
     assert f"`vnetperf {told}" in caplog.text
-    assert vars(bench.agent)["named"] == typed.rpartition(",")[2]
+    assert bench.agent.named == typed.rpartition(",")[2]
     bench.run.close()
 
 

@@ -40,7 +40,6 @@ from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, LocalEnd
 from vnetperf.deployment.guests import measure_guests
 from vnetperf.deployment.mpi import transfer_mpi
-from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.path_check import check_path, check_way_through
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
@@ -426,22 +425,18 @@ class Agent:
         self.facts = facts.model_copy(update={"versions": versions})
         return self.facts.model_dump(mode="json")
 
-    def _begin(self, plan: dict[str, Any], begin: Callable[..., LiveDeployment]) -> LiveDeployment:
+    def call_open(self, plan: dict[str, Any]) -> str:
+        """Take this host for its part of a deployment; its network namespace.
+
+        An earlier deployment is taken away first.
+        """
         self.call_teardown()
         checked = self._check_plan(plan, make_plan)
         facts = self._facts(checked.testbed)
-        self.deployment = begin(
+        self.deployment = LiveDeployment.open(
             checked, facts, roots=self.roots, **self.make_callbacks(checked.scenario.id)
         )
-        return self.deployment
-
-    def call_deploy(self, plan: dict[str, Any]) -> Any:
-        """Deploy a plan; an earlier deployment is taken away first."""
-        return self._begin(plan, deploy_plan).facts.model_dump(mode="json")
-
-    def call_open(self, plan: dict[str, Any]) -> str:
-        """Take this host for its part of a deployment; its network namespace."""
-        return str(self._begin(plan, LiveDeployment.open).machine.netns)
+        return str(self.deployment.machine.netns)
 
     def call_lay_cables(self, cables: dict[str, str]) -> dict[str, str]:
         """Join this host to others' namespaces: number of a cable -> interface at both ends."""

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf import __version__
-from vnetperf.deployment.pods import find_network
 from vnetperf.host.linux import (
     ProcessId,
     is_stopped,
@@ -28,7 +27,6 @@ from vnetperf.host.trust import explain_distrust, watch_starts
 from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.calibration import Calibration
-from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import ClockOffset, ClockSync, MachineFacts, Testbed
 from vnetperf.model.trial import PartResult, TrialResult, TrialSpec, TrialWindow
@@ -546,27 +544,18 @@ class AgentClient:
         """What the host's own services state of its clock."""
         return ClockSync.model_validate(self.call("clock_sync"))
 
-    def clocks(self) -> dict[str, ClockOffset]:
-        """The clock against this machine's as it is now; nothing where there is one clock."""
+    def clock_offset(self) -> ClockOffset | None:
+        """The clock against this machine's as it is now; None where there is one clock."""
         if self._is_local or self.channel is None:
-            return {}
+            return None
         try:
-            return {"": self._measure_clock()}
+            return self._measure_clock()
         except _AgentDiedError as error:
             raise self._restore_after_death("clock", error) from None
 
     def expect(self, scenario: Scenario) -> None:
         """Note how long its sessions and its guests may take, for what is called from now on."""
         self._set_up_s, self._boots_s = scenario.set_up_s, scenario.boots_s
-
-    def deploy(self, plan: Plan) -> ScenarioFacts:
-        """Deploy a plan."""
-        self.expect(plan.scenario)
-        network = find_network(plan.scenario)
-        length_s = 60 + self.testbed.lock_timeout_s + self._boots_s
-        length_s += 0.0 if network is None else network.starts_s
-        answer = self.call("deploy", length_s=length_s, plan=plan.model_dump(mode="json"))
-        return ScenarioFacts.model_validate(answer)
 
     def run_trial(
         self, spec: TrialSpec, on_live: Event | None = None, *, elsewhere: bool = False
@@ -585,13 +574,6 @@ class AgentClient:
         with self._listening(forward_event):
             answer = self.call("run_trial", length_s=length, follow=follow, **sent)
         return TrialResult.model_validate(answer)
-
-    def watch(self, seconds: float) -> TrialResult:
-        """What threads and machine of a deployment do while nothing is sent."""
-        if failure := self.call("begin_watch"):
-            return TrialResult(directions=(), failed="dut", failure=failure)
-        time.sleep(seconds)
-        return TrialResult.model_validate(self.call("end_watch"))
 
     def run_part(self, spec: TrialSpec, window: TrialWindow, on_event: Event) -> PartResult:
         """Send and count at the tester's port there; only `on_event` hears of it meanwhile."""

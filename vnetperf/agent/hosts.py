@@ -1,4 +1,4 @@
-"""The agents of a testbed of several hosts, driven as one.
+"""The agents of a testbed's hosts, one or several, driven as one.
 
 The controller calls each agent; agents do not know each other. Hosts are taken in the order of
 their names and given back in the opposite one, so that two runs never wait for each other.
@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from vnetperf.agent import client as agent
-from vnetperf.agent.client import AgentClient, Event
+from vnetperf.agent.client import Event
 from vnetperf.agent.counts import merge_counts, merge_parts
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
@@ -31,6 +31,7 @@ from vnetperf.deployment.path_check import (
     send_until_complete,
     silent_directions,
 )
+from vnetperf.deployment.pods import find_network
 from vnetperf.deployment.transfers import Exchange
 from vnetperf.deployment.trial import LEARNED_SHARE
 from vnetperf.host.links import LinkStatistics
@@ -73,28 +74,30 @@ LEAD_S, WINDOW_TRIES = 0.2, 5
 LAST_WINDOW = 255
 
 
-def connect(
-    testbed: Testbed, on_event: Event | None = None, *, read_only: bool = False
-) -> AgentClient | HostsClient:
-    """The agents of a testbed: one client for one host, else one that drives a client for each."""
-    if not testbed.hosts:
-        return agent.AgentClient(testbed, on_event, read_only=read_only)
-    return HostsClient(testbed, on_event, read_only=read_only)
-
-
 @contextlib.contextmanager
 def _name_host(host: str) -> Iterator[None]:
-    """Add the host's name to errors raised in the block."""
+    """Add the host's name to errors raised in the block, where a testbed has several."""
     try:
         yield
     except VnetperfError as error:
-        if f"host {host}" not in error.where:
+        if host and f"host {host}" not in error.where:
             error.where = f"host {host}" + (f", {error.where}" if error.where else "")
         raise
 
 
-class HostsClient:
-    """The agents of a testbed's hosts, in the order they are locked, as one client."""
+def _with_host(host: str, text: str) -> str:
+    """A text about a host, which is named where a testbed has several."""
+    return f"host {host}: {text}" if host else text
+
+
+class TestbedClient:
+    """The agents of a testbed's hosts, in the order they are locked, as one client.
+
+    Attributes:
+        clients: Host -> the client of its agent; "" for the host of a testbed that has one.
+    """
+
+    __test__ = False  # pytest collects classes of this name
 
     def __init__(
         self, testbed: Testbed, on_event: Event | None = None, *, read_only: bool = False
@@ -119,6 +122,11 @@ class HostsClient:
         for client in self.clients.values():
             client.follow = follow
 
+    def name_testbed(self, name: str) -> None:
+        """Set what a user calls the testbed, for commands that messages propose."""
+        for client in self.clients.values():
+            client.named = name
+
     @property
     def restored(self) -> list[dict[str, Any]]:
         """What was restored of runs that died, on all hosts."""
@@ -128,7 +136,7 @@ class HostsClient:
     def troubles(self) -> tuple[str, ...]:
         """What of dead runs could not be undone, with the host."""
         return tuple(
-            f"host {name}: {text}"
+            _with_host(name, text)
             for name, client in self.clients.items()
             for text in client.troubles
         )
@@ -139,13 +147,13 @@ class HostsClient:
         What ends the waiting, such as Ctrl-C, ends the calls first: no thread outlives it, which
         would take the end of its agent for a death and start another one.
         """
-        if not calls:
-            return {}
 
         def named(host: str, call: Callable[[], Answer]) -> Answer:
             with _name_host(host):
                 return call()
 
+        if len(calls) < 2:  # which needs no thread
+            return {host: named(host, call) for host, call in calls.items()}
         pool = ThreadPoolExecutor(len(calls), thread_name_prefix="host")
         futures: dict[str, Future[Answer]] = {}
         try:
@@ -183,6 +191,8 @@ class HostsClient:
 
     def inventory(self) -> MachineFacts:
         """Look at all hosts: the facts of the one that has the DUT, with all hosts' beside them."""
+        if not self.testbed.hosts:
+            return self.clients[""].inventory()
         # All agents first: a host that is not there is one message before anything else is done.
         self._call_all({name: client.require_fit for name, client in self.clients.items()})
         facts_by_host = self._call_all(
@@ -204,19 +214,21 @@ class HostsClient:
 
     def clocks(self) -> dict[str, ClockOffset]:
         """Clocks of hosts on other machines against this one's, as they are now."""
-        clocks_by_host = self._call_all(
-            {name: client.clocks for name, client in self.clients.items()}
+        clocks = self._call_all(
+            {name: client.clock_offset for name, client in self.clients.items()}
         )
-        return {
-            host: clock
-            for host, host_clocks in clocks_by_host.items()
-            for clock in host_clocks.values()
-        }
+        return {host: clock for host, clock in clocks.items() if clock is not None}
 
     def calibrate(
         self, plan: Plan, frame_sizes: Sequence[int], *, brief: bool = False
     ) -> Calibration:
-        """Loop the generator to itself, on the tester's host, and measure it."""
+        """Loop the generator to itself, on the tester's host, and measure it.
+
+        Args:
+            plan: By `make_loop_plan`.
+            frame_sizes: Octets including FCS.
+            brief: True for what is no benchmark.
+        """
         self.teardown()
         with _name_host(plan.host):
             return self.clients[plan.host].calibrate(plan, frame_sizes, brief=brief)
@@ -230,13 +242,15 @@ class HostsClient:
             with self._cleaned_up():
                 facts = self._deploy_parts(plan)
         except VnetperfError:
+            log.error("undoing the deployment of %s", plan.scenario.id)
             self._take_away()
             raise
         return facts.model_copy(update={"deploy_s": round(time.monotonic() - began, 3)})
 
     def _deploy_parts(self, plan: Plan) -> ScenarioFacts:
         spaces: dict[str, str] = {}
-        for part in plan.hosts:
+        parts, network = plan.host_plans, find_network(plan.scenario)
+        for part in parts:
             with _name_host(part.host):
                 length_s = 60 + self.testbed.lock_timeout_s
                 sent = part.model_dump(mode="json")
@@ -244,7 +258,7 @@ class HostsClient:
                 spaces[part.host] = self.clients[part.host].call(
                     "open", length_s=length_s, plan=sent
                 )
-        with_nics = [part.host for part in plan.hosts if part.nics]
+        with_nics = [part.host for part in parts if part.nics and part.cables]
         netdevs = self._lay_cables(plan, spaces) if not with_nics else {}
         answers = self._call_hosts(with_nics, "plug_nics", length_s=BRING_UP_S)
         rings = {
@@ -255,7 +269,9 @@ class HostsClient:
                 part.host: partial(
                     self.clients[part.host].call,
                     "bring_up",
-                    length_s=BRING_UP_S + plan.scenario.boots_s,
+                    length_s=BRING_UP_S
+                    + plan.scenario.boots_s
+                    + (0.0 if network is None else network.starts_s),
                     cables={
                         str(use.cable): netdevs[use.cable]
                         for use in part.cables
@@ -263,12 +279,13 @@ class HostsClient:
                     },
                     rings={str(u.cable): rings.get(str(u.cable)) for u in part.cables},
                 )
-                for part in plan.hosts
+                for part in parts
             }
         )
         # Between endpoints nothing but they themselves can send.
         path_check = {} if plan.scenario.apart else self._path_check(plan)
-        answers = self._call_hosts((p.host for p in plan.hosts), "facts", path_check=path_check)
+        log.info("frames come through: %s", path_check)
+        answers = self._call_hosts((p.host for p in parts), "facts", path_check=path_check)
         of_host = {
             host: ScenarioFacts.model_validate(answer).facts for host, answer in answers.items()
         }
@@ -299,7 +316,7 @@ class HostsClient:
     def _path_check(self, plan: Plan) -> dict[str, Any]:
         tester = plan.of_tester().host
         apart = len(plan.testers) > 1
-        others = [part.host for part in plan.hosts if apart or part.host != tester]
+        others = [part.host for part in plan.host_plans if apart or part.host != tester]
         before = self._call_hosts(others, "counters")
         try:
             if apart:
@@ -331,6 +348,8 @@ class HostsClient:
         began = time.monotonic()
         try:
             with self._cleaned_up():
+                if not plan.hosts:
+                    return self.clients[""].run_trial(spec)
                 result = self._trial(plan, spec)
         except HostError:  # a host is gone: the others have no use without it
             self._take_away()
@@ -341,13 +360,15 @@ class HostsClient:
 
     def watch(self, seconds: float) -> TrialResult:
         """What threads and machines of a deployment do while nothing is sent."""
-        hosts = [part.host for part in self._plan.hosts] if self._plan is not None else []
+        hosts = [part.host for part in self._plan.host_plans] if self._plan is not None else []
         with self._cleaned_up():
             if failure := self._begin_watch(hosts, 0.0):
                 return TrialResult(directions=(), failed="dut", failure=failure)
             time.sleep(seconds)
             ended = self._call_hosts(hosts, "end_watch")
         counted = {host: TrialResult.model_validate(answer) for host, answer in ended.items()}
+        if len(counted) == 1:
+            return next(iter(counted.values()))
         return merge_counts(TrialResult(directions=()), counted)
 
     def _trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
@@ -393,7 +414,7 @@ class HostsClient:
     def _begin_watch(self, hosts: Sequence[str], wait_s: float) -> str:
         """Have hosts read counters, and look at threads from `wait_s` on; what has died."""
         begun = self._call_hosts(hosts, "begin_watch", length_s=wait_s, wait_s=wait_s)
-        return "; ".join(f"host {host}: {failure}" for host, failure in begun.items() if failure)
+        return "; ".join(_with_host(host, failure) for host, failure in begun.items() if failure)
 
     def _run_split_trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         """Run a trial of a tester whose ports are on two hosts."""
@@ -632,28 +653,30 @@ class HostsClient:
         return files
 
     def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
-        """Transfers between endpoints; nothing else is carried over several hosts."""
+        """Have something else than a trial measured; over several hosts only transfers."""
         plan = self._plan
-        if name == "transfer" and plan is not None and args["server"] == "far":
-            specs = [TransferSpec.model_validate(spec) for spec in args["specs"]]
-            try:
-                with self._cleaned_up():
-                    if plan.scenario.apart:
-                        transfers = self._transfer(plan, specs)
-                        return [transfer.model_dump(mode="json") for transfer in transfers]
-                    with _name_host(plan.of_tester().host):  # which has both ends
-                        of_tester = self.clients[plan.of_tester().host]
-                        return of_tester.call(name, length_s=length_s, **args)
-            except (DutError, GeneratorError) as error:
-                raise self._cause(plan, error) from None
-            except HostError:  # a host is gone: the others have no use without it
-                self._take_away()
-                raise
-        raise HostError(
-            "this measurement is not carried over several hosts",
-            where=name,
-            cure="choose a testbed of one host",
-        )
+        if plan is None:
+            raise HostError("no scenario is deployed", where=name)
+        if plan.hosts and (name, args.get("server")) != ("transfer", "far"):
+            raise HostError(
+                "this measurement is not carried over several hosts",
+                where=name,
+                cure="choose a testbed of one host",
+            )
+        try:
+            with self._cleaned_up():
+                if plan.scenario.apart:
+                    specs = [TransferSpec.model_validate(spec) for spec in args["specs"]]
+                    transfers = self._transfer(plan, specs)
+                    return [transfer.model_dump(mode="json") for transfer in transfers]
+                with _name_host(plan.of_tester().host):  # which has both ends
+                    of_tester = self.clients[plan.of_tester().host]
+                    return of_tester.call(name, length_s=length_s, **args)
+        except (DutError, GeneratorError) as error:
+            raise self._cause(plan, error) from None
+        except HostError:  # a host is gone: the others have no use without it
+            self._take_away()
+            raise
 
     def _transfer(self, plan: Plan, specs: Sequence[TransferSpec]) -> list[Transfer]:
         """Transfers between an endpoint on one host and one on another."""
@@ -713,7 +736,7 @@ class HostsClient:
             raise
 
     def _check_alive(self, plan: Plan) -> None:
-        duts = [part.host for part in plan.hosts if part.has_dut]
+        duts = [part.host for part in plan.host_plans if part.has_dut]
         self._call_hosts(duts, "check_alive")
 
     def _cause(self, plan: Plan, error: VnetperfError) -> VnetperfError:
@@ -732,7 +755,7 @@ class HostsClient:
         for name, client in reversed(self.clients.items()):
             try:
                 with _name_host(name):
-                    troubles += [f"host {name}: {text}" for text in client.teardown()]
+                    troubles += [_with_host(name, text) for text in client.teardown()]
             except VnetperfError as error:  # the others are restored all the same
                 failure = failure or error
         if failure is not None:
@@ -774,6 +797,8 @@ def _merge_facts(
     plan: Plan, of_host: Mapping[str, dict[str, Any]], boots: Mapping[str, str]
 ) -> dict[str, Any]:
     """Merge the facts of all hosts into those of one host; each host's facts stay under "hosts"."""
+    if len(of_host) == 1:
+        return next(iter(of_host.values()))
     duts = [part.host for part in plan.hosts if part.has_dut]
     main = plan.of_tester().host or duts[0]
     facts: dict[str, Any] = {**of_host[main]}

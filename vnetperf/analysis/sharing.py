@@ -119,7 +119,7 @@ class Sharing:
                 ),
                 host_plan.has_dut,
             )
-            for host_plan in plan.hosts or (plan,)
+            for host_plan in plan.host_plans
         ]
         return cls(
             machines=tuple(_machines(parts, {})),

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Calibrate, store and print."""
     from vnetperf import config
-    from vnetperf.agent.hosts import connect
+    from vnetperf.agent.hosts import TestbedClient
     from vnetperf.cli.tables import Out
     from vnetperf.deployment.hosts import WIRE_WITHIN
     from vnetperf.deployment.planner import make_loop_plan
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     wire = loaded.settings.wire
     if wire == "auto" and loaded.testbed.hosts:
         wire = WIRE_WITHIN  # over which runs look it up, whatever their cables are
-    client = connect(loaded.testbed, print_event)
+    client = TestbedClient(loaded.testbed, print_event)
     try:
         facts = client.inventory()
         scenario = Scenario(

@@ -33,20 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Look at the machine and plan every scenario."""
     from vnetperf import config
-    from vnetperf.agent.hosts import HostsClient, connect
+    from vnetperf.agent.hosts import TestbedClient
     from vnetperf.runner.scenarios import check_backends
 
     loaded = config.load(read_options(arguments))
     check_backends(loaded)
-    client = connect(loaded.testbed, read_only=True)
+    client = TestbedClient(loaded.testbed, read_only=True)
     _show_life("looking at this machine and its programs ...")
     try:
         facts = client.inventory()
     finally:
         client.close()
         _show_life("")
-    clients = client.clients if isinstance(client, HostsClient) else {"": client}
-    for number, (host, host_client) in enumerate(clients.items()):
+    for number, (host, host_client) in enumerate(client.clients.items()):
         if host:
             print(("\n" if number else "") + f"host {host} ({host_client.testbed.agent.transport})")
         _print_machine(facts.hosts.get(host, facts))

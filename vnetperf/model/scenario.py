@@ -719,6 +719,11 @@ class Plan(Frozen):
     hosts: tuple[Plan, ...] = ()
 
     @property
+    def host_plans(self) -> tuple[Plan, ...]:
+        """The plan of each host, in the order in which they are locked; of one host itself."""
+        return self.hosts or (self,)
+
+    @property
     def has_tester(self) -> bool:
         """Whether the tester is on this host."""
         return "tester" in self.parts
@@ -753,7 +758,7 @@ class Plan(Frozen):
     @property
     def testers(self) -> tuple[Plan, ...]:
         """The plans of the hosts that the tester's ports are on, port 0's first."""
-        plans = [plan for plan in self.hosts or (self,) if plan.has_tester]
+        plans = [plan for plan in self.host_plans if plan.has_tester]
         return tuple(sorted(plans, key=lambda plan: plan.own_ends))
 
     @property

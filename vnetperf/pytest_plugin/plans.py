@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from vnetperf.agent.hosts import connect
+from vnetperf.agent.hosts import TestbedClient
 from vnetperf.analysis.sharing import TESTER, Sharing
 from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import find_size_problem
@@ -186,7 +186,7 @@ def _print_plans(
     on: str = "",
 ) -> None:
     """The plans of a testbed."""
-    client = connect(configuration.testbed, read_only=True)
+    client = TestbedClient(configuration.testbed, read_only=True)
     try:
         facts = client.inventory()
     except VnetperfError as error:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Protocol
 
 from vnetperf import __version__
-from vnetperf.agent.client import AgentClient, restore_command
-from vnetperf.agent.hosts import HostsClient, connect
+from vnetperf.agent.client import restore_command
+from vnetperf.agent.hosts import TestbedClient
 from vnetperf.analysis.logged_tests import Case
 from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import require_size
@@ -238,7 +238,7 @@ class Run:
         configuration: Configuration,
         log_path: Path,
         *,
-        client: AgentClient | HostsClient | None = None,
+        client: TestbedClient | None = None,
         progress: Progress | None = None,
         calibrations: CalibrationCache | None = None,
         argv: Sequence[str] | None = None,
@@ -246,12 +246,10 @@ class Run:
     ) -> None:
         self.configuration = configuration
         self.progress = progress or NoProgress()
-        self.client = client or connect(configuration.testbed, self.on_event)
+        self.client = client or TestbedClient(configuration.testbed, self.on_event)
         self.client.follow = self.progress.follows
         self._named = _named(configuration)
-        several = self.client.clients if isinstance(self.client, HostsClient) else {"": self.client}
-        for host_client in several.values():
-            host_client.named = self._named
+        self.client.name_testbed(self._named)
         self.store = calibrations or CalibrationCache()
         self.resumed = ResumedRun(log_path)
         self.spent: dict[str, float] = {}
