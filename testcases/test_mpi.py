@@ -20,31 +20,31 @@ pytestmark = pytest.mark.deployments("bmp2bmp", "bmp2vmp")
 @pytest.mark.parametrize("kind", ["MPI_LATENCY", "MPI_BANDWIDTH", "MPI_PUT", "MPI_GET"])
 def test_pair(bench: Bench, message_size: int, kind: MpiKind) -> None:
     """Messages, puts and gets between a rank of the first pod and one of the second."""
-    if why := bench.no_mpi(kind, message_size):
+    if why := bench.no_workload(kind, message_size):
         pytest.skip(why)  # what is missing, as the plan tells it
-    bench.mpi(kind, message_size).check_expectations()
+    bench.run_workload(kind, message_size).check_expectations()
 
 
 @pytest.mark.parametrize("kind", ["MPI_ALLTOALL", "MPI_ALLREDUCE"])
 def test_collective(bench: Bench, message_size: int, kind: MpiKind) -> None:
     """Collectives of all ranks, with messages of a size."""
-    if why := bench.no_mpi(kind, message_size):
+    if why := bench.no_workload(kind, message_size):
         pytest.skip(why)  # what is missing, as the plan tells it
-    bench.mpi(kind, message_size).check_expectations()
+    bench.run_workload(kind, message_size).check_expectations()
 
 
 @pytest.mark.transfers("MPI_BARRIER")
 def test_barrier(bench: Bench) -> None:
     """A barrier of all ranks."""
-    if why := bench.no_mpi("MPI_BARRIER"):
+    if why := bench.no_workload("MPI_BARRIER"):
         pytest.skip(why)  # what is missing, as the plan tells it
-    bench.mpi("MPI_BARRIER").check_expectations()
+    bench.run_workload("MPI_BARRIER").check_expectations()
 
 
 @pytest.mark.slow
 @pytest.mark.transfers("MPI_HPL")
 def test_hpl(bench: Bench) -> None:
     """HPC Challenge: HPL, and ping-pong between pairs of ranks."""
-    if why := bench.no_mpi("MPI_HPL"):
+    if why := bench.no_workload("MPI_HPL"):
         pytest.skip(why)  # what is missing, as the plan tells it
-    bench.mpi("MPI_HPL").check_expectations()
+    bench.run_workload("MPI_HPL").check_expectations()

@@ -107,14 +107,16 @@ def transfer_metrics(
             conditions={
                 "seconds": spec.duration_s,
                 "instances": spec.instances,
-                "tool": spec.tool if spec.is_mpi else transfer.version.partition(" ")[0],
-                **({"pods": spec.pods, "ranks": spec.ranks} if spec.is_mpi else {}),
+                "tool": spec.tool if spec.workload == "mpi" else transfer.version.partition(" ")[0],
+                **({"pods": spec.pods, "ranks": spec.ranks} if spec.workload == "mpi" else {}),
             },
             **settings | {"qualifiers": (*settings.get("qualifiers", ()), *disturbed)},
         )
 
-    if spec.is_mpi or spec.is_guest:
-        yield from (_list_mpi_metrics if spec.is_mpi else _list_guest_metrics)(make, transfer)
+    if spec.workload:
+        yield from (_list_mpi_metrics if spec.workload == "mpi" else _list_guest_metrics)(
+            make, transfer
+        )
         return
     rate = transfer.bits_per_second if spec.is_stream else transfer.transactions_per_second
     yield make(name, main_unit, "more", rate, main=True)

@@ -41,6 +41,8 @@ Kind = Literal[
     MpiKind,
     GuestKind,
 ]
+#: What kinds begin with that sockets do.
+_SOCKETS = ("tcp", "udp")
 #: "forth" from the client's end to the server's, "back" the other way, "both" at once.
 Way = Literal["forth", "back", "both"]
 OneWay = Literal["forth", "back"]
@@ -111,9 +113,10 @@ class TransferSpec(Frozen):
         return ", ".join(terms)
 
     @property
-    def is_mpi(self) -> bool:
-        """True when ranks of MPI exchange messages."""
-        return self.kind.startswith("MPI_")
+    def workload(self) -> str:
+        """Name of the workload whose kind begins with it: "mpi"; "" of a transfer of sockets."""
+        name = self.kind.partition("_")[0].lower()
+        return "" if name in _SOCKETS else name
 
     @property
     def is_guest(self) -> bool:

@@ -323,7 +323,7 @@ def _transfer_answers(results: RunResults) -> Iterator[str]:
         rates = (
             ([r.bits_per_second for r in scenario.rounds_of(t) if r.bits_per_second], t)
             for t in scenario.transfers
-            if not t.spec.is_mpi
+            if t.spec.workload != "mpi"
         )
         means = [
             (sum(round_rates) / len(round_rates), transfer)
@@ -365,7 +365,7 @@ def _worth_text(results: RunResults) -> Iterator[str]:
 
 
 def _transfer_word(spec: TransferSpec) -> str:
-    return "MPI" if spec.is_mpi else "speed of guests" if spec.is_guest else _SOCKETS
+    return "MPI" if spec.workload == "mpi" else "speed of guests" if spec.is_guest else _SOCKETS
 
 
 _SOCKETS = "traffic between sockets"

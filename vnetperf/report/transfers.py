@@ -120,7 +120,7 @@ def transfer_text(transfer: Transfer) -> str:
 
 def spec_text(spec: TransferSpec, ways: Mapping[Way, str] = _ARROWS) -> str:
     """What a transfer is to be, in words."""
-    parts = [spec.kind if spec.is_mpi or spec.is_guest else f"{spec.kind} {ways[spec.way]}"]
+    parts = [spec.kind if spec.workload else f"{spec.kind} {ways[spec.way]}"]
     if spec.message_size is not None:
         parts.append(f"{spec.message_size} octets")
     if spec.kind.endswith("_LOAD"):
@@ -224,7 +224,7 @@ def _rows(results: RunResults) -> list[_Row]:
         for scenario in results.transfers
         for rounds in scenario.rounds
         for transfer, others in rounds[-1:]
-        if not (transfer.spec.is_mpi or transfer.spec.is_guest)
+        if not transfer.spec.workload
     ]
 
 
@@ -591,7 +591,7 @@ def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer
                 rounds=scenario_transfers.rounds_of(transfer),
             )
             for transfer in scenario_transfers.transfers
-            if transfer.spec.is_mpi is mpi and not transfer.spec.is_guest
+            if transfer.spec.workload == ("mpi" if mpi else "")
         )
     base = {_alike(row): row.rounds for row in rows if row.is_baseline}
     with_base = [
@@ -825,7 +825,7 @@ def choose_scale(transfer: Transfer) -> Scale:
     """Of what any transfer is compared by, in tables."""
     if transfer.spec.is_guest:
         return _EVENTS if transfer.events_per_second else _MEBIBYTES
-    if transfer.spec.is_mpi:
+    if transfer.spec.workload == "mpi":
         return mpi_scale(transfer)
     return TIMES if transfer.round_trip_us.get("50") else _MEGABITS
 
