@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from vnetperf.model.transfer import MpiKind
+    from vnetperf.model.transfer import Kind
     from vnetperf.runner.bench import Bench
 
 pytestmark = pytest.mark.deployments("bmp2bmp", "bmp2vmp")
 
 
 @pytest.mark.parametrize("kind", ["MPI_LATENCY", "MPI_BANDWIDTH", "MPI_PUT", "MPI_GET"])
-def test_pair(bench: Bench, message_size: int, kind: MpiKind) -> None:
+def test_pair(bench: Bench, message_size: int, kind: Kind) -> None:
     """Messages, puts and gets between a rank of the first pod and one of the second."""
     if why := bench.no_workload(kind, message_size):
         pytest.skip(why)  # what is missing, as the plan tells it
@@ -26,7 +26,7 @@ def test_pair(bench: Bench, message_size: int, kind: MpiKind) -> None:
 
 
 @pytest.mark.parametrize("kind", ["MPI_ALLTOALL", "MPI_ALLREDUCE"])
-def test_collective(bench: Bench, message_size: int, kind: MpiKind) -> None:
+def test_collective(bench: Bench, message_size: int, kind: Kind) -> None:
     """Collectives of all ranks, with messages of a size."""
     if why := bench.no_workload(kind, message_size):
         pytest.skip(why)  # what is missing, as the plan tells it

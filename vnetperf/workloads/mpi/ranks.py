@@ -27,7 +27,7 @@ from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
-from vnetperf.model.transfer import MPI_PAIRS, EndFacts, Transfer, TransferSpec
+from vnetperf.model.transfer import EndFacts, Transfer, TransferSpec
 from vnetperf.plugin import registry
 from vnetperf.plugin.network import PodPort
 from vnetperf.plugin.site import LOOPBACK, PREFIX_LENGTH, PodSite, ProcessorWatch, WorkloadSite
@@ -35,7 +35,7 @@ from vnetperf.virt.container import Container, ContainerProgram
 from vnetperf.virt.endpoint import GuestPlace, GuestProgram, Place
 from vnetperf.virt.oci import RANKS
 from vnetperf.virt.pods import make_pod
-from vnetperf.workloads.mpi.program import MpiOutputError, MpiProgram, is_prrte
+from vnetperf.workloads.mpi.program import MPI_PAIRS, MpiOutputError, MpiProgram, is_prrte
 
 #: All pods' addresses (RFC 2544 appendix C.2.2): what the library may use of a pod's interfaces.
 NETWORK = f"198.18.0.0/{PREFIX_LENGTH}"
