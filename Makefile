@@ -83,7 +83,7 @@ check: deps-test $(VENV)/.dev-stamp
 	$(MAKE) --no-print-directory -C vnetperf/vswitches/cgnat/engine lint
 	$(MAKE) --no-print-directory -C vnetperf/vnfs/vloop/engine lint
 	clang-format --style=file:vnetperf/host/engine/.clang-format --dry-run --Werror \
-		vnetperf/host/*.[ch] vnetperf/vswitches/xdp/*.[ch] vnetperf/vswitches/cgnat/bpf/*.[ch] vnetperf/vswitches/lb/*.c vnetperf/traffic/xdpgen/*.c vnetperf/vnfs/vloop/*.c vnetperf/mpi/*.c vnetperf/virt/*.c \
+		vnetperf/host/*.[ch] vnetperf/vswitches/xdp/*.[ch] vnetperf/vswitches/cgnat/bpf/*.[ch] vnetperf/vswitches/lb/*.c vnetperf/traffic/xdpgen/*.c vnetperf/vnfs/vloop/*.c vnetperf/workloads/mpi/*.c vnetperf/virt/*.c \
 		benchmarks/*.c
 
 # The engine's parts under AddressSanitizer and UBSan; logs, TOML files, and what the engine writes

@@ -40,12 +40,12 @@ NEUTRAL = ("model", "host")
 #: Rooms whose texts are vnetperf's own or the user's; what cannot be read there ends a command.
 OWN_FILES = ("analysis", "cli", "config", "log", "report", "runner")
 #: Families of backends: the entry points of setup.cfg.
-FAMILIES = ("vswitches", "vnfs", "traffic", "wires", "collectors", "endpoints", "mpi")
+FAMILIES = ("vswitches", "vnfs", "traffic", "wires", "collectors", "endpoints", "workloads", "mpi")
 #: Names of backends that are words of another thing too: a library, a program, a Debian package, a
 #: kind of link, a deployment, an image.
 OTHER_MEANINGS = {
     *("dpdk", "testpmd", "veth", "memif", "nic", "cpu", "bridge", "macvtap", "sriov", "vepc"),
-    *("sockperf", "netperf", "xdp"),
+    *("sockperf", "netperf", "xdp", "mpi"),
 }
 #: What is measured with unless the user says otherwise.
 DEFAULTS = {"vloop", "loadgen", "iperf3"}

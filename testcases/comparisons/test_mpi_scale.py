@@ -20,11 +20,11 @@ pytestmark = pytest.mark.deployments("bmp2bmp")
 @pytest.mark.vary("pods", [1, 2, 4, 8])
 def test_pods(bench: Bench, message_size: int) -> None:
     """MPI_Alltoall by the number of pods."""
-    bench.mpi("MPI_ALLTOALL", message_size).check_expectations()
+    bench.run_workload("MPI_ALLTOALL", message_size).check_expectations()
 
 
 @pytest.mark.transfers("MPI_ALLTOALL")
 @pytest.mark.vary("ranks", [1, 2, 4])
 def test_ranks(bench: Bench, message_size: int) -> None:
     """MPI_Alltoall by the number of ranks in each pod."""
-    bench.mpi("MPI_ALLTOALL", message_size).check_expectations()
+    bench.run_workload("MPI_ALLTOALL", message_size).check_expectations()

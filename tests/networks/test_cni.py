@@ -26,7 +26,8 @@ from vnetperf.model.transfer import OCTETS_ADDED
 from vnetperf.networks import cni
 from vnetperf.plugin.network import Pod, PodHost
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.runner.transfers import mpi_scenario
+from vnetperf.runner.transfers import workload_scenario
+from vnetperf.workloads.mpi import Mpi
 
 PLUGINS = {"cni-plugins": "/usr/lib/cni/host-local"}
 MACHINE = facts().model_copy(update={"programs": {**facts().programs, **PLUGINS}})
@@ -192,7 +193,7 @@ def test_what_is_missing_is_one_message() -> None:
 def refusal(option: str, machine: MachineFacts = MACHINE, **wishes: Any) -> str:
     """What the planner answers to pods on a conflist."""
     made = scenario(option, **wishes)
-    made = mpi_scenario(made) if "pods" in wishes else made
+    made = workload_scenario(Mpi(), made) if "pods" in wishes else made
     with pytest.raises(CapabilityError) as refused:
         make_plan(made, config.load({}, environment={}).testbed, machine)
     return str(refused.value)
@@ -264,7 +265,7 @@ def test_a_pool_with_too_few_addresses_is_refused_before_anything_is_made(
         assert "mine.conflist: plugins.0.ipam: " in found
         assert says in found
         return
-    made = mpi_scenario(scenario(option, pods=pods))
+    made = workload_scenario(Mpi(), scenario(option, pods=pods))
     make_plan(made, config.load({}, environment={}).testbed, MACHINE)
 
 
@@ -315,9 +316,11 @@ def test_a_vlan_takes_one_pod_of_a_host(tmp_path: Path) -> None:
 def test_more_pods_than_a_vlan_can_have_are_refused(tmp_path: Path) -> None:
     option = written(tmp_path, conflist({"type": "vlan", "vlanId": 10, "ipam": POOL}))
     testbed = config.load({}, environment={}).testbed
-    make_plan(mpi_scenario(scenario(option, hosts="other", pods=2)), testbed, MACHINE)
+    make_plan(workload_scenario(Mpi(), scenario(option, hosts="other", pods=2)), testbed, MACHINE)
     with pytest.raises(CapabilityError, match=r"vlan has 1 pod .*; choose --pods 2"):
-        make_plan(mpi_scenario(scenario(option, hosts="other", pods=3)), testbed, MACHINE)
+        make_plan(
+            workload_scenario(Mpi(), scenario(option, hosts="other", pods=3)), testbed, MACHINE
+        )
 
 
 def test_an_ipvlan_is_left_to_the_network_of_that_name(tmp_path: Path) -> None:

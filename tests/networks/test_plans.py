@@ -32,7 +32,8 @@ from vnetperf.plugin import registry
 from vnetperf.plugin.backend import optional
 from vnetperf.plugin.network import FarHost, Pod, PodHost
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
-from vnetperf.runner.transfers import endpoint_scenario, mpi_scenario
+from vnetperf.runner.transfers import endpoint_scenario, workload_scenario
+from vnetperf.workloads.mpi import Mpi
 
 FIRST, SECOND = VnfPort(vnf=0, index=0), VnfPort(vnf=1, index=0)
 TUNNELLED = ("ethernet", "ipv4", "gre", "ethernet", "ipv4", "udp")
@@ -451,7 +452,7 @@ def test_numbers_of_one_host_and_of_two_are_not_compared(run_of: Any) -> None:
 def ranked(network: str, **wishes: Any) -> Plan:
     """A plan for ranks of MPI."""
     configuration = configured(**wishes)
-    one = mpi_scenario(make_scenario(f"bmp2bmp_{network}", configuration))
+    one = workload_scenario(Mpi(), make_scenario(f"bmp2bmp_{network}", configuration))
     return make_plan(one, configuration.testbed, facts())
 
 
@@ -520,12 +521,12 @@ def test_pods_of_runc_have_programs_and_no_frames() -> None:
     assert "from no container" in frames.commands["frames"]
     with pytest.raises(NoResultError, match="from no container; leave --pod out"):
         deploy_plan(frames, machine)
-    for one in (endpoint_scenario(wishes, plain), mpi_scenario(plain)):
+    for one in (endpoint_scenario(wishes, plain), workload_scenario(Mpi(), plain)):
         plan = make_plan(one, wishes.testbed, machine)
         assert (plan.scenario.pod, plan.scenario.conditions[1]) == ("runc", "pods by runc")
     without = machine.model_copy(update={"programs": {"runc": ""}, "program_troubles": {}})
     with pytest.raises(CapabilityError, match="the package runc"):
-        make_plan(mpi_scenario(plain), wishes.testbed, without)
+        make_plan(workload_scenario(Mpi(), plain), wishes.testbed, without)
 
 
 @pytest.mark.parametrize(
@@ -716,7 +717,7 @@ def test_what_a_network_of_sockets_cannot_is_refused(
 def test_pods_with_sockets_for_dpdk_have_no_programs() -> None:
     wishes = configured()
     plain = make_scenario("bmp2bmp_vhost_user", wishes)
-    for one in (endpoint_scenario(wishes, plain), mpi_scenario(plain)):
+    for one in (endpoint_scenario(wishes, plain), workload_scenario(Mpi(), plain)):
         with pytest.raises(CapabilityError, match="for DPDK applications"):
             make_plan(one, wishes.testbed, facts())
 

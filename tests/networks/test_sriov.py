@@ -22,7 +22,8 @@ from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.networks.sriov import SriovNetwork, pod_rules
 from vnetperf.plugin.network import Pod, PodHost
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.runner.transfers import endpoint_scenario, mpi_scenario
+from vnetperf.runner.transfers import endpoint_scenario, workload_scenario
+from vnetperf.workloads.mpi import Mpi
 
 NETNS, WIRES = Path("/run/netns"), ("nic", "memif", "veth")
 #: Stands for the machine's own namespace, which has no path.
@@ -35,7 +36,7 @@ def planned(*, machine: MachineFacts | None = None, **wishes: Any) -> Plan:
 
 
 def ranked(pods: int, **wishes: Any) -> Plan:
-    found = mpi_scenario(scenario("sriov", pods=pods, **wishes))
+    found = workload_scenario(Mpi(), scenario("sriov", pods=pods, **wishes))
     return make_plan(found, Testbed(nics=CABLES, wires=WIRES), with_nics(facts()))
 
 
@@ -124,7 +125,7 @@ def test_a_nic_without_switchdev_mode_is_refused(monkeypatch: pytest.MonkeyPatch
         planned(machine=bare, set=chosen)
 
 
-RANKED = mpi_scenario(scenario("sriov"))
+RANKED = workload_scenario(Mpi(), scenario("sriov"))
 
 
 @given(st.integers(2, 6), st.sampled_from(["same", "other"]))

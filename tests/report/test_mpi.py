@@ -9,11 +9,12 @@ from vnetperf.analysis.results_from_log import merge_transfers
 from vnetperf.analysis.run_metrics import compared_metrics
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
 from vnetperf.model.transfer import Kind, Transfer, Transfers, TransferSpec
-from vnetperf.report import mpi, transfers
+from vnetperf.report import transfers, workloads
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.table import NONE
 from vnetperf.report.terminal import terminal_text
+from vnetperf.workloads.mpi import Mpi
 
 
 def ran(kind: Kind, pods: int = 2, ranks: int = 2, **figures: Any) -> Transfer:
@@ -73,7 +74,7 @@ def test_rounds_give_an_interval() -> None:
         host=tuple(map(alltoall, (400.0, 404.0, 396.0))),
         vxlan=tuple(map(alltoall, (600.0, 606.0, 594.0))),
     )
-    _, vxlan = mpi.mpi_table(run).texts
+    _, vxlan = workloads.workload_table(run, Mpi()).texts
     assert vxlan[7].startswith("1.50 (1.4")
     assert vxlan[-1] == "3"
 
@@ -83,7 +84,7 @@ def test_curves_are_over_pods_and_over_ranks_with_a_line_for_each_network() -> N
         host=tuple(alltoall(100.0 * pods, pods) for pods in (1, 2, 4, 8)),
         vxlan=(*(alltoall(150.0 * pods, pods) for pods in (1, 2, 4, 8)), alltoall(90.0, 2, 1)),
     )
-    pods, ranks = mpi.mpi_plots(run)
+    pods, ranks = workloads.workload_plots(run, Mpi())
     assert pods.x.names == ["1", "2", "4", "8"]
     assert [one.name for one in pods.series] == ["host", "vxlan"]
     assert [point.y for point in pods.series[1].points] == [150e3, 300e3, 600e3, 1200e3]
@@ -94,12 +95,12 @@ def test_curves_are_over_pods_and_over_ranks_with_a_line_for_each_network() -> N
 def test_what_was_measured_twice_is_one_point() -> None:
     run = results(host=(alltoall(100.0, 1), alltoall(200.0, 2)))
     again = run.model_copy(update={"transfers": (*run.transfers, *run.transfers)})
-    (plot,) = mpi.mpi_plots(again)
+    (plot,) = workloads.workload_plots(again, Mpi())
     assert len(plot.series[0].points) == 2
 
 
 def test_one_point_is_no_curve() -> None:
-    assert list(mpi.mpi_plots(results(host=(alltoall(100.0),)))) == []
+    assert list(workloads.workload_plots(results(host=(alltoall(100.0),)), Mpi())) == []
 
 
 def test_metrics_are_in_the_one_table_with_what_they_were_measured_for() -> None:
@@ -130,7 +131,7 @@ def test_metrics_are_in_the_one_table_with_what_they_were_measured_for() -> None
 
 def test_hpl_is_a_rate() -> None:
     run = results(host=(ran("MPI_HPL", flops=2e9, operation_us={"mean": 11.0}),))
-    (row,) = mpi.mpi_table(run).texts
+    (row,) = workloads.workload_table(run, Mpi()).texts
     assert row[6] == "2.000 Gflop/s"
     assert row[2] == NONE
 
@@ -139,7 +140,7 @@ def test_other_transfers_are_no_mpi() -> None:
     spec = TransferSpec(kind="UDP_RR", tool="sockperf", message_size=64, duration_s=1)
     one = Transfer(spec=spec, transactions_per_second=1e4, round_trip_us={"50": 20.0})
     run = results(host=(one,))
-    assert not mpi.mpi_table(run)
+    assert not workloads.workload_table(run, Mpi())
     assert len(transfers.pod_transfers(run)) == 1
     assert "Traffic between sockets" in markdown_report(run)
 

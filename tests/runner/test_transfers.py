@@ -312,12 +312,12 @@ def test_a_variant_has_a_program_of_mpi_of_its_own() -> None:
     run.facts().programs.update(dict.fromkeys(("mpirun", "mpicc", "hpcc", "osu_latency"), "/x"))
     run.configuration = config.load({"mpi_program": "hpcc"}, environment={})
     bench = Bench(run, plain, Variant(settings=(("mpi_program", "osu"),)))
-    bench.mpi("MPI_LATENCY", 64)
+    bench.run_workload("MPI_LATENCY", 64)
     run.note_skipped.assert_not_called()
     (spec,) = run.client.call.call_args.kwargs["specs"]
     assert spec["tool"] == "osu"
     with pytest.raises(NoResultError, match="hpcc cannot do MPI_LATENCY"):
-        Bench(run, plain).mpi("MPI_LATENCY", 64)
+        Bench(run, plain).run_workload("MPI_LATENCY", 64)
 
 
 def test_a_variant_has_threads_and_a_tool_in_vnfs_of_its_own() -> None:

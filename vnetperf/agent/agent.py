@@ -39,10 +39,9 @@ from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, LocalEnd
 from vnetperf.deployment.guests import measure_guests
-from vnetperf.deployment.mpi import transfer_mpi
 from vnetperf.deployment.path_check import check_path, check_way_through
 from vnetperf.deployment.planner import make_loop_plan, make_plan
-from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
+from vnetperf.deployment.transfers import run_workload, transfer_endpoints, transfer_users
 from vnetperf.deployment.trial import (
     DutWatch,
     begin_watch,
@@ -77,6 +76,7 @@ from vnetperf.model.transfer import ServerPlace, TransferSpec
 from vnetperf.model.trial import EventSpec, LiveCounts, TrialSpec, TrialWindow
 from vnetperf.plugin import registry
 from vnetperf.plugin.backend import Backend
+from vnetperf.plugin.workload import find_workload
 
 log = logging.getLogger(__name__)
 
@@ -579,8 +579,8 @@ class Agent:
         """Let endpoints talk through the deployed scenario, or programs run in its VNFs."""
         requests = [TransferSpec.model_validate(spec) for spec in specs]
         deployment = self._require_deployment("transfer")
-        if any(request.is_mpi for request in requests):
-            transfers = transfer_mpi(deployment, requests, self._watch)
+        if workload := find_workload(requests[0].kind):
+            transfers = run_workload(deployment, workload, requests, self._watch)
         elif any(request.is_guest for request in requests):
             transfers = measure_guests(deployment, requests, self._watch)
         else:

@@ -34,9 +34,10 @@ from vnetperf.model.result import (
     RepeatedNumber,
     Result,
 )
-from vnetperf.model.transfer import MPI_PAIRS, Kind
+from vnetperf.model.transfer import Kind
 from vnetperf.model.trial import Latency, TrialGaps
 from vnetperf.model.units import Unit, fps, percent
+from vnetperf.plugin.workload import find_workload
 from vnetperf.statistics import clopper_pearson, spread
 from vnetperf.statistics.difference import Measurand
 
@@ -213,11 +214,8 @@ def main_number(kind: str, way: str) -> tuple[str, Unit, Literal["more", "less"]
     """Label and unit of the number that a transfer is for, and whether more of it is better."""
     if kind.startswith("GUEST_"):
         return kind, "1/s" if kind == "GUEST_CPU" else "octet/s", "more"
-    if kind == "MPI_HPL":
-        return "MPI_HPL flop/s", "1/s", "more"
-    if kind.startswith("MPI_"):
-        is_rate = kind in MPI_PAIRS and kind != "MPI_LATENCY"
-        return (kind, "bit/s", "more") if is_rate else (f"{kind} time", "ns", "less")
+    if workload := find_workload(kind):
+        return workload.main_figure(kind)
     return f"{kind} {way}", "bit/s" if kind.endswith("_STREAM") else "1/s", "more"
 
 

@@ -85,8 +85,7 @@ from vnetperf.model.result import (
     total_if_known,
 )
 from vnetperf.model.scenario import (
-    ENDPOINTS_VARIANT,
-    MPI_VARIANT,
+    PROGRAM_VARIANTS,
     Comparison,
     Variant,
     on_testbed,
@@ -176,7 +175,7 @@ def _compared(
 ) -> ComparedVariant:
     plain = variant_id(scenario, variant.id)
     name = variant_id(plain, variant_of)
-    deployed = {variant_id(plain, kind) for kind in ("", ENDPOINTS_VARIANT, MPI_VARIANT)} | {name}
+    deployed = {variant_id(plain, kind) for kind in ("", *PROGRAM_VARIANTS)} | {name}
     reason = "; ".join(
         reason for deployed_name in sorted(deployed) for reason in skipped.get(deployed_name, ())
     )

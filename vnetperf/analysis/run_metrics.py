@@ -1,7 +1,7 @@
 """The metrics of a run: of results, and of what its tester's frames have no part in.
 
-These are transfers between sockets and between ranks of MPI, the speed of guests, and the lives of
-pods.
+These are transfers between sockets, what a workload's programs measure, the speed of guests, and
+the lives of pods.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from vnetperf.analysis.metrics import (
 from vnetperf.analysis.transport import cpu_per_gigabit, ip_capacity, tcp_quality
 from vnetperf.model.result import RunResults, ScenarioFacts
 from vnetperf.model.transfer import (
-    MPI_PAIRS,
     POD_ATTACHED,
     POD_FIRST_PACKET,
     POD_REMOVED,
@@ -33,6 +32,7 @@ from vnetperf.model.transfer import (
     Transfer,
 )
 from vnetperf.model.units import Unit
+from vnetperf.plugin.workload import find_workload
 
 #: Makes a metric of one transfer.
 _Make: TypeAlias = Callable[..., Metric]
@@ -84,6 +84,7 @@ def transfer_metrics(
     spec = transfer.spec
     name = f"{spec.kind} {spec.way}"
     _, main_unit, _ = main_number(spec.kind, spec.way)
+    workload = find_workload(spec.kind)
     disturbed = ("irregular",) if transfer.disturbed else ()
 
     def make(
@@ -107,14 +108,28 @@ def transfer_metrics(
             conditions={
                 "seconds": spec.duration_s,
                 "instances": spec.instances,
-                "tool": spec.tool if spec.is_mpi else transfer.version.partition(" ")[0],
-                **({"pods": spec.pods, "ranks": spec.ranks} if spec.is_mpi else {}),
+                **(
+                    workload.conditions(spec)
+                    if workload
+                    else {"tool": transfer.version.partition(" ")[0]}
+                ),
             },
             **settings | {"qualifiers": (*settings.get("qualifiers", ()), *disturbed)},
         )
 
-    if spec.is_mpi or spec.is_guest:
-        yield from (_list_mpi_metrics if spec.is_mpi else _list_guest_metrics)(make, transfer)
+    if workload:
+        for figure in workload.figures(transfer):
+            yield make(
+                figure.label,
+                figure.unit,
+                figure.better,
+                figure.value,
+                main=figure.main,
+                qualifiers=figure.qualifiers,
+            )
+        return
+    if spec.is_guest:
+        yield from _list_guest_metrics(make, transfer)
         return
     rate = transfer.bits_per_second if spec.is_stream else transfer.transactions_per_second
     yield make(name, main_unit, "more", rate, main=True)
@@ -182,7 +197,7 @@ class OtherCase:
 
 
 def other_cases(results: RunResults) -> Iterator[OtherCase]:
-    """Transfers between sockets, ranks of MPI, guests, and the lives of pods."""
+    """Transfers between sockets, workloads, guests, and the lives of pods."""
     for scenario, transfer, metrics in metrics_over_deployments(results):
         spec = transfer.spec
         offered = {
@@ -265,21 +280,3 @@ def _list_guest_metrics(make: _Make, transfer: Transfer) -> Iterator[Metric]:
         work, per = ("event", 1) if of_cpu else ("MiB", 1 << 20)
         misses = transfer.tlb_misses_per_second / value * per
         yield make(f"{kind} TLB misses per {work}", "", "less", misses)
-
-
-def _list_mpi_metrics(make: _Make, transfer: Transfer) -> Iterator[Metric]:
-    """Of ranks of MPI: HPL's rate, or that of messages in windows, or the time of an operation."""
-    kind, times = transfer.spec.kind, transfer.operation_us
-    if kind == "MPI_HPL":
-        yield make("MPI_HPL flop/s", "1/s", "more", transfer.flops, main=True)
-    elif kind in MPI_PAIRS and kind != "MPI_LATENCY":
-        yield make(kind, "bit/s", "more", transfer.bits_per_second, main=True)
-        return
-    mean = times.get("mean")
-    label = "MPI_HPL ping-pong" if kind == "MPI_HPL" else kind
-    yield make(
-        f"{label} time", "ns", "less", None if mean is None else mean * 1e3, main=label == kind
-    )
-    for percentile in COMPARED_PERCENTILES:
-        if percentile in times:
-            yield make(f"{label} time p{percentile}", "ns", "less", times[percentile] * 1e3)

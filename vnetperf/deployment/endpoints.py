@@ -22,6 +22,7 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, PodKind, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
+from vnetperf.plugin.site import LOOPBACK, PREFIX_LENGTH
 from vnetperf.plugin.vnf import EndpointHost
 from vnetperf.virt.endpoint import Endpoint, EndpointPair, EndpointProgram, Place
 from vnetperf.virt.pods import make_pod
@@ -29,11 +30,8 @@ from vnetperf.virt.pods import make_pod
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment
 
-#: Addresses are those of RFC 2544 appendix C.2.2, on one link for the ends themselves.
-PREFIX_LENGTH = 15
 #: An endpoint in the VNF has the last address of the network at port 0, which no flow has.
 INSIDE_ADDRESS = "198.18.255.254"
-LOOPBACK = "lo"
 #: What an endpoint is in, where that is more than a namespace.
 _WHAT = {"runc": "container of runc", "podman": "container of podman", "cri": "container by CRI"}
 #: Namespaces stay until the run ends: those of one call are not those of the next.

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from vnetperf.deployment.endpoints import (
-    LOOPBACK,
-    TrafficWatchdog,
-    listening_ports,
-    plug_in_endpoints,
-)
+from vnetperf.deployment.endpoints import TrafficWatchdog, listening_ports, plug_in_endpoints
 from vnetperf.deployment.others import MachineWatch, list_processors
+from vnetperf.deployment.pods import PodNetwork
 from vnetperf.host.links import SHOW_IP, count_fragments, sum_counts
+from vnetperf.host.processes import is_signal
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
@@ -32,7 +28,9 @@ from vnetperf.model.transfer import (
 )
 from vnetperf.plugin import registry
 from vnetperf.plugin.endpoint_tool import EndpointTool, Sockets, ToolOutput, UnreadableError
+from vnetperf.plugin.site import LOOPBACK, WorkloadSite
 from vnetperf.plugin.vnf import EndpointHost, UserPlane
+from vnetperf.plugin.workload import Workload, load_runner
 from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram, Place
 
 Reduction = Callable[[Sequence[float]], float]
@@ -498,11 +496,6 @@ def _exit_text(code: int) -> str:
     return f"by signal {abs(code) % 128}" if is_signal(code) else f"(status {code})"
 
 
-def is_signal(code: int) -> bool:
-    """Status 255 is a program's own, of exit(-1)."""
-    return code < 0 or 128 < code <= 128 + signal.NSIG
-
-
 def quote_tail(program: EndpointProgram | None) -> str:
     """The last that a program has written, for an error."""
     lines = _program(program).output().strip().splitlines()
@@ -569,3 +562,28 @@ def run_without_tester(
             cpus = list_processors((ends.client.place, ends.server.place))
             machine = MachineWatch(deployment.pollers(), cpus)
         return tuple(Exchange(ends, deployment.watching(watch), machine, fragments).run(specs))
+
+
+def run_workload(
+    deployment: LiveDeployment,
+    workload: Workload,
+    specs: Sequence[TransferSpec],
+    watch: Callable[[], None] = lambda: None,
+) -> tuple[Transfer, ...]:
+    """Take the tester away, run a workload's programs, and bring it back."""
+
+    def watch_processors(places: Iterable[Place]) -> MachineWatch:
+        return MachineWatch(deployment.pollers(), list_processors(places))
+
+    network = deployment.vswitch
+    with deployment.without_tester():
+        site = WorkloadSite(
+            deployment.machine,
+            deployment.plan,
+            network if isinstance(network, PodNetwork) else None,
+            deployment.end_guests,
+            deployment.watching(watch),
+            watch_processors,
+        )
+        transfers: tuple[Transfer, ...] = load_runner(workload)(site, specs)
+    return transfers

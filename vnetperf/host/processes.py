@@ -46,6 +46,11 @@ TERM_GRACE_S = 1.0
 END_TIMEOUT_S = 8.0
 
 
+def is_signal(code: int) -> bool:
+    """Whether a signal ended a program; status 255 is a program's own, of exit(-1)."""
+    return code < 0 or 128 < code <= 128 + signal.NSIG
+
+
 def find_processes(run_id: str) -> list[int]:
     """Pids of all living processes of a run, without the caller (zombies are not living)."""
     me = os.getpid()

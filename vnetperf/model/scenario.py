@@ -408,8 +408,10 @@ def _shown(value: object) -> object:
     return value.get("name", value) if isinstance(value, dict) else value
 
 
-#: What a scenario's name ends with where endpoints, or ranks of MPI, take the place of a generator.
-ENDPOINTS_VARIANT, MPI_VARIANT = "endpoints", "mpi"
+#: What a scenario's name ends with where programs take the place of a generator: endpoints, or
+#: those of a workload whose variants have a name of their own.
+ENDPOINTS_VARIANT = "endpoints"
+PROGRAM_VARIANTS = (ENDPOINTS_VARIANT, "mpi")
 
 
 def variant_id(scenario_id: str, variant: str) -> str:
@@ -418,7 +420,7 @@ def variant_id(scenario_id: str, variant: str) -> str:
 
 
 #: What ends a scenario's name, whatever else it is a variant of.
-_LAST = (ENDPOINTS_VARIANT, MPI_VARIANT, NEW_SESSIONS)
+_LAST = (*PROGRAM_VARIANTS, NEW_SESSIONS)
 
 
 def on_testbed(scenario_id: str, testbed: str) -> str:

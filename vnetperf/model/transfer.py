@@ -1,4 +1,4 @@
-"""Transfers between endpoints: between sockets, between ranks of MPI, and the speed of guests."""
+"""Transfers between endpoints: between sockets, of a workload's programs, and speed of guests."""
 
 from __future__ import annotations
 
@@ -10,22 +10,6 @@ from pydantic.json_schema import SkipJsonSchema
 from vnetperf.model.base import Frozen
 from vnetperf.model.units import value_text
 
-#: What ranks of MPI do: messages one way and back, windows of messages one way, one-sided puts and
-#: gets in windows, a collective of all ranks; MPI_HPL solves a dense system of linear equations.
-MpiKind = Literal[
-    "MPI_LATENCY",
-    "MPI_BANDWIDTH",
-    "MPI_PUT",
-    "MPI_GET",
-    "MPI_ALLTOALL",
-    "MPI_ALLREDUCE",
-    "MPI_BARRIER",
-    "MPI_HPL",
-]
-#: Those between two ranks, one in each of the first two pods; all others are of all ranks.
-MPI_PAIRS: tuple[MpiKind, ...] = ("MPI_LATENCY", "MPI_BANDWIDTH", "MPI_PUT", "MPI_GET")
-#: Those without messages of a size.
-MPI_WITHOUT_SIZE: tuple[MpiKind, ...] = ("MPI_BARRIER", "MPI_HPL")
 #: What a VNF's processors and memory are measured by, without any traffic: computation, memory
 #: read and written from end to end, and read in random places, which pages and TLBs matter for.
 GuestKind = Literal["GUEST_CPU", "GUEST_READ", "GUEST_WRITE", "GUEST_RANDOM_READ"]
@@ -38,9 +22,18 @@ Kind = Literal[
     "UDP_RR",
     "TCP_LOAD",
     "UDP_LOAD",
-    MpiKind,
+    "MPI_LATENCY",
+    "MPI_BANDWIDTH",
+    "MPI_PUT",
+    "MPI_GET",
+    "MPI_ALLTOALL",
+    "MPI_ALLREDUCE",
+    "MPI_BARRIER",
+    "MPI_HPL",
     GuestKind,
 ]
+#: What kinds begin with that sockets do.
+_SOCKETS = ("tcp", "udp")
 #: "forth" from the client's end to the server's, "back" the other way, "both" at once.
 Way = Literal["forth", "back", "both"]
 OneWay = Literal["forth", "back"]
@@ -111,9 +104,10 @@ class TransferSpec(Frozen):
         return ", ".join(terms)
 
     @property
-    def is_mpi(self) -> bool:
-        """True when ranks of MPI exchange messages."""
-        return self.kind.startswith("MPI_")
+    def workload(self) -> str:
+        """Name of the workload whose kind begins with it: "mpi"; "" of a transfer of sockets."""
+        name = self.kind.partition("_")[0].lower()
+        return "" if name in _SOCKETS else name
 
     @property
     def is_guest(self) -> bool:

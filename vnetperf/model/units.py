@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 #: What a number is in; "" for a yes or no.
@@ -202,3 +203,35 @@ def value_text(value: float, unit: Unit) -> str:
     is_integer = math.isfinite(value) and value == round(value)
     number = f"{value:.0f}" if is_integer else _trimmed(significant(value), "")
     return f"{number} {unit}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From the unit of a number to that of an axis, and its texts.
+
+    Attributes:
+        factor: What the number is multiplied by.
+        tick: Text of a tick of the axis.
+        text: Text of a number on the axis, with its unit.
+        quantity: What the axis shows: "Gbit/s", "time".
+        unit: What a tick lacks: "Gbit/s"; "" where its text has the unit.
+    """
+
+    factor: float
+    tick: Callable[[float], str]
+    text: Callable[[float], str]
+    quantity: str
+    unit: str = ""
+
+
+def rate_scale(factor: float, unit: str) -> Scale:
+    """The scale of a rate in a unit that all its numbers have."""
+    return Scale(
+        factor, "{:g}".format, lambda rate: f"{significant(rate)} {unit}", quantity=unit, unit=unit
+    )
+
+
+#: Of numbers in microseconds.
+TIMES = Scale(1e3, tick_time, nanoseconds, quantity="time")
+#: Of numbers in floating-point operations/s, and in bit/s.
+GIGAFLOPS, GIGABITS = rate_scale(1e-9, "Gflop/s"), rate_scale(1e-9, "Gbit/s")

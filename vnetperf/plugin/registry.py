@@ -25,7 +25,15 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.testbed import AbsolutePath, KernelModule, Program, Testbed
 
 Family = Literal[
-    "vswitches", "vnfs", "traffic", "collectors", "wires", "endpoints", "networks", "mpi"
+    "vswitches",
+    "vnfs",
+    "traffic",
+    "collectors",
+    "wires",
+    "endpoints",
+    "networks",
+    "workloads",
+    "mpi",
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
@@ -202,12 +210,17 @@ def _place(vnf: Any, vnf_name: str, place: str, where: str = "vnf") -> Any:
             where=where,
             accepted=", ".join((vnf_name, *(f"{vnf_name}:{place}" for place in vnf.places))),
         )
+    return load_target(target, f"{vnf_name}:{place}", where)
+
+
+def load_target(target: str, label: str, where: str) -> Any:
+    """Import what a backend names by its import path, "module:name"; `label` is for an error."""
     try:
         return _import(target)
     except (ConfigError, KeyboardInterrupt):
         raise
     except BaseException as error:  # as of `_load`
-        raise _cannot_load(f"{vnf_name}:{place}", where, error) from error
+        raise _cannot_load(label, where, error) from error
 
 
 def _import(target: str) -> Any:

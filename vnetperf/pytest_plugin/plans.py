@@ -27,6 +27,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import GuestKind, Kind
 from vnetperf.model.units import duration
+from vnetperf.plugin.workload import find_workload, load_workload
 from vnetperf.procedures import PROCEDURES, DurationEstimate, duration_estimate
 from vnetperf.pytest_plugin.cases import (
     Selected,
@@ -42,13 +43,12 @@ from vnetperf.runner.scenarios import address_scenario, can_be_loaded, session_s
 from vnetperf.runner.transfers import Planner
 
 #: What a test case measures with.
-FRAMES, SOCKETS, USERS, MPI, GUESTS = "frames", "sockets", "users", "mpi", "guests"
+FRAMES, SOCKETS, USERS, GUESTS = "frames", "sockets", "users", "guests"
 _ENDS = {FRAMES: "tester", USERS: "tester", SOCKETS: "endpoints"}
 _IN_PLACE = {
     FRAMES: "the tester is in the place of VNFs",
     USERS: "the tester is in the place of VNFs",
     SOCKETS: "the endpoints are in the place of VNFs",
-    MPI: "the ranks are in the pods",
     GUESTS: "the programs are in the VNFs",
 }
 
@@ -60,9 +60,9 @@ class PlannedCase:
     Attributes:
         test: Test of frames that it measures; of a function that names none, the throughput.
         frame_size: Octets including FCS; None where it sends no frames of a size.
-        kind: What sockets or ranks do; "" where the test case states it itself.
+        kind: What sockets or programs do; "" where the test case states it itself.
         clients: Parallel instances, where the test case has a number of its own.
-        subject: FRAMES, SOCKETS, USERS, MPI or GUESTS.
+        subject: FRAMES, SOCKETS, USERS, GUESTS, or a workload's name.
     """
 
     selected: Selected
@@ -87,8 +87,8 @@ class PlannedCase:
         subject = FRAMES
         if kind == USERS:
             subject = USERS
-        elif kind.startswith("MPI_"):
-            subject = MPI
+        elif workload := find_workload(kind):
+            subject = workload.name
         elif kind.startswith("GUEST_"):
             subject = GUESTS
         elif kind or "message_size" in params:
@@ -262,8 +262,8 @@ def _plan_lines(
         deployed = transfers.endpoint_scenario(planner.configuration, scenario)
     elif subject == GUESTS:
         deployed = transfers.guest_scenario(planner.configuration, scenario)
-    elif subject == MPI:
-        deployed = transfers.mpi_scenario(scenario)
+    elif subject != USERS:
+        deployed = transfers.workload_scenario(load_workload(subject), scenario)
     lines = [*describe(planner.plan(deployed), subject), *details]
     lines += [f"            not {problem}" for problem in problems]
     wall = f"wall time   at most {duration(times.seconds)}, deployment besides"
@@ -271,7 +271,7 @@ def _plan_lines(
 
 
 def _transfer(planner: Planner, scenario: Scenario, case: PlannedCase) -> tuple[str, float, str]:
-    """A case of sockets or ranks: what is done, its seconds, and why not."""
+    """A case of sockets or of a workload: what is done, its seconds, and why not."""
     kind: Any = case.kind
     size = case.message_size
     if case.subject == USERS:
@@ -279,15 +279,14 @@ def _transfer(planner: Planner, scenario: Scenario, case: PlannedCase) -> tuple[
         specs = transfers.users_specs(planner)
         text = "TCP and UDP between users and a server, each both ways, by iperf3"
         return text, sum(spec.length_s for spec in specs), problem
-    if case.subject == MPI:
-        if problem := transfers.find_mpi_problem(planner, scenario, kind, size):
-            return "", 0.0, f"{kind}: {problem}"
-        spec = transfers.mpi_spec(planner, scenario, kind, size)
-        ranks = f"{spec.pods} pods with {spec.ranks} rank(s) each"
-        longest_s = transfers.longest_s(spec)
-        return f"{kind} by {spec.tool}, {ranks}", longest_s, ""
     if case.subject == GUESTS:
         return _guests(planner, scenario, kind)
+    if case.subject != SOCKETS:
+        if problem := transfers.find_workload_problem(planner, scenario, kind, size):
+            return "", 0.0, f"{kind}: {problem}"
+        workload = load_workload(case.subject)
+        spec = transfers.workload_spec(planner, scenario, kind, size)
+        return workload.describe(spec), workload.longest_s(spec), ""
     configuration, clients = planner.configuration, case.clients
     # Of a function that states no kind: what most tools can do.
     stated: Kind = kind or "TCP_STREAM"
@@ -314,15 +313,15 @@ def _guests(planner: Planner, scenario: Scenario, kind: GuestKind) -> tuple[str,
 
 
 def describe(plan: Plan, subject: str = FRAMES) -> list[str]:
-    """What a plan deploys for frames, for sockets or for ranks, as lines of text."""
+    """What a plan deploys for frames, for sockets or for a workload, as lines of text."""
     placement, scenario = plan.placement, plan.scenario
     graph = scenario.deployment
-    absent = (TESTER,) if subject in (SOCKETS, MPI, GUESTS) else ()  # it is taken away for them
+    absent = () if subject in (FRAMES, USERS) else (TESTER,)  # it is taken away for others
     placed = {role: cpus for role, cpus in placement.cores.items() if role not in absent}
     sharing = Sharing.planned(plan, absent)
     ends = (
         ""
-        if subject in (MPI, GUESTS)
+        if subject not in _ENDS
         else f", {_ENDS[subject]} at {' and '.join(map(str, graph.ends))}"
     )
     lines = [
@@ -337,7 +336,7 @@ def describe(plan: Plan, subject: str = FRAMES) -> list[str]:
         *([f"clocks      {plan.tester_text}"] if plan.tester_text else []),
         f"wires       {_wires(plan)}"
         if graph.phy_ports
-        else f"wires       none: {_IN_PLACE[subject]}",
+        else f"wires       none: {_IN_PLACE.get(subject) or load_workload(subject).ends}",
         *(f"            wire {nic.wire}: {nic}" for nic in plan.nics),
         *(
             [f"traffic     {scenario.traffic.name}: {scenario.traffic.description}"]

@@ -19,7 +19,7 @@ from vnetperf.model.result import (
     RunResults,
     ThreadUse,
 )
-from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT
+from vnetperf.model.scenario import PROGRAM_VARIANTS
 from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.report import goal_text
 from vnetperf.report.summary import NOT_SHOWN, not_shown
@@ -269,11 +269,11 @@ def list_comparisons(results: RunResults) -> tuple[VariantResults, ...]:
     errors = {}
     for facts in filter(lambda s: s.error, results.scenarios):
         name, _, suffix = facts.scenario.rpartition(",")
-        errors[name if suffix in (ENDPOINTS_VARIANT, MPI_VARIANT) else facts.scenario] = facts.error
+        errors[name if suffix in PROGRAM_VARIANTS else facts.scenario] = facts.error
     transfers: dict[str, list[HeldTransfer]] = {}
     for scenario in results.transfers:
         name, _, suffix = scenario.scenario.rpartition(",")
-        if suffix in (ENDPOINTS_VARIANT, MPI_VARIANT):
+        if suffix in PROGRAM_VARIANTS:
             repeats = (HeldTransfer(rounds=scenario.list_rounds(t)) for t in scenario.transfers)
             transfers.setdefault(name, []).extend(repeats)
     left_out = not_shown(results)

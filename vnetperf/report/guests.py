@@ -203,7 +203,7 @@ def _plot(caption: str, axis: str, rows: Mapping[int, _Row]) -> Plot:
         title=f"{caption}: by {axis}",
         caption=caption,
         x=Axis(name=axis, names=[str(count) for count in places]),
-        y=Axis(name=scale.name, tick=scale.tick, value=scale.text, zero=True),
+        y=Axis(name=scale.unit, tick=scale.tick, value=scale.text, zero=True),
         series=series,
         css="by-size",
         key=True,

@@ -17,16 +17,17 @@ from vnetperf.model import units
 from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.result import GoalResult, Profile, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
+from vnetperf.plugin.workload import all_workloads
 from vnetperf.report import (
     goal_text,
     guests,
     latency,
-    mpi,
     outcomes,
     plots,
     run_tables,
     summary,
     transfers,
+    workloads,
 )
 from vnetperf.report.comparison import (
     VariantResults,
@@ -622,7 +623,7 @@ def html_report(results: RunResults) -> str:
         "transfers": transfers.transfers_table(results),
         "transport": transfers.transport_table(results),
         "networks": transfers.networks_table(results),
-        "mpi": mpi.mpi_table(results),
+        **{w.name: workloads.workload_table(results, w) for w in all_workloads()},
         "guests": guests.guests_table(results),
         "pods": transfers.pods_table(results),
     }
@@ -633,7 +634,10 @@ def html_report(results: RunResults) -> str:
         "transfers": _strip("", [*by_size], legend=False),
         "transport": _strip("", [*of_tcp], legend=False),
         "networks": _strip("", [*transfers.network_plots(results)], legend=False),
-        "mpi": _strip("", [*mpi.mpi_plots(results)], legend=False),
+        **{
+            w.name: _strip("", [*workloads.workload_plots(results, w)], legend=False)
+            for w in all_workloads()
+        },
         "guests": _strip("", [*guests.guest_plots(results)], legend=False),
     }
     goal_tables = list(_goal_tables(groups))

@@ -16,8 +16,9 @@ from pydantic import ValidationError
 
 from vnetperf.model.deployment import ACROSS, PODS, Deployment, Port, VnfPort
 from vnetperf.model.result import RunResults, ScenarioFacts
-from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT
+from vnetperf.model.scenario import ENDPOINTS_VARIANT, PROGRAM_VARIANTS
 from vnetperf.model.testbed import NETNS
+from vnetperf.plugin.workload import load_workload
 from vnetperf.report.text import printable
 
 #: Units of the picture: its width, the margins of hosts and parts, heights, a character's width.
@@ -172,7 +173,7 @@ def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Itera
 def _tester(scenario: Mapping[str, Any], graph: Deployment) -> tuple[str, tuple[str, ...]]:
     """The generator, or the programs in its place."""
     suffix = str(scenario.get("variant", "")).rpartition(",")[2]
-    if suffix not in (ENDPOINTS_VARIANT, MPI_VARIANT):
+    if suffix not in PROGRAM_VARIANTS:
         return f"tester: {scenario.get('generator', '')}", ()
     if not graph.pods:
         return "endpoints", ("in the tester's place",)
@@ -183,8 +184,7 @@ def _tester(scenario: Mapping[str, Any], graph: Deployment) -> tuple[str, tuple[
         kind = ("VMs" if len(graph.guests) == len(graph.ends) else f"{named} and VM",)
     if suffix == ENDPOINTS_VARIANT:
         return "programs in two pods", kind
-    ranks = f"{scenario.get('pods', 2)} x {scenario.get('ranks', 1)}"
-    return f"ranks of MPI in pods: {ranks}", kind
+    return load_workload(suffix).picture_words(scenario), kind
 
 
 def _part(plan: Mapping[str, Any], role: str, name: str, css: str) -> _Part:

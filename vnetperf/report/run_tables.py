@@ -15,7 +15,8 @@ from vnetperf.model.calibration import Calibration, CalibrationPoint
 from vnetperf.model.result import LedgerEntry, Result, RunResults
 from vnetperf.model.transfer import TransferSpec
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, mpi, outcomes, processors, summary, transfers
+from vnetperf.plugin.workload import all_workloads, find_workload
+from vnetperf.report import goal_text, outcomes, processors, summary, transfers, workloads
 from vnetperf.report.summary import Group, MissingValue, flatten_facts, scalar_text, size_names
 from vnetperf.report.table import (
     NOT_MEASURED,
@@ -155,7 +156,11 @@ def title(results: RunResults, groups: Sequence[Group]) -> str:
     scenarios = list(dict.fromkeys(g.scenario for g in measured))
     if not scenarios:
         answers = [answer.partition(": ")[2] for answer in _transfer_answers(results)]
-        answers += [answer.partition("; ")[0] for answer in mpi.mpi_answers(results).values()]
+        answers += [
+            answer.partition("; ")[0]
+            for workload in all_workloads()
+            for answer in workloads.workload_answers(results, workload).values()
+        ]
         named = [_dut_text(results, part.scenario) for part in results.transfers[:1]]
         return f"{named[0]}: {answers[0]}" if answers else _run_name(results)
     if len(scenarios) > 1:
@@ -323,7 +328,7 @@ def _transfer_answers(results: RunResults) -> Iterator[str]:
         rates = (
             ([r.bits_per_second for r in scenario.list_rounds(t) if r.bits_per_second], t)
             for t in scenario.transfers
-            if not t.spec.is_mpi
+            if not t.spec.workload
         )
         means = [
             (sum(round_rates) / len(round_rates), transfer)
@@ -365,10 +370,12 @@ def _worth_text(results: RunResults) -> Iterator[str]:
 
 
 def _transfer_word(spec: TransferSpec) -> str:
-    return "MPI" if spec.is_mpi else "speed of guests" if spec.is_guest else _SOCKETS
+    if workload := find_workload(spec.kind):
+        return workload.title
+    return _GUESTS if spec.is_guest else _SOCKETS
 
 
-_SOCKETS = "traffic between sockets"
+_SOCKETS, _GUESTS = "traffic between sockets", "speed of guests"
 
 
 def headline(results: RunResults, groups: Sequence[Group]) -> list[tuple[str, str]]:
@@ -378,17 +385,21 @@ def headline(results: RunResults, groups: Sequence[Group]) -> list[tuple[str, st
         (part.scenario, {_transfer_word(t.spec) for t in part.transfers})
         for part in results.transfers
     ]
-    for kind in (_SOCKETS, "MPI", "speed of guests"):
+    for kind in (_SOCKETS, *(workload.title for workload in all_workloads()), _GUESTS):
         if transferred := [scenario for scenario, words in transfer_words if kind in words]:
             measured.append(f"{kind} of {_listed(transferred)}")
-    ranks = [f"MPI over {network}: {words}" for network, words in mpi.mpi_answers(results).items()]
+    answers = [
+        f"{workload.title} over {network}: {words}"
+        for workload in all_workloads()
+        for network, words in workloads.workload_answers(results, workload).items()
+    ]
     rows = (
         ("Measured", "; ".join(measured) or "nothing"),
         ("Machine", _machine_text(results)),
         ("Software", "; ".join(filter(None, dict.fromkeys(_software_text(results))))),
         (
             "Result",
-            "\n".join([*_result_text(results, groups), *_transfer_answers(results), *ranks]),
+            "\n".join([*_result_text(results, groups), *_transfer_answers(results), *answers]),
         ),
         ("Cost", "\n".join(_cost_text(groups))),
         ("Worth", "; ".join(_worth_text(results))),

@@ -9,7 +9,8 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from vnetperf.model.result import RunResults
-from vnetperf.report import goal_text, guests, mpi, outcomes, run_tables, summary, transfers
+from vnetperf.plugin.workload import all_workloads
+from vnetperf.report import goal_text, guests, outcomes, run_tables, summary, transfers, workloads
 from vnetperf.report.comparison import (
     list_comparisons,
     variant_sessions,
@@ -51,7 +52,7 @@ def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
         (transfers.ATTACH_TITLE, transfers.attach_sentences(results)),
         (transfers.TRANSFERS_TITLE, transfers.transfer_sentences(results)),
         (transfers.NETWORKS_TITLE, transfers.network_sentences(results)),
-        (mpi.MPI_TITLE, mpi.mpi_sentences(results)),
+        *((w.title, workloads.workload_sentences(results, w)) for w in all_workloads()),
         (guests.GUESTS_TITLE, guests.guest_sentences(results)),
         (transfers.PODS_TITLE, transfers.pod_sentences(results)),
     ):

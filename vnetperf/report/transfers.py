@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,8 @@ from vnetperf.model.transfer import (
     TransferSpec,
     Way,
 )
+from vnetperf.model.units import GIGABITS, TIMES, Scale
+from vnetperf.plugin.workload import find_workload
 from vnetperf.report.plot import Axis, Note, Plot, Point, Series, series_css
 from vnetperf.report.table import NONE, NOT_RECORDED, Column, Table, group_sentences
 from vnetperf.report.text import mean_with_n, text_or_none
@@ -120,7 +122,7 @@ def transfer_text(transfer: Transfer) -> str:
 
 def spec_text(spec: TransferSpec, ways: Mapping[Way, str] = _ARROWS) -> str:
     """What a transfer is to be, in words."""
-    parts = [spec.kind if spec.is_mpi or spec.is_guest else f"{spec.kind} {ways[spec.way]}"]
+    parts = [spec.kind if spec.workload else f"{spec.kind} {ways[spec.way]}"]
     if spec.message_size is not None:
         parts.append(f"{spec.message_size} octets")
     if spec.kind.endswith("_LOAD"):
@@ -218,13 +220,13 @@ class _Row:
 
 
 def _rows(results: RunResults) -> list[_Row]:
-    """Transfers between sockets; ranks of MPI, and the speed of VNFs, have parts of their own."""
+    """Transfers between sockets; workloads have parts of their own."""
     return [
         _Row(scenario.scenario, transfer, others, tuple(t for t, _ in rounds))
         for scenario in results.transfers
         for rounds in scenario.rounds
         for transfer, others in rounds[-1:]
-        if not (transfer.spec.is_mpi or transfer.spec.is_guest)
+        if not transfer.spec.workload
     ]
 
 
@@ -516,10 +518,9 @@ class HeldTransfer:
 
     @property
     def value(self) -> float | None:
-        """Median round trip, us, or bit/s of a stream: the mean of all rounds.
+        """The mean of all rounds: median round trip, us, or bit/s of a stream.
 
-        Of MPI the mean time of an operation, us, bit/s, or of HPL floating-point operations/s; of
-        VNFs' speed events/s or octets/s.
+        Of a workload's programs what they are compared by, see `compared_values`.
         """
         values = compared_values(self.rounds)
         return fmean(values) if values else None
@@ -573,8 +574,11 @@ def compared_values(rounds: Sequence[Figures]) -> list[float]:
     return [value for value in numbers if value]
 
 
-def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer]:
-    """Transfers between pods: by place and transfer, the networks in the order of the run."""
+def pod_transfers(results: RunResults, workload: str = "") -> list[PodTransfer]:
+    """Transfers between pods, of a workload or of sockets.
+
+    They are sorted by place and transfer, the networks in the order of the run.
+    """
     rows: list[PodTransfer] = []
     facts = {deployed.scenario: deployed for deployed in results.scenarios}
     for scenario_transfers in results.transfers:
@@ -591,7 +595,7 @@ def pod_transfers(results: RunResults, *, mpi: bool = False) -> list[PodTransfer
                 rounds=scenario_transfers.list_rounds(transfer),
             )
             for transfer in scenario_transfers.transfers
-            if transfer.spec.is_mpi is mpi and not transfer.spec.is_guest
+            if transfer.spec.workload == workload
         )
     base = {_alike(row): row.rounds for row in rows if row.is_baseline}
     with_base = [
@@ -794,45 +798,23 @@ def network_plots(results: RunResults) -> Iterator[Plot]:
         yield networks_plot(alike, "message_size", (caption, quantity, axis), scale, rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """From the unit of a transfer to that of an axis, and its texts."""
-
-    factor: float
-    tick: Callable[[float], str]
-    text: Callable[[float], str]
-    name: str = ""
-
-
-def _rate_scale(factor: float, name: str) -> Scale:
-    return Scale(factor, "{:g}".format, lambda rate: f"{units.significant(rate)} {name}", name)
-
-
-TIMES = Scale(1e3, units.tick_time, units.nanoseconds)
-GIGAFLOPS = _rate_scale(1e-9, "Gflop/s")
-_MEGABITS = _rate_scale(1e-6, "Mbit/s")
-GIGABITS = _rate_scale(1e-9, "Gbit/s")
-_EVENTS = _rate_scale(1, "events/s")
-_MEBIBYTES = _rate_scale(1 / 2**20, "MiB/s")
-
-
-def mpi_scale(transfer: Transfer) -> Scale:
-    """Of what a benchmark of MPI is compared by, in tables and plots."""
-    return GIGAFLOPS if transfer.flops else TIMES if transfer.operation_us else GIGABITS
+_MEGABITS = units.rate_scale(1e-6, "Mbit/s")
+_EVENTS = units.rate_scale(1, "events/s")
+_MEBIBYTES = units.rate_scale(1 / 2**20, "MiB/s")
 
 
 def choose_scale(transfer: Transfer) -> Scale:
     """Of what any transfer is compared by, in tables."""
+    if workload := find_workload(transfer.spec.kind):
+        return workload.scale(transfer)
     if transfer.spec.is_guest:
         return _EVENTS if transfer.events_per_second else _MEBIBYTES
-    if transfer.spec.is_mpi:
-        return mpi_scale(transfer)
     return TIMES if transfer.round_trip_us.get("50") else _MEGABITS
 
 
 def networks_plot(
     rows: Sequence[PodTransfer],
-    field: Literal["message_size", "pods", "ranks"],
+    field: str,
     names: tuple[str, str, str],
     scale: Scale,
     all_rows: Sequence[PodTransfer],

@@ -12,7 +12,7 @@ from vnetperf.model.errors import NoResultError
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario, Variant
-from vnetperf.model.transfer import GuestKind, Kind, MpiKind, Transfer, Transfers, Way
+from vnetperf.model.transfer import GuestKind, Kind, Transfer, Transfers, Way
 from vnetperf.runner.conductor import Conductor
 from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import address_scenario, session_scenario
@@ -20,12 +20,12 @@ from vnetperf.runner.transfers import (
     Planner,
     find_endpoint_traffic_problem,
     find_guest_problem,
-    find_mpi_problem,
     find_users_problem,
+    find_workload_problem,
     measure_endpoints,
     measure_guests,
-    measure_mpi,
     measure_users_traffic,
+    measure_workload,
 )
 
 Check = Callable[[Result], None]
@@ -88,8 +88,8 @@ class TransferResult:
 
 
 def _moved(transfer: Transfer) -> bool:
-    """Whether each instance moved something, each way; ranks of MPI have ended in order."""
-    if transfer.spec.is_mpi or transfer.spec.is_guest:  # a tool without work is an error
+    """Whether each instance moved something, each way; programs of a workload ended in order."""
+    if transfer.spec.workload:  # a tool without work is an error
         return True
     rates = [
         flow.figures.transactions_per_second or flow.figures.bits_per_second
@@ -243,8 +243,8 @@ class Bench:
             )
         )
 
-    def mpi(self, kind: MpiKind, message_size: int | None = None) -> TransferResult:
-        """What ranks of MPI measure in `--pods` pods with `--ranks` ranks each.
+    def run_workload(self, kind: Kind, message_size: int | None = None) -> TransferResult:
+        """What a workload's programs measure: ranks in `--pods` pods with `--ranks` ranks each.
 
         Args:
             kind: What they do: "MPI_LATENCY", "MPI_ALLTOALL" ...
@@ -255,11 +255,11 @@ class Bench:
 
         Raises:
             NoResultError: None can run here, which is known before anything is deployed.
-            VnetperfError: There is no number: a rank was lost, or something failed.
+            VnetperfError: There is no number: a program was lost, or something failed.
         """
-        _skip_for(find_mpi_problem(self._planner, self.scenario, kind, message_size))
+        _skip_for(find_workload_problem(self._planner, self.scenario, kind, message_size))
         return TransferResult(
-            measure_mpi(self.run, self._planner, self.scenario, kind, message_size)
+            measure_workload(self.run, self._planner, self.scenario, kind, message_size)
         )
 
     def guest_speed(self, kind: GuestKind) -> TransferResult:

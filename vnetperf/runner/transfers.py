@@ -1,4 +1,4 @@
-"""Measures transfers between sockets, ranks of MPI, and the speed of VNFs.
+"""Measures transfers between sockets, workloads, and the speed of VNFs.
 
 Users of a mobile core, and endpoints in place of the tester.
 """
@@ -16,23 +16,20 @@ from vnetperf.deployment.pods import find_network, switch_class
 from vnetperf.log.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.model.errors import CapabilityError, VnetperfError
 from vnetperf.model.options import GuestOptions
-from vnetperf.model.scenario import ENDPOINTS_VARIANT, MPI_VARIANT, Plan, Scenario, variant_id
+from vnetperf.model.scenario import ENDPOINTS_VARIANT, Plan, Scenario, variant_id
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import (
     AUTO,
-    MPI_PAIRS,
-    MPI_WITHOUT_SIZE,
     GuestKind,
     Kind,
-    MpiKind,
     Transfer,
     Transfers,
     TransferSpec,
     Way,
 )
 from vnetperf.plugin import registry
-from vnetperf.plugin.mpi_program import MpiProgram, guest_rank_problem
 from vnetperf.plugin.vnf import EndpointHost, UserPlane, Vnf
+from vnetperf.plugin.workload import Workload, WorkloadRequest, require_workload
 from vnetperf.runner.calm import await_calm
 from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import variant_with
@@ -41,8 +38,8 @@ from vnetperf.runner.scenarios import variant_with
 USERS_TOOL = "iperf3"
 #: Wires that endpoints plug into, where a user names none.
 WIRE = "veth"
-#: The images whose guests have the tools, and what ranks of MPI need.
-IMAGE, MPI_IMAGE = "endpoint", "mpi"
+#: The image whose guests have the tools.
+IMAGE = "endpoint"
 #: How much longer than its time a tool in a VNF may take, whose last unit of work is not cut short.
 OVER_S = 120.0
 #: Run before a benchmark and thrown away, seconds.
@@ -354,90 +351,57 @@ def guest_spec(run: Planning, deployed: Scenario, kind: GuestKind) -> TransferSp
     return spec.model_copy(update={"tool": tool})
 
 
-def mpi_scenario(scenario: Scenario) -> Scenario:
-    """A scenario as it is deployed for ranks of MPI."""
-    variant = variant_with(scenario, MPI_VARIANT)
-    changes: dict[str, object] = {"variant": variant, "sockets": True}
-    if scenario.deployment.guests:
-        changes["vnf_mode"] = "route"  # the kernel, with an address
-        if scenario.guest.image == GuestOptions().image:
-            changes["guest"] = scenario.guest.model_copy(update={"image": MPI_IMAGE})
-    return scenario.model_copy(update=changes)
+def workload_scenario(workload: Workload, scenario: Scenario) -> Scenario:
+    """A scenario as it is deployed for a workload."""
+    variant = variant_with(scenario, workload.variant)
+    return workload.adapt(scenario.model_copy(update={"variant": variant}))
 
 
-def find_mpi_problem(
-    run: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None
+def _request(
+    run: Planning, workload: Workload, scenario: Scenario, kind: Kind, message_size: int | None
+) -> WorkloadRequest:
+    return WorkloadRequest(
+        kind=kind,
+        message_size=message_size,
+        duration_s=_duration_s(run),
+        tool=getattr(run.configuration.settings, workload.tool_setting),
+        scenario=scenario,
+        facts=run.facts(),
+    )
+
+
+def find_workload_problem(
+    run: Planning, scenario: Scenario, kind: Kind, message_size: int | None
 ) -> str:
-    """What keeps ranks of MPI from running in a scenario, before it is deployed; it is noted."""
-    graph = scenario.deployment
+    """What keeps a workload from running in a scenario, before it is deployed; it is noted."""
+    workload = require_workload(kind)
 
     def reasons() -> Iterator[str]:
-        if not graph.pods:
-            yield f"{graph.name} has no pods for ranks of MPI; choose bmp2bmp"
-        if 0 in graph.guests:
-            yield "ranks are launched in the network of the first pod, on its host; choose bmp2vmp"
-        if run.facts().hosts:
-            yield "ranks run in pods on one machine; choose a testbed of one host"
-        if (network := find_network(scenario)) and network.capabilities.elsewhere:
-            yield (
-                "no ranks of MPI are launched in pods of a cluster; choose another than "
-                f"{network.name}"
-            )
-        last = max(graph.guests, default=-1)
-        if scenario.pods <= last:
-            yield f"no rank would be in the VM, which is pod {last}; choose --pods {last + 1}"
-        mpi_spec(run, scenario, kind, message_size)
-        run.plan(mpi_scenario(scenario))
+        request = _request(run, workload, scenario, kind, message_size)
+        yield from workload.refusals(request)
+        workload.specify(request)
+        run.plan(workload_scenario(workload, scenario))
 
-    return _find_problem(run, variant_id(scenario.id, MPI_VARIANT), kind, reasons())
+    return _find_problem(run, variant_id(scenario.id, workload.variant), kind, reasons())
 
 
-def measure_mpi(
-    run: Run, planning: Planner, scenario: Scenario, kind: MpiKind, message_size: int | None
+def measure_workload(
+    run: Run, planning: Planner, scenario: Scenario, kind: Kind, message_size: int | None
 ) -> Transfers:
-    """One run of a program of MPI, as long as the preset's longest trial."""
-    spec = mpi_spec(planning, scenario, kind, message_size)
-    more_s = longest_s(spec) - spec.length_s
-    return _measure_or_replay(
-        run, mpi_scenario(scenario), "transfer", [spec], more_s=more_s, server="far"
-    )
+    """One run of a workload's programs, as long as the preset's longest trial."""
+    workload = require_workload(kind)
+    spec = workload_spec(planning, scenario, kind, message_size)
+    deployed = workload_scenario(workload, scenario)
+    more_s = workload.longest_s(spec) - spec.length_s
+    return _measure_or_replay(run, deployed, "transfer", [spec], more_s=more_s, server="far")
 
 
-def longest_s(spec: TransferSpec) -> float:
-    """Longest time of a program of MPI, seconds."""
-    program: MpiProgram = registry.load("mpi", spec.tool)()
-    return spec.length_s + program.longest_s
-
-
-def mpi_spec(
-    run: Planning, scenario: Scenario, kind: MpiKind, message_size: int | None
+def workload_spec(
+    run: Planning, scenario: Scenario, kind: Kind, message_size: int | None
 ) -> TransferSpec:
-    """What is run: between two ranks one in each of two pods, or both in the only one."""
-    pods, ranks = scenario.pods, scenario.ranks
-    if kind in MPI_PAIRS:
-        pods, ranks = (2, 1) if pods > 1 else (1, 2)
-    spec = TransferSpec(
-        kind=kind,
-        message_size=None if kind in MPI_WITHOUT_SIZE else message_size,
-        duration_s=_duration_s(run),
-        pods=pods,
-        ranks=ranks,
-    )
-    requested = run.configuration.settings.mpi_program
-    reasons = []
-    for name in registry.names("mpi") if requested == AUTO else (requested,):
-        program: MpiProgram = registry.load("mpi", name)()
-        if requested == AUTO and kind not in program.kinds:
-            continue
-        problem = program.cannot(spec) or program.missing(run.facts(), spec)
-        if not problem and scenario.deployment.guests and not program.in_guests:
-            problem = f"{name} needs libraries that guests do not have; choose bmp2bmp for it"
-        if not problem and scenario.deployment.guests:
-            problem = guest_rank_problem(run.facts())
-        if not problem:
-            return spec.model_copy(update={"tool": name})
-        reasons.append(problem)
-    raise CapabilityError("; ".join(dict.fromkeys(reasons)), where=f"program for {kind}")
+    """What a workload's programs do; refused when none can."""
+    workload = require_workload(kind)
+    return workload.specify(_request(run, workload, scenario, kind, message_size))
 
 
 def _duration_s(run: Planning) -> int:

@@ -7,11 +7,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from vnetperf.deployment.mpi import NETWORK, MpiPod, MpiRun
 from vnetperf.host.paths import read_end
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.transfer import TransferSpec
 from vnetperf.virt.oci import RANKS
+from vnetperf.workloads.mpi.ranks import NETWORK, MpiPod, MpiRun
 
 SPEC = TransferSpec(kind="MPI_ALLTOALL", tool="loops", duration_s=1, pods=2, ranks=2)
 
@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> MpiRun:
     place = MagicMock()
     place.entry.return_value = ("runc", "exec", "pod")
     pods = [MpiPod(name, MagicMock(), place) for name in ("pod0", "pod1")]
-    return MpiRun(machine, MagicMock(), pods, lambda: None)
+    return MpiRun(machine, MagicMock(), pods, lambda: None, MagicMock())
 
 
 def test_files_of_the_launcher_and_its_session_are_its_own(run: MpiRun, tmp_path: Path) -> None:

@@ -11,35 +11,31 @@ import re
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.deployment.endpoints import PREFIX_LENGTH
-from vnetperf.deployment.others import MachineWatch, list_processors
-from vnetperf.deployment.pods import LOOPBACK, PodNetwork
-from vnetperf.deployment.transfers import POLL_S, is_signal
 from vnetperf.host import threads
 from vnetperf.host.linux import read_file
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import read_end
+from vnetperf.host.processes import is_signal
 from vnetperf.host.trust import refuse_untrusted
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
-from vnetperf.model.scenario import Plan, Pollers
+from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
-from vnetperf.model.transfer import MPI_PAIRS, EndFacts, Transfer, TransferSpec
+from vnetperf.model.transfer import EndFacts, Transfer, TransferSpec
 from vnetperf.plugin import registry
-from vnetperf.plugin.mpi_program import MpiOutputError, MpiProgram, is_prrte
 from vnetperf.plugin.network import PodPort
-from vnetperf.plugin.vnf import EndpointHost
+from vnetperf.plugin.site import LOOPBACK, PREFIX_LENGTH, PodSite, ProcessorWatch, WorkloadSite
 from vnetperf.virt.container import Container, ContainerProgram
 from vnetperf.virt.endpoint import GuestPlace, GuestProgram, Place
 from vnetperf.virt.oci import RANKS
 from vnetperf.virt.pods import make_pod
+from vnetperf.workloads.mpi.program import MPI_PAIRS, MpiOutputError, MpiProgram, is_prrte
 
 #: All pods' addresses (RFC 2544 appendix C.2.2): what the library may use of a pod's interfaces.
 NETWORK = f"198.18.0.0/{PREFIX_LENGTH}"
@@ -65,6 +61,8 @@ _VANISHED = re.compile(
 #: from the moment that it is started.
 IN_GUEST = "exec 2>&1; trap 'kill $!; exit 143' TERM; {} & wait $!"
 _NUMBERS = count()
+#: How often one looks whether the ranks have ended, seconds.
+POLL_S = 0.03
 log = logging.getLogger(__name__)
 #: Most of a result file that is read, octets.
 MOST_OUTPUT = 1 << 20
@@ -199,14 +197,9 @@ def _processors(plan: Plan, facts: MachineFacts) -> tuple[int, ...]:
 
 
 @contextmanager
-def make_pods(
-    machine: Machine,
-    plan: Plan,
-    network: PodNetwork,
-    most: int,
-    guests: Mapping[int, EndpointHost],
-) -> Iterator[tuple[MpiPod, ...]]:
+def make_pods(site: WorkloadSite, network: PodSite, most: int) -> Iterator[tuple[MpiPod, ...]]:
     """Make a place for each of the first pods with its interface, and take them away again."""
+    machine, plan, guests = site.machine, site.plan, site.guests
     cpus = _processors(plan, machine.facts)
     ports, tag = network.pods[:most], next(_NUMBERS)
     first: dict[str, Container] = {}
@@ -239,7 +232,7 @@ def make_pods(
 
 
 def _tell_neighbours(
-    place: Place, netdev: str, network: PodNetwork, port: PodPort, ports: Sequence[PodPort]
+    place: Place, netdev: str, network: PodSite, port: PodPort, ports: Sequence[PodPort]
 ) -> None:
     """Give a pod its address, and those of all others."""
     lines = [f"address replace {port.pod.address}/{PREFIX_LENGTH} dev {netdev}"]
@@ -263,11 +256,10 @@ class MpiRun:
         plan: Plan,
         pods: Sequence[MpiPod],
         watch: Callable[[], None],
-        pollers: tuple[Pollers, ...] = (),
+        watch_processors: Callable[[Iterable[Place]], ProcessorWatch],
     ) -> None:
         self.machine, self.plan, self.pods, self.watch = machine, plan, pods, watch
-        #: Where the deployment's busy threads are.
-        self.pollers = pollers
+        self.watch_processors = watch_processors
 
     def run(self, spec: TransferSpec) -> Transfer:
         """Run a program once, with ranks in as many pods as are specified."""
@@ -286,15 +278,15 @@ class MpiRun:
         argv = [*line, *self.make_rank_words(spec, options, command)]
         daemons = [pod.daemon for pod in self.pods[: spec.pods] if pod.daemon is not None]
         places = [pod.place for pod in self.pods[: spec.pods]]
-        machine = MachineWatch(self.pollers, list_processors(places))
-        machine.start()
+        processors = self.watch_processors(places)
+        processors.start()
         began = time.monotonic()
         launcher = self._start(argv)
         try:
             self._wait(launcher, daemons, spec.duration_s + program.longest_s, where)
         finally:
             elapsed_s = time.monotonic() - began
-            spent = machine.stop()
+            spent = processors.stop()
             launcher.end(signal.SIGTERM)
             daemon_output = "".join(map(end_daemon, daemons))
         output = launcher.output() + daemon_output
@@ -457,19 +449,10 @@ def _quote_end(output: str) -> str:
     return f"its output ends with: {' / '.join(lines[-6:])[-800:] or '(nothing)'}"
 
 
-def transfer_mpi(
-    deployment: LiveDeployment,
-    specs: Sequence[TransferSpec],
-    watch: Callable[[], None] = lambda: None,
-) -> tuple[Transfer, ...]:
+def run_ranks(site: WorkloadSite, specs: Sequence[TransferSpec]) -> tuple[Transfer, ...]:
     """Run programs of MPI in the pods of a deployment, one after the other."""
-    network = deployment.vswitch
-    if not isinstance(network, PodNetwork):
-        raise CapabilityError("there are no pods", where=deployment.plan.scenario.id)
-
-    machine, plan = deployment.machine, deployment.plan
-    most = max(spec.pods for spec in specs)
-    guests = deployment.end_guests
-    with deployment.without_tester(), make_pods(machine, plan, network, most, guests) as pods:
-        run = MpiRun(machine, plan, pods, deployment.watching(watch), deployment.pollers())
+    if site.network is None:
+        raise CapabilityError("there are no pods", where=site.plan.scenario.id)
+    with make_pods(site, site.network, max(spec.pods for spec in specs)) as pods:
+        run = MpiRun(site.machine, site.plan, pods, site.watch, site.watch_processors)
         return tuple(run.run(spec) for spec in specs)

@@ -13,13 +13,13 @@ from unittest.mock import MagicMock
 import pytest
 
 from tests.fakes.machine import facts
-from vnetperf.deployment.mpi import MpiPod, MpiRun, describe_failure
 from vnetperf.model.errors import UntrustedProgramError
 from vnetperf.model.transfer import Kind, TransferSpec
-from vnetperf.mpi import loops
-from vnetperf.mpi.hpcc import grid
 from vnetperf.plugin import registry
-from vnetperf.plugin.mpi_program import MpiOutputError, MpiProgram, read_columns
+from vnetperf.workloads.mpi import loops
+from vnetperf.workloads.mpi.hpcc import grid
+from vnetperf.workloads.mpi.program import MpiOutputError, MpiProgram, read_columns
+from vnetperf.workloads.mpi.ranks import MpiPod, MpiRun, describe_failure
 
 PROGRAMS = {"mpirun": "/usr/bin/mpirun", "mpicc": "/usr/bin/mpicc", "hpcc": "/usr/bin/hpcc"}
 BINARIES = {"osu_alltoall": "/opt/osu/osu_alltoall", "osu_latency": "/opt/osu/osu_latency"}
@@ -193,7 +193,7 @@ def test_root_launches_no_ranks_whose_program_is_another_users(tmp_path: Path) -
     machine.facts = facts().model_copy(update={"programs": {**facts().programs, **programs}})
     machine.new_subdir.side_effect = StopIteration("nothing is refused")
     pods = (MpiPod("pod0", cast("Any", None), MagicMock()),) * 2
-    run = MpiRun(machine, MagicMock(), pods, lambda: None)
+    run = MpiRun(machine, MagicMock(), pods, lambda: None, MagicMock())
     transfer = spec("MPI_ALLTOALL", tool="osu")
     with pytest.raises(StopIteration):
         run.run(transfer)

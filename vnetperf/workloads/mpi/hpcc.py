@@ -7,9 +7,9 @@ from math import isfinite, isqrt
 from typing import ClassVar
 
 from vnetperf.model.testbed import MachineFacts, Program
-from vnetperf.model.transfer import Figures, MpiKind, TransferSpec
-from vnetperf.plugin.mpi_program import MPIRUN, MpiOutputError, MpiProgram
+from vnetperf.model.transfer import Figures, TransferSpec
 from vnetperf.statistics.samples import contradiction
+from vnetperf.workloads.mpi.program import MPIRUN, MpiKind, MpiOutputError, MpiProgram
 
 #: Order of the matrix, and of its blocks; all other parts of hpcc take their sizes from these.
 ORDER, BLOCK = 1000, 64

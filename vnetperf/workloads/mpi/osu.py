@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import ClassVar, get_args
 
 from vnetperf.model.testbed import MachineFacts, Program
-from vnetperf.model.transfer import Figures, Kind, MpiKind, TransferSpec
-from vnetperf.plugin.mpi_program import MPIRUN, MpiProgram, read_columns
+from vnetperf.model.transfer import Figures, Kind, TransferSpec
+from vnetperf.workloads.mpi.program import MPIRUN, MpiKind, MpiProgram, read_columns
 
 _BINARIES: dict[Kind, str] = {
     "MPI_LATENCY": "osu_latency",

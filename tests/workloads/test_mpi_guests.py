@@ -12,14 +12,15 @@ import pytest
 
 from tests.fakes.machine import facts
 from tests.networks.test_plans import configured
-from vnetperf.deployment.mpi import IN_GUEST, GuestDaemon, MpiPod, MpiRun, end_daemon
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import DutError
 from vnetperf.model.transfer import TransferSpec
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.runner.transfers import find_mpi_problem, mpi_scenario
+from vnetperf.runner.transfers import find_workload_problem, workload_scenario
 from vnetperf.virt.endpoint import GuestPlace
+from vnetperf.workloads.mpi import Mpi
+from vnetperf.workloads.mpi.ranks import IN_GUEST, GuestDaemon, MpiPod, MpiRun, end_daemon
 
 SPEC = TransferSpec(kind="MPI_ALLTOALL", message_size=64, duration_s=1, pods=2, ranks=2)
 
@@ -115,7 +116,7 @@ def test_a_guest_has_a_copy_of_the_executable(tmp_path: Path) -> None:
     )
     machine = MagicMock()
     machine.facts.versions = {"mpirun": "mpirun (Open MPI) 4.1.4"}
-    run = MpiRun(machine, MagicMock(), pods, lambda: None)
+    run = MpiRun(machine, MagicMock(), pods, lambda: None, MagicMock())
     found = " ".join(run.make_rank_words(SPEC, ["--wdir", "/run/own"], [str(loops), "alltoall"]))
     assert found == (
         f"-np 2 --host pod0 --wdir /run/own {loops} alltoall : "
@@ -123,7 +124,7 @@ def test_a_guest_has_a_copy_of_the_executable(tmp_path: Path) -> None:
     )
     assert ["write", "loops-1", "4"] in guest.lines
     assert ["mkdir", "-p", "/run/own"] in guest.lines
-    alone = MpiRun(machine, MagicMock(), pods[:1], lambda: None)
+    alone = MpiRun(machine, MagicMock(), pods[:1], lambda: None, MagicMock())
     plain = alone.make_rank_words(SPEC.model_copy(update={"pods": 1}), ["--wdir", "/d"], ["/loops"])
     assert plain == ["-np", "2", "--map-by", "slot", "--wdir", "/d", "/loops"]
 
@@ -151,9 +152,9 @@ def test_ranks_in_guests_are_planned_with_their_image(
     run.facts.return_value = machine
     scenario = make_scenario(name, run.configuration)
     kind: Any = "MPI_HPL" if "mpi_program" in wishes else "MPI_ALLTOALL"
-    found = find_mpi_problem(run, scenario, kind, 64)
+    found = find_workload_problem(run, scenario, kind, 64)
     assert why in found
     assert bool(found) == bool(why)
     if not why:
-        asked = mpi_scenario(scenario)
+        asked = workload_scenario(Mpi(), scenario)
         assert (asked.guest.image, asked.vnf_mode) == ("mpi", "route")

@@ -1,1 +1,0 @@
-"""Programs of MPI, whose ranks run in pods."""
