@@ -27,7 +27,7 @@ from typing import ClassVar, Generic, TypeVar
 from vnetperf.host import kernel, threads
 from vnetperf.host.cpu import read_cpus
 from vnetperf.host.lines import bring_together, line_ns
-from vnetperf.host.linux import counts_running_time, parse_number, sees_all_processes
+from vnetperf.host.linux import counts_running_time, parse_number, run_program, sees_all_processes
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.programs import find_trusted
@@ -982,9 +982,7 @@ def _read_controller_power(program: str) -> tuple[float, float]:
     """Mean power that a management controller tells, and the seconds that it is over."""
     argv = [program, "dcmi", "power", "reading"]
     try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", check=False, timeout=_ASKED_S
-        )
+        done = run_program(argv, _ASKED_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"ipmitool: {error}") from error
     watts, seconds, active = (re.search(pattern, done.stdout) for pattern in _SAYS)

@@ -12,6 +12,7 @@ import re
 import resource
 import signal
 import struct
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -214,14 +215,10 @@ def run_in(netns: Path | None, function: Callable[[], T]) -> T:
         return function()
 
     def body() -> T:
-        try:
+        with HostError.explain_os_error(
+            "cannot enter the network namespace", where=str(netns), cure="create it first, as root"
+        ):
             set_namespace(netns)
-        except OSError as error:
-            raise HostError(
-                f"cannot enter the network namespace: {error.strerror}",
-                where=str(netns),
-                cure="create it first, as root",
-            ) from error
         return function()
 
     return call_in_thread(body)
@@ -369,6 +366,35 @@ def process_times() -> dict[int, ProcessTimes]:
 MOST_OCTETS = 64 << 20
 #: At once, since the kernel has memory for as much as is asked for, with a setting of 8 octets too.
 _PIECE_OCTETS = 1 << 16
+
+
+def run_program(
+    argv: Sequence[str],
+    timeout_s: float | None,
+    *,
+    check: bool = False,
+    merge_streams: bool = False,
+    **options: Any,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; its exit status and what it has printed, whatever its octets are.
+
+    `check` raises `CalledProcessError` for a status that is not 0, `merge_streams` puts what it
+    warns of into its output, and `options` are others of `subprocess.run`: `env`, `cwd`, `input`.
+
+    Raises:
+        OSError: It cannot be started.
+        subprocess.TimeoutExpired: It has not ended after `timeout_s` seconds, and was killed.
+    """
+    return subprocess.run(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if merge_streams else subprocess.PIPE,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+        check=check,
+        **options,
+    )
 
 
 def read_file(path: Path, *, errors: str = "replace") -> str:

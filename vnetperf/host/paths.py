@@ -103,15 +103,13 @@ def cache_directory() -> Path:
 def make_cache(name: str, purpose: str) -> Path:
     """A directory of the cache, made when it is missing, mode 0700."""
     path = cache_directory() / name
-    try:
+    with HostError.explain_os_error(
+        f"the directory for {purpose} cannot be made",
+        where=str(path),
+        accepted="a directory that you may write to",
+        cure="set XDG_CACHE_HOME to one",
+    ):
         make_private(path)
-    except OSError as error:
-        raise HostError(
-            f"the directory for {purpose} cannot be made: {error.strerror}",
-            where=str(path),
-            accepted="a directory that you may write to",
-            cure="set XDG_CACHE_HOME to one",
-        ) from error
     return path
 
 

@@ -258,14 +258,10 @@ def find_owners(path: Path) -> list[LiveRun]:
 
 
 def _list_journals(roots: HostRoots) -> list[Path]:
-    try:
+    with HostError.explain_os_error(
+        "the journals cannot be listed", where=str(roots.journals), cure="run as root"
+    ):
         return list_files(roots.journals, "*.jsonl")
-    except OSError as error:
-        raise HostError(
-            f"the journals cannot be listed: {error.strerror}",
-            where=str(roots.journals),
-            cure="run as root",
-        ) from error
 
 
 def _remove_orphan_logs(roots: HostRoots) -> None:

@@ -56,19 +56,19 @@ class Relay:
         for key in sorted(ready_keys, key=lambda channel: channel.data != "ctl"):
             end = self._ends[key.data]
             try:
-                data = end.recv(CHUNK)
+                octets = end.recv(CHUNK)
             except ConnectionResetError:  # QEMU ended with something of ours unread
-                data = b""
-            if not data:
+                octets = b""
+            if not octets:
                 self._selector.unregister(end)
                 self.closed = self.closed or key.data == "ctl"
             elif key.data == "ctl":
-                *lines, self._heard = (self._heard + data).split(b"\n")
+                *lines, self._heard = (self._heard + octets).split(b"\n")
                 for line in lines:
                     word, _, rest = line.decode(errors="replace").partition(" ")
                     yield word, rest
             else:
-                _write_all(self._targets[key.data], data)
+                _write_all(self._targets[key.data], octets)
 
     def drain(self) -> Iterator[tuple[str, str]]:
         """Carry what is still on its way, until nothing has come for a moment.
@@ -89,16 +89,16 @@ class Relay:
     def feed(self, source: int) -> None:
         """Carry a file descriptor's content to the command's standard input, to its end."""
         try:
-            while data := os.read(source, CHUNK):
-                self._ends["in"].sendall(data)
+            while octets := os.read(source, CHUNK):
+                self._ends["in"].sendall(octets)
             self._ends["in"].shutdown(socket.SHUT_WR)
         except OSError:
             return  # the lab has ended
 
 
-def _write_all(target: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(target, data) :]
+def _write_all(target: int, octets: bytes) -> None:
+    while octets:
+        octets = octets[os.write(target, octets) :]
 
 
 #: Whoever uses a run's directory has its lock.
@@ -109,19 +109,17 @@ _LOCK = "lock"
 def run_dir() -> Iterator[Path]:
     """A private directory for one run of the lab, removed at its end."""
     path = make_lab_dir() / "runs" / f"{os.getpid()}-{secrets.token_hex(3)}"
-    try:
+    with HostError.explain_os_error(
+        "a directory for this run cannot be made",
+        where=str(path),
+        accepted="a disk with room that you may write to",
+        cure="set XDG_CACHE_HOME to a directory on one",
+    ):
         path.parent.mkdir(exist_ok=True)
         with contextlib.closing(_locked(path.parent.with_suffix(".lock"))):
             _remove_stale(path.parent)
             path.mkdir(mode=0o700)
             lock = _locked(path / _LOCK)
-    except OSError as error:
-        raise HostError(
-            f"a directory for this run cannot be made: {error.strerror}",
-            where=str(path),
-            accepted="a disk with room that you may write to",
-            cure="set XDG_CACHE_HOME to a directory on one",
-        ) from error
     try:
         yield path
     finally:

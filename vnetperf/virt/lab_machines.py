@@ -353,14 +353,12 @@ def _run_command(
 ) -> int:
     """Run the command, and hear what the machines say meanwhile."""
     began = time.monotonic()
-    try:
+    with HostError.explain_os_error("cannot be run", where=command.argv[0]):
         process = subprocess.Popen(
             with_pdeathsig(command.argv),
             env=command.environment,
             start_new_session=not os.isatty(0),  # which a terminal's signals must reach
         )
-    except OSError as error:
-        raise HostError(f"cannot be run: {error.strerror}", where=command.argv[0]) from error
     interrupts.command = process
     try:
         while process.poll() is None:

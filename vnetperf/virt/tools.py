@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from filelock import FileLock, Timeout
 
-from vnetperf.host.linux import read_file
+from vnetperf.host.linux import read_file, run_program
 from vnetperf.host.programs import EXTRA_PATH, find_trusted
 from vnetperf.model.errors import HostError
 
@@ -64,14 +64,7 @@ def with_pdeathsig(argv: Sequence[str]) -> list[str]:
 def qemu_version(path: str) -> tuple[int, ...]:
     """Version of a QEMU."""
     try:
-        done = subprocess.run(
-            [path, "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=20,
-            check=False,
-        )
+        done = run_program([path, "--version"], 20)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"does not run: {error}", where=path, cure=INSTALL_CURE) from error
     match = re.search(r"version ([0-9]{1,6}(?:\.[0-9]{1,6})*)", done.stdout)
@@ -149,15 +142,11 @@ def run_tool(
     shown = " ".join(argv[:8]) + (" ..." if len(argv) > 8 else "")
     log.debug("running %s", shown)
     try:
-        done = subprocess.run(
+        done = run_program(
             with_pdeathsig(command),
+            timeout_s,
             cwd=cwd,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
             env={**kept, "LC_ALL": "C"},
         )
     except subprocess.TimeoutExpired as error:
