@@ -128,17 +128,16 @@ def write_file(path: Path, value: str, *, zero_first: bool) -> None:
         HostError: The kernel refuses it.
     """
     for text in ("0", value) if zero_first else (value,):
-        with HostError.explain_os_error(
-            f"the kernel refused {text!r}",
-            where=str(path),
-            cure="check the value and that you are root; dmesg may have more",
-        ):
+        with (
+            HostError.explain_os_error(
+                f"the kernel refused {text!r}",
+                where=str(path),
+                cure="check the value and that you are root; dmesg may have more",
+            ),
             # No O_CREAT: a misspelt name must not become a regular file.
-            fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-            try:
-                os.write(fd, (text + "\n").encode())
-            finally:
-                os.close(fd)
+            linux.close_after(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)) as fd,
+        ):
+            os.write(fd, (text + "\n").encode())
 
 
 def _same_value(first: str, second: str) -> bool:

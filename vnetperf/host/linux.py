@@ -63,16 +63,22 @@ def python_argv(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-I", "-c", _RUN_MODULE, path, module, *arguments]
 
 
+@contextlib.contextmanager
+def close_after(fd: int) -> Iterator[int]:
+    """An open file descriptor, which is closed at the end of the body."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def set_namespace(namespace: int | Path) -> None:
     """Move the calling *thread* into a network namespace (an open file or its path)."""
     if isinstance(namespace, int):
         _checked(_libc.setns(namespace, CLONE_NEWNET), "setns")
         return
-    fd = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with close_after(os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)) as fd:
         _checked(_libc.setns(fd, CLONE_NEWNET), str(namespace))
-    finally:
-        os.close(fd)
 
 
 def network_namespaces(proc: Path = Path("/proc")) -> dict[str, Path]:
@@ -338,6 +344,18 @@ def _is_number(text: str) -> bool:
     return text.removeprefix("-").isdecimal()
 
 
+def list_open_files(process: Path) -> Iterator[str]:
+    """What the descriptors of a process, by its folder in /proc, lead to: "socket:[7]", a path.
+
+    Raises:
+        OSError: It has ended, or is not ours to look at.
+    """
+    with os.scandir(process / "fd") as links:
+        for link in links:
+            with contextlib.suppress(OSError):  # closed meanwhile
+                yield os.readlink(link.path)  # noqa: PTH115 - of all processes thousands
+
+
 #: Unit of the times of processes, proc(5).
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -353,13 +371,18 @@ class ProcessTimes:
 
 def process_times() -> dict[int, ProcessTimes]:
     """Processor time of every process, by pid."""
-    times = {}
-    for name in os.listdir(PROC):  # noqa: PTH208 - a path for each takes as long again
-        stat = _proc_stat(int(name)) if name.isdecimal() else None
-        if stat is not None:
-            running, ended = (int(stat[column]) + int(stat[column + 1]) for column in (11, 13))
-            times[int(name)] = ProcessTimes(int(stat[1]), running, ended)
-    return times
+    names = os.listdir(PROC)  # noqa: PTH208 - a path for each takes as long again
+    read_times = {int(name): read_process_times(int(name)) for name in names if name.isdecimal()}
+    return {pid: times for pid, times in read_times.items() if times is not None}
+
+
+def read_process_times(pid: int) -> ProcessTimes | None:
+    """Processor time of one process; None when it has ended."""
+    stat = _proc_stat(pid)
+    if stat is None:
+        return None
+    running, ended = (int(stat[column]) + int(stat[column + 1]) for column in (11, 13))
+    return ProcessTimes(int(stat[1]), running, ended)
 
 
 #: Most octets that are read of one file; the longest of the kernel's texts, kallsyms, has 15 MB.
@@ -421,6 +444,14 @@ def read_octets(path: Path) -> bytes:
     finally:
         os.close(fd)
     return bytes(octets)
+
+
+def try_read(path: Path, *, errors: str = "replace") -> str:
+    """What `read_file` reads, without white space around it; "" where it cannot be read."""
+    try:
+        return read_file(path, errors=errors).strip()
+    except OSError:
+        return ""
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -11,6 +11,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from vnetperf.host.linux import close_after
 from vnetperf.host.trust import explain_distrust
 from vnetperf.model.errors import HostError
 
@@ -236,12 +237,10 @@ def read_end(file: Path, most: int) -> str:
     nobody writes to.
     """
     try:
-        parent = os.open(file.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
+        folder = os.open(file.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        with close_after(folder) as parent:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
             fd = os.open(file.name, flags, dir_fd=parent)
-        finally:
-            os.close(parent)
         with os.fdopen(fd, "rb") as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
                 return ""

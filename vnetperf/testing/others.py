@@ -11,23 +11,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
-import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pyroute2 import IPRoute
 
-from vnetperf.host.linux import PROC, RUN_ID_VARIABLE, ProcessId, read_file
+from vnetperf.host.linux import PROC, RUN_ID_VARIABLE, ProcessId, list_open_files, read_file
+from vnetperf.host.nic.usage import find_namespace_id
 
 #: Areas whose entries are of runs alone: nobody else makes any.
 _OF_RUNS = ("processes",)
 _NAMESPACES = Path("/run/netns")
 _TUN = "/dev/net/tun"
-#: Netlink (include/uapi/linux/rtnetlink.h, net_namespace.h): which number a namespace has here.
-_RTM_GETNSID, _NLM_F_REQUEST, _NETNSA_NSID, _NETNSA_PID = 90, 1, 1, 2
 #: Fields of /proc/PID/stat behind the command: parent, session, terminal (proc(5)).
 _PARENT, _SESSION, _TERMINAL = 1, 3, 4
 #: Sockets that wait for connections: flags of /proc/PID/net/unix, states of its tcp (proc(5)).
@@ -147,24 +144,11 @@ def _links_into(namespaces: Mapping[int, set[str]]) -> Iterable[tuple[str, set[s
             for link in route.get_links()
         ]
     if any(number is not None for _, number in ends):
-        pids = {_namespace_number(int(min(members))): members for members in namespaces.values()}
+        pids = {
+            find_namespace_id(int(min(members)), is_pid=True): members
+            for members in namespaces.values()
+        }
         yield from ((name, pids[number]) for name, number in ends if number in pids)
-
-
-def _namespace_number(pid: int) -> int:
-    """The number that a process's namespace has in this one, -1 for none."""
-    request = struct.pack("=IHHII B3x HHI", 28, _RTM_GETNSID, _NLM_F_REQUEST, 1, 0, 0, 8, 2, pid)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
-        netlink.settimeout(5.0)
-        netlink.send(request)
-        answer = netlink.recv(4096)
-    offset = 16 + 4
-    while offset + 8 <= len(answer):
-        length, kind, number = struct.unpack_from("=HHi", answer, offset)
-        if kind == _NETNSA_NSID:
-            return int(number)
-        offset += max(4, length + 3 & ~3)
-    return -1
 
 
 def whose(process: Path, since: int) -> str:
@@ -209,13 +193,7 @@ def _listens(process: Path) -> bool:
         for line in read_file(process / "net" / name).splitlines()[1:]:
             if len(words := line.split()) > inode and words[state] == _LISTEN:
                 listening.add(f"socket:[{words[inode]}]")
-    return not listening.isdisjoint(_targets(process / "fd"))
-
-
-def _targets(folder: Path) -> Iterator[str]:
-    for link in folder.iterdir():
-        with contextlib.suppress(OSError):  # closed meanwhile
-            yield str(link.readlink())
+    return not listening.isdisjoint(list_open_files(process))
 
 
 def drop_test_mounts(mounts: Mapping[str, str]) -> dict[str, str]:

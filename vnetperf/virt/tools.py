@@ -61,6 +61,32 @@ def with_pdeathsig(argv: Sequence[str]) -> list[str]:
     return [*leash, "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid()), *argv]
 
 
+@contextmanager
+def leashed(
+    argv: Sequence[str], output: Path, *, pass_fds: Sequence[int] = (), end_s: float = 20.0
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program that is killed at the end of the body, or of this process.
+
+    Its output goes to a file, and Ctrl-C on the terminal is not for it. `end_s`: how long it is
+    waited for at most, seconds.
+    """
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            with_pdeathsig(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(end_s)
+
+
 def qemu_version(path: str) -> tuple[int, ...]:
     """Version of a QEMU."""
     try:
