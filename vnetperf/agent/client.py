@@ -21,6 +21,7 @@ from vnetperf.host.linux import (
     ProcessId,
     is_stopped,
     parse_json,
+    run_program,
 )
 from vnetperf.host.log import replay_record
 from vnetperf.host.trust import explain_distrust, watch_starts
@@ -280,15 +281,8 @@ class AgentClient:
         where = self.testbed.agent.transport
         options = str(execnet.XSpec(self.specification()).ssh).split()
         try:
-            done = subprocess.run(
-                ["ssh", *options, f"echo {_MARK}"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=LOGIN_S,
-            )
+            login = ["ssh", *options, f"echo {_MARK}"]
+            done = run_program(login, LOGIN_S, stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
             raise errors.HostError(
                 f"a login there runs no command within {LOGIN_S:g} s",
@@ -395,9 +389,7 @@ class AgentClient:
         python = spec.python or "python"
         argv = ["ssh", *str(spec.ssh).split(), f"{python} -c '{_PROBE}'"]
         try:
-            done = subprocess.run(
-                argv, capture_output=True, text=True, errors="replace", check=False, timeout=PROBE_S
-            )
+            done = run_program(argv, PROBE_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error), ""
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]

@@ -37,31 +37,31 @@ def run(arguments: argparse.Namespace) -> int:
         _print(images.build(arguments.name, _print_progress))
         return 0
     if arguments.action == "gc":
-        for entry in images.remove_old():
-            print(f"removed {entry.name} {entry.key}")
+        for image in images.remove_old():
+            print(f"removed {image.name} {image.key}")
         return 0
     entries = images.list_entries()
     if not entries:
         _print_progress("there is none; `vnetperf image build vloop` makes one")
     if arguments.action == "verify":
-        intact = [_verify(entry) for entry in entries]
+        intact = [_verify(image) for image in entries]
         return int(not all(intact))
-    for entry in entries:
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.built))
-        size = sum(path.stat().st_size for path in entry.folder.iterdir())
-        print(f"{entry.name:<12} {entry.key}  {when}  {size / 1e6:6.1f} MB  {entry.folder}")
+    for image in entries:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(image.built))
+        size = sum(path.stat().st_size for path in image.folder.iterdir())
+        print(f"{image.name:<12} {image.key}  {when}  {size / 1e6:6.1f} MB  {image.folder}")
     return 0
 
 
-def _verify(entry: ImageEntry) -> bool:
+def _verify(image: ImageEntry) -> bool:
     from vnetperf.virt import images
 
     try:
-        images.verified_manifest(entry)
+        images.verified_manifest(image)
     except HostError as error:
-        print(f"{entry.name:<12} {entry.key}  {error}")
+        print(f"{image.name:<12} {image.key}  {error}")
         return False
-    print(f"{entry.name:<12} {entry.key}  as it was built")
+    print(f"{image.name:<12} {image.key}  as it was built")
     return True
 
 

@@ -11,7 +11,7 @@ import weakref
 from pathlib import Path
 from typing import ClassVar
 
-from vnetperf.host.linux import parse_number
+from vnetperf.host.linux import parse_number, run_program
 from vnetperf.host.proc import read_or_empty
 from vnetperf.host.programs import find_trusted
 from vnetperf.model.errors import HostError
@@ -192,9 +192,7 @@ def _read_controller_power(program: str) -> tuple[float, float]:
     """Mean power that a management controller tells, and the seconds that it is over."""
     argv = [program, "dcmi", "power", "reading"]
     try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", check=False, timeout=_ASKED_S
-        )
+        done = run_program(argv, _ASKED_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"ipmitool: {error}") from error
     watts, seconds, active = (re.search(pattern, done.stdout) for pattern in _SAYS)

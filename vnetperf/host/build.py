@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from vnetperf.host.cpu import cpu_flags, cpu_models
-from vnetperf.host.linux import read_file
+from vnetperf.host.linux import read_file, run_program
 from vnetperf.host.paths import cache_directory, make_private
 from vnetperf.host.wait import virtual_lab
 from vnetperf.model.errors import HostError
@@ -118,9 +118,7 @@ class DpdkProgram:
             )
 
     def _key(self, compiler: str, variant: BuildVariant) -> str:
-        version = subprocess.run(
-            [compiler, "--version"], capture_output=True, text=True, errors="replace", check=False
-        )
+        version = run_program([compiler, "--version"], None)
         digest = hashlib.sha256()
         processor = _PORTABLE_ARCH if variant is BuildVariant.PORTABLE else _cpu_flags()
         for part in (_dpdk_version(), compiler, version.stdout, platform.machine(), processor):
@@ -140,17 +138,11 @@ class DpdkProgram:
             if variant is BuildVariant.SANITIZED:
                 command += ["SANITIZE=1", "WERROR=1"]  # only our own tests build this one
             try:
-                completed = subprocess.run(
-                    command,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    errors="replace",
-                    check=False,
-                    timeout=_BUILD_TIMEOUT_S,
-                    env={
-                        k: v for k, v in os.environ.items() if k not in {"MAKEFLAGS", "MAKELEVEL"}
-                    },
+                environment = {
+                    k: v for k, v in os.environ.items() if k not in {"MAKEFLAGS", "MAKELEVEL"}
+                }
+                completed = run_program(
+                    command, _BUILD_TIMEOUT_S, env=environment, merge_streams=True
                 )
             except subprocess.TimeoutExpired as error:
                 raise HostError("the compiler does not end", where=f"{self.name} engine") from error
@@ -200,14 +192,7 @@ def _compile(source: Path, command: Sequence[str], executable: Path, cure: str) 
         output = Path(directory) / source.stem
         line = [*command, "-o", str(output), str(source)]
         try:
-            done = subprocess.run(
-                line,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=_COMPILE_TIMEOUT_S,
-            )
+            done = run_program(line, _COMPILE_TIMEOUT_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise HostError(f"the compiler fails: {error}", where=" ".join(line)) from error
         if done.returncode:
@@ -220,13 +205,7 @@ def _compile(source: Path, command: Sequence[str], executable: Path, cure: str) 
 
 
 def _dpdk_version() -> str:
-    completed = subprocess.run(
-        ["pkg-config", "--modversion", "libdpdk"],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    completed = run_program(["pkg-config", "--modversion", "libdpdk"], None)
     if completed.returncode != 0:
         raise HostError(
             "DPDK's development files are missing, the engine cannot be built",

@@ -19,6 +19,7 @@ from math import inf, isfinite
 from pathlib import Path
 
 from vnetperf.host import ethtool
+from vnetperf.host.linux import run_program
 from vnetperf.host.programs import EXTRA_PATH, find_trusted
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import ClockSync
@@ -209,11 +210,12 @@ def phc_ahead_ns(interface: str) -> tuple[int, float]:
     number = ethtool.phc_index(interface)
     if number is None:
         raise HostError(f"{interface} has no clock of its NIC")
-    try:
-        with Path(f"/dev/ptp{number}").open("rb") as device:
-            looks = _looks(device.fileno())
-    except OSError as error:
-        raise HostError(f"the clock of {interface}, /dev/ptp{number}: {error.strerror}") from None
+    device = f"/dev/ptp{number}"
+    with (
+        HostError.explain_os_error(f"the clock of {interface}, {device}"),
+        Path(device).open("rb") as clock,
+    ):
+        looks = _looks(clock.fileno())
     before, nic_ns, after = min(looks, key=lambda look: look[2] - look[0])
     return nic_ns - (before + after) // 2, (after - before + 1) / 2
 
@@ -268,14 +270,7 @@ def _run(argv: Sequence[str]) -> str:
     if not path:
         raise HostError(problem or f"no {argv[0]}")
     try:
-        done = subprocess.run(
-            [path, *argv[1:]],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=5,
-            check=False,
-        )
+        done = run_program([path, *argv[1:]], 5)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(str(error)) from None
     if done.returncode:

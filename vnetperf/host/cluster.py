@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.linux import RUN_ID_VARIABLE
+from vnetperf.host.linux import RUN_ID_VARIABLE, run_program
 from vnetperf.host.programs import printed_object
 from vnetperf.host.trust import explain_distrust
 from vnetperf.host.wait import patient, wait_for
@@ -116,16 +116,7 @@ class Cluster:
     @staticmethod
     def _run(line: list[str], where: str, input_text: str = "") -> str:
         try:
-            done = subprocess.run(
-                line,
-                input=input_text,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=patient(KUBECTL_S),
-                check=False,
-                cwd="/",
-            )
+            done = run_program(line, patient(KUBECTL_S), input=input_text, cwd="/")
         except OSError as error:
             raise ClusterError(
                 f"cannot be started: {error.strerror}", where=str(error.filename)
@@ -258,14 +249,12 @@ def _status(kubeconfig: str) -> os.stat_result:
     by then, or lead to another user's by a link, would have programs run as that user.
     """
     path = Path(kubeconfig)
-    try:
+    with HostError.explain_os_error(
+        "cannot be read",
+        where=kubeconfig,
+        cure="name the kubeconfig that is there in the testbed file",
+    ):
         status = path.stat()
-    except OSError as error:
-        raise HostError(
-            f"cannot be read: {error.strerror}",
-            where=kubeconfig,
-            cure="name the kubeconfig that is there in the testbed file",
-        ) from error
     if not stat.S_ISREG(status.st_mode):
         raise HostError("is no file", where=kubeconfig, cure="name the file, not its folder")
     if reason := explain_distrust(path, only_root=True, also=(status.st_uid,)):

@@ -491,14 +491,10 @@ def create_cpuset(
         raise HostError(f"no cpuset can be made: {trouble}", where=f"cgroup {name}")
     group, requested = top / name, format_cpus(cpus)
     with journal.changing("cgroup", f"cgroup {group}", {"path": str(group)}):
-        try:
+        with HostError.explain_os_error("the cpuset could not be made", where=str(group)):
             group.mkdir()
             (group / "cpuset.cpus").write_text(requested)
             effective = read_file(group / "cpuset.cpus.effective").strip()
-        except OSError as error:
-            raise HostError(
-                f"the cpuset could not be made: {error.strerror}", where=str(group)
-            ) from error
         if effective != requested:
             raise HostError(
                 f"processors {requested} were requested for the cpuset, and it has "

@@ -31,15 +31,13 @@ def ensure_directory(journal: Journal, path: Path) -> Change | None:
 
 
 def _create(journal: Journal, kind: str, path: Path, *, exist_ok: bool) -> Change:
-    with journal.changing(kind, f"create {path}/", {"path": str(path)}) as change:
-        try:
-            path.mkdir(mode=0o700, exist_ok=exist_ok)
-        except OSError as error:
-            raise HostError(
-                f"cannot be created: {error.strerror or error}",
-                where=str(path),
-                cure="check free space and that you are root",
-            ) from error
+    with (
+        journal.changing(kind, f"create {path}/", {"path": str(path)}) as change,
+        HostError.explain_os_error(
+            "cannot be created", where=str(path), cure="check free space and that you are root"
+        ),
+    ):
+        path.mkdir(mode=0o700, exist_ok=exist_ok)
     return change
 
 

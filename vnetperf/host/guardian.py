@@ -23,6 +23,7 @@ from vnetperf.host.linux import (
     PROC_MOUNTS,
     RUN_ID_VARIABLE,
     ProcessId,
+    close_after,
     python_argv,
     raise_limits,
     read_file,
@@ -105,12 +106,11 @@ class GuardianClient:
 
     def _wait_for_death(self) -> None:
         """Wait until the guardian is dead, or dismissed."""
-        with contextlib.suppress(ProcessLookupError):
-            fd = os.pidfd_open(self._popen.pid)
-            try:
-                _wait_readable(fd, self._over_read)
-            finally:
-                os.close(fd)
+        with (
+            contextlib.suppress(ProcessLookupError),
+            close_after(os.pidfd_open(self._popen.pid)) as fd,
+        ):
+            _wait_readable(fd, self._over_read)
 
     def dismiss(self) -> bool:
         """End the guardian, since the run is over, and wait until it is gone."""

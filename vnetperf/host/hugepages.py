@@ -69,14 +69,12 @@ def _all_claims(journals: Path, directory: Path) -> list[UndoData]:
 @contextlib.contextmanager
 def pool_lock(directory: Path) -> Iterator[None]:
     """Hold a pool against other processes that would read and write it at the same time."""
-    try:
+    with HostError.explain_os_error(
+        "cannot be opened",
+        where=str(directory),
+        cure="check that this kernel still has these pages, and run as root",
+    ):
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise HostError(
-            f"cannot be opened: {error.strerror}",
-            where=str(directory),
-            cure="check that this kernel still has these pages, and run as root",
-        ) from error
     try:
         locks.lock_file(
             fd,
@@ -291,9 +289,7 @@ def write_total(directory: Path, pages: int) -> None:
         HostError: The kernel refuses the number.
     """
     path = directory / "nr_hugepages"
-    try:
+    with HostError.explain_os_error(
+        f"the kernel refused {pages}", where=str(path), cure="run as root"
+    ):
         path.write_text(f"{pages}\n")
-    except OSError as error:
-        raise HostError(
-            f"the kernel refused {pages}: {error.strerror}", where=str(path), cure="run as root"
-        ) from error

@@ -32,6 +32,7 @@ from vnetperf.host.linux import (
     boot_id,
     caller_uid,
     check_run_id,
+    close_after,
     machine_id,
     parse_json,
     user_name,
@@ -286,11 +287,8 @@ def truncate_torn_line(fd: int, content: JournalContent) -> None:
 
 def sync_directory(directory: Path) -> None:
     """Make the directory's own entries (a new or removed file) last through a power cut."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with close_after(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _checksum(body: str) -> str:
@@ -377,13 +375,12 @@ def _begin_file(path: Path, header: Record) -> int:
 def remove_stale_drafts(roots: HostRoots) -> None:
     """Remove journals whose owners died before they had a name: nothing was changed by then."""
     for draft in list_files(roots.journals, f".*{DRAFT}"):
-        with contextlib.suppress(OSError, HostError):
-            fd = open_trusted(draft, os.O_RDWR)
-            try:
-                if locks.try_lock(fd):
-                    draft.unlink(missing_ok=True)
-            finally:
-                os.close(fd)
+        with (
+            contextlib.suppress(OSError, HostError),
+            close_after(open_trusted(draft, os.O_RDWR)) as fd,
+        ):
+            if locks.try_lock(fd):
+                draft.unlink(missing_ok=True)
 
 
 RETRY_AFTER_S = 0.3

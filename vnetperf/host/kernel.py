@@ -21,7 +21,7 @@ from typing import Any, Final
 from vnetperf.host import linux
 from vnetperf.host.facts import SHOWN, is_unknown
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.linux import parse_number, read_file, read_octets
+from vnetperf.host.linux import parse_number, read_file, read_octets, run_program
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import KernelModule
 
@@ -128,19 +128,16 @@ def write_file(path: Path, value: str, *, zero_first: bool) -> None:
         HostError: The kernel refuses it.
     """
     for text in ("0", value) if zero_first else (value,):
-        try:
-            # No O_CREAT: a misspelt name must not become a regular file.
-            fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-            try:
-                os.write(fd, (text + "\n").encode())
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise HostError(
-                f"the kernel refused {text!r}: {error.strerror}",
+        with (
+            HostError.explain_os_error(
+                f"the kernel refused {text!r}",
                 where=str(path),
                 cure="check the value and that you are root; dmesg may have more",
-            ) from error
+            ),
+            # No O_CREAT: a misspelt name must not become a regular file.
+            linux.close_after(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)) as fd,
+        ):
+            os.write(fd, (text + "\n").encode())
 
 
 def _same_value(first: str, second: str) -> bool:
@@ -401,28 +398,20 @@ def run_modprobe(command: list[str], name: str, run_id: str) -> str:
     """
     environment = {**os.environ, linux.RUN_ID_VARIABLE: run_id}
     try:
-        result = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=MODPROBE_S,
-            env=environment,
-        )
+        done = run_program(command, MODPROBE_S, env=environment)
     except subprocess.TimeoutExpired:
         raise HostError(
             f"modprobe has not ended within {MODPROBE_S:g} s",
             where=f"module {name}",
             cure="see dmesg for what the module waits for",
         ) from None
-    if result.returncode:
+    if done.returncode:
         raise HostError(
-            f"modprobe failed: {result.stderr.strip()}",
+            f"modprobe failed: {done.stderr.strip()}",
             where=f"module {name}",
             cure="install the package with this kernel's modules",
         )
-    return result.stdout
+    return done.stdout
 
 
 def _module_name(name: str) -> str:

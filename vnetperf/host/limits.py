@@ -19,8 +19,8 @@ from vnetperf.host.linux import (
     cgroup_folders,
     parse_number,
     read_capabilities,
-    read_file,
     read_mounts,
+    try_read,
 )
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import Limits
@@ -84,7 +84,7 @@ def _memory_kb(sys: Path, proc: Path) -> int | None:
                 # Caches are given back when others need memory: of files, and of the kernel.
                 cached = sum(
                     parse_number(value) or 0
-                    for name, _, value in map(_words, _text(group / "memory.stat").splitlines())
+                    for name, _, value in map(_words, try_read(group / "memory.stat").splitlines())
                     if name in ("active_file", "inactive_file", "slab_reclaimable")
                 )
                 used = (_octets(group / usage) or 0) - cached
@@ -131,9 +131,9 @@ def _files(directory: Path, pattern: str) -> list[Path]:
 def _processors(sys: Path, proc: Path) -> float | None:
     shares = []
     for group in cgroup_folders("cpu", sys=sys, proc=proc):
-        text = _text(group / "cpu.max")
+        text = try_read(group / "cpu.max")
         if not text:
-            text = f"{_text(group / 'cpu.cfs_quota_us')} {_text(group / 'cpu.cfs_period_us')}"
+            text = f"{try_read(group / 'cpu.cfs_quota_us')} {try_read(group / 'cpu.cfs_period_us')}"
         quota, period = map(parse_number, text.partition(" ")[::2])
         if quota and period and min(quota, period) > 0:  # "max", or -1, is none
             shares.append(quota / period)
@@ -150,7 +150,7 @@ def _tasks(sys: Path, proc: Path) -> int | None:
         if (most := _octets(group / "pids.max")) is not None:
             free_tasks.append(most - (_octets(group / "pids.current") or 0))
     # "0.20 0.18 0.12 1/80 11206": of 80 that there are, one runs.
-    existing = parse_number(_text(proc / "loadavg").partition("/")[2].partition(" ")[0])
+    existing = parse_number(try_read(proc / "loadavg").partition("/")[2].partition(" ")[0])
     for name in ("threads-max", "pid_max"):
         most = _octets(proc / "sys/kernel" / name)
         if most is not None and existing is not None:
@@ -175,11 +175,11 @@ def _process_limits(proc: Path) -> dict[str, int]:
     """Limits of each process that nobody here can raise; a run raises the others (raise_limits)."""
     capabilities = read_capabilities(proc=proc) or frozenset()
     # In a user namespace of its own root has the capability, and may raise nothing all the same.
-    everywhere = _text(proc / "self/uid_map").split() == _ALL_USERS
+    everywhere = try_read(proc / "self/uid_map").split() == _ALL_USERS
     if "SYS_RESOURCE" in capabilities and everywhere:
         return {}
     limits = {}
-    for line in _text(proc / "self/limits").splitlines():
+    for line in try_read(proc / "self/limits").splitlines():
         field, unit, freed_by = _OWN.get(line[:_NAME_WIDTH].strip(), ("", 1, ""))
         soft, _, hard = line[_NAME_WIDTH:].partition(" ")
         most = parse_number(hard.split()[0]) if hard.split() else None
@@ -195,7 +195,7 @@ _NAME_WIDTH = 26
 
 
 def _nodes(proc: Path) -> tuple[int, ...] | None:
-    for line in _text(proc / "self/status").splitlines():
+    for line in try_read(proc / "self/status").splitlines():
         name, _, value = line.partition(":")
         if name == "Mems_allowed_list":
             try:
@@ -207,12 +207,5 @@ def _nodes(proc: Path) -> tuple[int, ...] | None:
 
 def _octets(path: Path) -> int | None:
     """A limit or a usage; None for no limit, and where there is no such file."""
-    value = parse_number(_text(path))
+    value = parse_number(try_read(path))
     return value if value is not None and 0 <= value < NO_LIMIT else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_file(path).strip()
-    except OSError:
-        return ""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from vnetperf.host.build import compiled
 from vnetperf.host.facts.system import is_virtual
-from vnetperf.host.linux import is_stopped
+from vnetperf.host.linux import is_stopped, run_program
 from vnetperf.host.paths import cache_directory, make_private
 from vnetperf.host.wait import virtual_lab
 from vnetperf.model.errors import HostError
@@ -133,15 +133,7 @@ def _ask(first: int, second: int, enough_ns: float = 0.0, seconds: float = 0.0) 
     if seconds:
         argv += [f"{enough_ns:.1f}", f"{1000 * seconds:.0f}"]
     try:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=True,
-            timeout=ANSWER_S + seconds,
-        )
-        return float(done.stdout)
+        return float(run_program(argv, ANSWER_S + seconds, check=True).stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         log.debug("%s: %s", " ".join(argv), error)
         return None

@@ -36,15 +36,13 @@ def create_netns(journal: Journal, path: Path) -> Change:
         linux.bind_mount(Path("/proc/thread-self/ns/net"), path)
 
     with journal.changing("netns", f"network namespace {path}", {"path": str(path)}) as change:
-        try:
+        with HostError.explain_os_error(
+            "the network namespace could not be made",
+            where=str(path),
+            cure="run as root, outside containers without CAP_SYS_ADMIN",
+        ):
             path.touch(mode=0o600, exist_ok=False)
             linux.call_in_thread(make)
-        except OSError as error:
-            raise HostError(
-                f"the network namespace could not be made: {error.strerror}",
-                where=str(path),
-                cure="run as root, outside containers without CAP_SYS_ADMIN",
-            ) from error
 
         set_up("lo", netns=path)
     return change
@@ -524,14 +522,12 @@ def create_tap(
     flags = IFF_TAP | IFF_NO_PI | (IFF_MULTI_QUEUE if multi_queue else 0)
 
     def make() -> None:
-        try:
+        with HostError.explain_os_error(
+            "cannot be opened",
+            where=str(TUN_DEVICE),
+            cure="load the module tun (modprobe tun) and run as root",
+        ):
             device = os.open(TUN_DEVICE, os.O_RDWR | os.O_CLOEXEC)
-        except OSError as error:
-            raise HostError(
-                f"cannot be opened: {error.strerror}",
-                where=str(TUN_DEVICE),
-                cure="load the module tun (modprobe tun) and run as root",
-            ) from error
         try:
             fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
             fcntl.ioctl(device, TUNSETPERSIST, 1)

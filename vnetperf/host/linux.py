@@ -12,6 +12,7 @@ import re
 import resource
 import signal
 import struct
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -62,16 +63,22 @@ def python_argv(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-I", "-c", _RUN_MODULE, path, module, *arguments]
 
 
+@contextlib.contextmanager
+def close_after(fd: int) -> Iterator[int]:
+    """An open file descriptor, which is closed at the end of the body."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def set_namespace(namespace: int | Path) -> None:
     """Move the calling *thread* into a network namespace (an open file or its path)."""
     if isinstance(namespace, int):
         _checked(_libc.setns(namespace, CLONE_NEWNET), "setns")
         return
-    fd = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with close_after(os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)) as fd:
         _checked(_libc.setns(fd, CLONE_NEWNET), str(namespace))
-    finally:
-        os.close(fd)
 
 
 def network_namespaces(proc: Path = Path("/proc")) -> dict[str, Path]:
@@ -214,14 +221,10 @@ def run_in(netns: Path | None, function: Callable[[], T]) -> T:
         return function()
 
     def body() -> T:
-        try:
+        with HostError.explain_os_error(
+            "cannot enter the network namespace", where=str(netns), cure="create it first, as root"
+        ):
             set_namespace(netns)
-        except OSError as error:
-            raise HostError(
-                f"cannot enter the network namespace: {error.strerror}",
-                where=str(netns),
-                cure="create it first, as root",
-            ) from error
         return function()
 
     return call_in_thread(body)
@@ -341,6 +344,18 @@ def _is_number(text: str) -> bool:
     return text.removeprefix("-").isdecimal()
 
 
+def list_open_files(process: Path) -> Iterator[str]:
+    """What the descriptors of a process, by its folder in /proc, lead to: "socket:[7]", a path.
+
+    Raises:
+        OSError: It has ended, or is not ours to look at.
+    """
+    with os.scandir(process / "fd") as links:
+        for link in links:
+            with contextlib.suppress(OSError):  # closed meanwhile
+                yield os.readlink(link.path)  # noqa: PTH115 - of all processes thousands
+
+
 #: Unit of the times of processes, proc(5).
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -356,19 +371,53 @@ class ProcessTimes:
 
 def process_times() -> dict[int, ProcessTimes]:
     """Processor time of every process, by pid."""
-    times = {}
-    for name in os.listdir(PROC):  # noqa: PTH208 - a path for each takes as long again
-        stat = _proc_stat(int(name)) if name.isdecimal() else None
-        if stat is not None:
-            running, ended = (int(stat[column]) + int(stat[column + 1]) for column in (11, 13))
-            times[int(name)] = ProcessTimes(int(stat[1]), running, ended)
-    return times
+    names = os.listdir(PROC)  # noqa: PTH208 - a path for each takes as long again
+    read_times = {int(name): read_process_times(int(name)) for name in names if name.isdecimal()}
+    return {pid: times for pid, times in read_times.items() if times is not None}
+
+
+def read_process_times(pid: int) -> ProcessTimes | None:
+    """Processor time of one process; None when it has ended."""
+    stat = _proc_stat(pid)
+    if stat is None:
+        return None
+    running, ended = (int(stat[column]) + int(stat[column + 1]) for column in (11, 13))
+    return ProcessTimes(int(stat[1]), running, ended)
 
 
 #: Most octets that are read of one file; the longest of the kernel's texts, kallsyms, has 15 MB.
 MOST_OCTETS = 64 << 20
 #: At once, since the kernel has memory for as much as is asked for, with a setting of 8 octets too.
 _PIECE_OCTETS = 1 << 16
+
+
+def run_program(
+    argv: Sequence[str],
+    timeout_s: float | None,
+    *,
+    check: bool = False,
+    merge_streams: bool = False,
+    **options: Any,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; its exit status and what it has printed, whatever its octets are.
+
+    `check` raises `CalledProcessError` for a status that is not 0, `merge_streams` puts what it
+    warns of into its output, and `options` are others of `subprocess.run`: `env`, `cwd`, `input`.
+
+    Raises:
+        OSError: It cannot be started.
+        subprocess.TimeoutExpired: It has not ended after `timeout_s` seconds, and was killed.
+    """
+    return subprocess.run(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if merge_streams else subprocess.PIPE,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+        check=check,
+        **options,
+    )
 
 
 def read_file(path: Path | str, *, errors: str = "replace") -> str:
@@ -395,6 +444,14 @@ def read_octets(path: Path | str) -> bytes:
     finally:
         os.close(fd)
     return bytes(octets)
+
+
+def try_read(path: Path, *, errors: str = "replace") -> str:
+    """What `read_file` reads, without white space around it; "" where it cannot be read."""
+    try:
+        return read_file(path, errors=errors).strip()
+    except OSError:
+        return ""
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -88,14 +88,12 @@ class TestbedLock:
         begin = time.monotonic()
 
         def take() -> tuple[int] | None:  # a tuple: 0 is a file descriptor too
-            try:
+            with HostError.explain_os_error(
+                "the testbed cannot be locked",
+                where=str(path),
+                cure="run as root on a disk that can be written",
+            ):
                 fd = open_private(path, os.O_RDWR | os.O_CREAT)
-            except OSError as error:
-                raise HostError(
-                    f"the testbed cannot be locked: {error.strerror}",
-                    where=str(path),
-                    cure="run as root on a disk that can be written",
-                ) from error
             if _try_flock(fd, path):
                 return (fd,)
             os.close(fd)

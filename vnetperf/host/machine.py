@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import subprocess
 import threading
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 
 from vnetperf.host import cpu, ethtool, hugepages, kernel, links, nic, xdp
 from vnetperf.host.journal import Change
-from vnetperf.host.linux import run_in
+from vnetperf.host.linux import run_in, run_program
 from vnetperf.host.nic import eswitch, netdev, vfs
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.session import HostRun
@@ -342,18 +343,7 @@ class Machine:
         """Run a short-lived tool to its end."""
         environment = self._run.processes.environment(env)
         line = " ".join(argv)
-
-        def call() -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                argv,
-                env=environment,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=patient(timeout),
-                check=False,
-            )
-
+        call = functools.partial(run_program, argv, patient(timeout), env=environment)
         began = time.monotonic()
         try:
             done = self.in_netns(call) if isolated else run_in(netns, call)

@@ -11,6 +11,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from vnetperf.host.linux import close_after
 from vnetperf.host.trust import explain_distrust
 from vnetperf.model.errors import HostError
 
@@ -103,15 +104,13 @@ def cache_directory() -> Path:
 def make_cache(name: str, purpose: str) -> Path:
     """A directory of the cache, made when it is missing, mode 0700."""
     path = cache_directory() / name
-    try:
+    with HostError.explain_os_error(
+        f"the directory for {purpose} cannot be made",
+        where=str(path),
+        accepted="a directory that you may write to",
+        cure="set XDG_CACHE_HOME to one",
+    ):
         make_private(path)
-    except OSError as error:
-        raise HostError(
-            f"the directory for {purpose} cannot be made: {error.strerror}",
-            where=str(path),
-            accepted="a directory that you may write to",
-            cure="set XDG_CACHE_HOME to one",
-        ) from error
     return path
 
 
@@ -238,12 +237,10 @@ def read_end(file: Path, most: int) -> str:
     nobody writes to.
     """
     try:
-        parent = os.open(file.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
+        folder = os.open(file.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        with close_after(folder) as parent:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
             fd = os.open(file.name, flags, dir_fd=parent)
-        finally:
-            os.close(parent)
         with os.fdopen(fd, "rb") as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
                 return ""

@@ -27,7 +27,7 @@ from vnetperf.host.journal import (
     UndoReport,
     guardian_record,
 )
-from vnetperf.host.linux import ProcessId, check_run_id, require_time
+from vnetperf.host.linux import ProcessId, check_run_id, close_after, require_time
 from vnetperf.host.locks import OnWait, TestbedLock
 from vnetperf.host.paths import (
     HostRoots,
@@ -258,14 +258,10 @@ def find_owners(path: Path) -> list[LiveRun]:
 
 
 def _list_journals(roots: HostRoots) -> list[Path]:
-    try:
+    with HostError.explain_os_error(
+        "the journals cannot be listed", where=str(roots.journals), cure="run as root"
+    ):
         return list_files(roots.journals, "*.jsonl")
-    except OSError as error:
-        raise HostError(
-            f"the journals cannot be listed: {error.strerror}",
-            where=str(roots.journals),
-            cure="run as root",
-        ) from error
 
 
 def _remove_orphan_logs(roots: HostRoots) -> None:
@@ -275,14 +271,13 @@ def _remove_orphan_logs(roots: HostRoots) -> None:
     """
     for log in list_files(roots.journals, "*.log"):
         journals = (log.with_suffix(".jsonl"), log.with_suffix(".damaged"))
-        with contextlib.suppress(OSError, HostError):  # its guardian has removed it
-            fd = open_trusted(log, os.O_RDWR)
-            try:
-                empty = os.fstat(fd).st_size == 0 and not any(map(Path.exists, journals))
-                if empty and locks.try_lock(fd):
-                    log.unlink()
-            finally:
-                os.close(fd)
+        with (
+            contextlib.suppress(OSError, HostError),  # its guardian has removed it
+            close_after(open_trusted(log, os.O_RDWR)) as fd,
+        ):
+            empty = os.fstat(fd).st_size == 0 and not any(map(Path.exists, journals))
+            if empty and locks.try_lock(fd):
+                log.unlink()
 
 
 def _tidy(roots: HostRoots) -> None:

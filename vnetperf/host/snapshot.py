@@ -26,6 +26,7 @@ from vnetperf.host.linux import (
     parse_json,
     read_file,
     read_mounts,
+    try_read,
 )
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_at_most
@@ -321,7 +322,7 @@ def _holders(run: Path) -> dict[str, str]:
         with contextlib.suppress(OSError):  # ended meanwhile
             open_paths = [
                 (entry / "cwd").readlink(),
-                *(fd.readlink() for fd in (entry / "fd").iterdir()),
+                *map(Path, linux.list_open_files(entry)),
             ]
         if entry.name != str(os.getpid()) and any(path.is_relative_to(run) for path in open_paths):
             holders[entry.name] = _text(entry / "comm")
@@ -412,10 +413,7 @@ def _size(path: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    try:
-        return read_file(path, errors="surrogateescape").strip()
-    except OSError:
-        return ""
+    return try_read(path, errors="surrogateescape")
 
 
 _READERS: Mapping[str, Callable[[], dict[str, str]]] = {

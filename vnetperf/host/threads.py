@@ -121,12 +121,10 @@ def read_sched_attributes(tid: int) -> SchedAttributes:
     """Read the scheduling of a thread."""
     buffer = ctypes.create_string_buffer(_SCHED_ATTR.size)
     number = _SCHED_GETATTR.get(os.uname().machine, _SCHED_SETATTR_GENERIC + 1)
-    try:
+    with HostError.explain_os_error("sched_getattr", where=f"thread {tid}"):
         raw_syscall(
             number, ctypes.c_int(tid), buffer, ctypes.c_uint(_SCHED_ATTR.size), ctypes.c_uint(0)
         )
-    except OSError as error:
-        raise HostError(f"sched_getattr: {error.strerror}", where=f"thread {tid}") from error
     _, policy, _, nice, _, runtime, _, _ = _SCHED_ATTR.unpack(buffer.raw)
     return SchedAttributes(policy, nice, runtime)
 

@@ -220,14 +220,12 @@ def open_log(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def _open(path: Path) -> int:
-    try:
+    with LogError.explain_os_error(
+        "the trial log cannot be opened",
+        where=str(path),
+        cure="check that its folder is there and that you may write to it",
+    ):
         return open_log(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-    except OSError as error:
-        raise LogError(
-            f"the trial log cannot be opened: {error.strerror}",
-            where=str(path),
-            cure="check that its folder is there and that you may write to it",
-        ) from error
 
 
 def lock_log(fd: int, path: Path) -> bool:

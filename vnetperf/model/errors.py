@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -67,6 +68,25 @@ class VnetperfError(Exception):
         if self.cure:
             text += f"\n  cure: {self.cure}"
         return text
+
+    @classmethod
+    @contextmanager
+    def explain_os_error(
+        cls, failure: str, *, where: str = "", accepted: str = "", cure: str = ""
+    ) -> Iterator[None]:
+        """Raise what the system refuses in the body as an error of this kind, with the reason.
+
+        Args:
+            failure: What cannot be done; the system's reason is put behind it.
+            where: File and key, command or device.
+            accepted: The values or conditions that would be accepted.
+            cure: What the user can do about it.
+        """
+        try:
+            yield
+        except OSError as error:
+            text = f"{failure}: {error.strerror or error}"
+            raise cls(text, where=where, accepted=accepted, cure=cure) from error
 
 
 def full_text(error: BaseException) -> str:

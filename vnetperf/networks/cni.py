@@ -30,6 +30,7 @@ from vnetperf.host.linux import (
     parse_json,
     read_file,
     run_in,
+    run_program,
     set_namespace,
 )
 from vnetperf.host.machine import Machine
@@ -511,16 +512,12 @@ class CniRuntime:
         def call() -> subprocess.CompletedProcess[str]:
             keep_changes_in(self._state, WRITABLE, visible=self._machine.run_dir)
             set_namespace(attachment.host)
-            return subprocess.run(
+            return run_program(
                 [str(program)],
+                patient(PLUGIN_S),
                 input=json.dumps(config),
                 env=environment,
                 cwd="/",
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=patient(PLUGIN_S),
-                check=False,
             )
 
         try:

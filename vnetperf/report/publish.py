@@ -419,16 +419,14 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _opener(endpoint: PostEndpoint) -> urllib.request.OpenerDirector:
-    try:
+    with PublishError.explain_os_error(
+        "the certificates cannot be read",
+        where=str(endpoint.ca_file),
+        cure="name a file of PEM certificates with --ca-file",
+    ):
         context = ssl.create_default_context(
             cafile=str(endpoint.ca_file) if endpoint.ca_file else None
         )
-    except OSError as error:
-        raise PublishError(
-            f"the certificates cannot be read: {error.strerror or error}",
-            where=str(endpoint.ca_file),
-            cure="name a file of PEM certificates with --ca-file",
-        ) from None
     if endpoint.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -27,6 +27,7 @@ from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import require_size
 from vnetperf.deployment.planner import largest_frame, make_loop_plan, make_plan
 from vnetperf.deployment.pods import require_frames
+from vnetperf.host.linux import run_program
 from vnetperf.host.log import RunLog
 from vnetperf.log.folder import point_latest, run_log
 from vnetperf.log.records import (
@@ -201,9 +202,7 @@ def git_commit() -> str:
         return "unknown: vnetperf is installed, not run from a checkout"
     argv = ["git", "-C", str(top), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", timeout=5, check=False
-        )
+        done = run_program(argv, 5)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"unknown: {error}"
     return done.stdout.strip() or f"unknown: {done.stderr.strip()[:80]}"

@@ -239,17 +239,15 @@ CAPTURES_FOLDER = "captures"
 def write_captures(log: Path, trial: int, files: Mapping[str, bytes]) -> tuple[str, ...]:
     """Write what was captured in a trial; frames may be anybody's, so only the user reads them."""
     folder = log.parent / CAPTURES_FOLDER
-    try:
+    with LogError.explain_os_error(
+        "captured frames cannot be written",
+        where=str(folder),
+        cure="make room, or leave --pcap out",
+    ):
         folder.mkdir(mode=0o700, exist_ok=True)
         names = [f"{log.stem}-{trial:05d}-{name}" for name in files]
         for name, octets in zip(names, files.values(), strict=True):
             _write_private(folder / name, octets)
-    except OSError as error:
-        raise LogError(
-            f"captured frames cannot be written: {error.strerror}",
-            where=str(folder),
-            cure="make room, or leave --pcap out",
-        ) from error
     return tuple(f"{CAPTURES_FOLDER}/{name}" for name in names)
 
 

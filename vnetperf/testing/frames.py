@@ -53,10 +53,8 @@ class NetdevPort:
 
     def __init__(self, machine: Machine, netdev: str) -> None:
         self.netdev = netdev
-        try:
+        with GeneratorError.explain_os_error("cannot be opened", where=netdev):
             self._socket = machine.in_netns(self._open)
-        except OSError as error:
-            raise GeneratorError(f"cannot be opened: {error.strerror}", where=netdev) from error
 
     def _open(self) -> socket.socket:
         opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)

@@ -158,9 +158,9 @@ class GeneratorContract:
         """As many as the load makes are sent, and all of them are received."""
         prepare(shared, frame_size)
         assert shared.links_down() == ()
-        result = _lossless(shared, trial_spec(frame_size))
-        assert [d.direction for d in result.directions] == [0, 1]
-        for counts in result.directions:
+        trial = _lossless(shared, trial_spec(frame_size))
+        assert [d.direction for d in trial.directions] == [0, 1]
+        for counts in trial.directions:
             assert counts.intended == counts.sent == counts.received == EASY_FPS * TRIAL_S
 
     @pytest.mark.parametrize("fps", [500.0, 20_000.0])
@@ -168,24 +168,24 @@ class GeneratorContract:
         """The rate that frames leave at is that of the trial."""
         prepare(shared)
         spec = trial_spec(fps=fps, duration_s=1.0)
-        result = _lossless(shared, spec)
-        for counts in result.directions:
+        trial = _lossless(shared, spec)
+        for counts in trial.directions:
             assert counts.sent / counts.tx_seconds == pytest.approx(fps, rel=self.tolerance)
 
     def test_missing_counts_have_a_reason(self, shared: TrafficGenerator) -> None:
         """None is a count that the generator cannot make, and there is a reason; 0 is a count."""
         prepare(shared)
-        result = _lossless(shared, trial_spec())
-        for counts in result.directions:
+        trial = _lossless(shared, trial_spec())
+        for counts in trial.directions:
             for name in NUMBERED:
                 value = getattr(counts, name)
-                assert value == 0 or (value is None and result.uncollected.get(name)), name
+                assert value == 0 or (value is None and trial.uncollected.get(name)), name
 
     def test_latency_counts_frames_that_came_back(self, shared: TrafficGenerator) -> None:
         """Shortest, mean and longest are in order; a histogram is there where it is promised."""
         prepare(shared)
-        result = _lossless(shared, trial_spec(duration_s=1.0))
-        for counts in result.directions:
+        trial = _lossless(shared, trial_spec(duration_s=1.0))
+        for counts in trial.directions:
             latency = counts.latency
             if latency is None:
                 assert not shared.capabilities.latency_histogram
@@ -200,14 +200,14 @@ class GeneratorContract:
         """A trial after another counts its own frames only, whatever the first one was."""
         prepare(shared)
         shared.run(trial_spec(fps=FLOOD_FPS, duration_s=0.1), _no_frames)
-        result = _lossless(shared, trial_spec())
-        assert {d.sent for d in result.directions} == {EASY_FPS * TRIAL_S}
+        trial = _lossless(shared, trial_spec())
+        assert {d.sent for d in trial.directions} == {EASY_FPS * TRIAL_S}
 
     def test_overload_is_accounted_for(self, shared: TrafficGenerator) -> None:
         """Frames beyond its limit are unsent or refused; no frame is out of nothing."""
         prepare(shared)
-        result = shared.run(trial_spec(fps=FLOOD_FPS, duration_s=0.2), _no_frames)
-        for counts in result.directions:
+        trial = shared.run(trial_spec(fps=FLOOD_FPS, duration_s=0.2), _no_frames)
+        for counts in trial.directions:
             assert counts.intended == counts.sent + counts.refused + counts.unsent
             assert counts.unsent + counts.refused > 0
             assert 0 < counts.received <= counts.sent
@@ -217,8 +217,8 @@ class GeneratorContract:
         """What is sent before a trial is not the trial's."""
         prepare(shared)
         shared.learn(200)
-        result = _lossless(shared, trial_spec())
-        assert {d.received for d in result.directions} == {EASY_FPS * TRIAL_S}
+        trial = _lossless(shared, trial_spec())
+        assert {d.received for d in trial.directions} == {EASY_FPS * TRIAL_S}
 
     def test_many_flows_come_back(self, shared: TrafficGenerator) -> None:
         """Varied fields and the checksums over them are no reason to lose frames."""
@@ -228,8 +228,8 @@ class GeneratorContract:
     def test_single_direction_can_be_sent(self, shared: TrafficGenerator) -> None:
         """The port that does not send counts as little as it sends."""
         prepare(shared, 64, TrafficProfile(bidirectional=False))
-        result = _lossless(shared, trial_spec())
-        assert [d.direction for d in result.directions] == [0]
+        trial = _lossless(shared, trial_spec())
+        assert [d.direction for d in trial.directions] == [0]
 
     def test_a_watch_that_raises_ends_the_traffic(self, shared: TrafficGenerator) -> None:
         """What it raises is seen outside, soon, and no frame of the trial is under way then."""
@@ -242,8 +242,8 @@ class GeneratorContract:
         with pytest.raises(KeyError):
             shared.run(trial_spec(duration_s=LONG_S), raises)
         assert time.monotonic() - began < LONG_S
-        result = _lossless(shared, trial_spec())
-        assert {d.sent for d in result.directions} == {EASY_FPS * TRIAL_S}
+        trial = _lossless(shared, trial_spec())
+        assert {d.sent for d in trial.directions} == {EASY_FPS * TRIAL_S}
 
     def test_bursts_are_exact_or_refused(self, shared: TrafficGenerator) -> None:
         """A generator that promises exact bursts sends exactly so many frames."""
@@ -252,8 +252,8 @@ class GeneratorContract:
         if not shared.capabilities.exact_bursts:
             assert shared.lacks(spec)
             return
-        result = shared.run(spec, _no_frames)
-        assert {d.sent for d in result.directions} == {100}
+        trial = shared.run(spec, _no_frames)
+        assert {d.sent for d in trial.directions} == {100}
 
     def test_facts_name_version_and_threads(self, shared: TrafficGenerator) -> None:
         """Version and busy threads, for the result."""
@@ -298,7 +298,7 @@ def _no_frames() -> None:
 
 def _lossless(generator: TrafficGenerator, spec: TrialSpec) -> TrialResult:
     """A trial in which every frame came back, of a few."""
-    result = repeat_trial(lambda: generator.run(spec, _no_frames), all_sent=True)
-    for counts in result.directions:
+    trial = repeat_trial(lambda: generator.run(spec, _no_frames), all_sent=True)
+    for counts in trial.directions:
         assert counts.intended == counts.sent == counts.received > 0, f"{counts}"
-    return result
+    return trial

@@ -7,7 +7,6 @@ memory, rings and buffers, and hands it to the server over the socket.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import mmap
 import os
@@ -121,8 +120,7 @@ class MemifPort:
 
     def _tell(self, kind: int, body: bytes, fd: int = -1) -> None:
         message = (struct.pack("<H", kind) + body).ljust(MESSAGE_OCTETS, b"\0")
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))] if fd >= 0 else []
-        self._control.sendmsg([message], rights)
+        socket.send_fds(self._control, [message], [fd] if fd >= 0 else [])
 
     def _ask(self, kind: int, body: bytes, fd: int = -1) -> None:
         self._tell(kind, body, fd)

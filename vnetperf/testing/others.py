@@ -11,23 +11,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
-import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pyroute2 import IPRoute
 
-from vnetperf.host.linux import PROC, RUN_ID_VARIABLE, ProcessId, read_file
+from vnetperf.host.linux import PROC, RUN_ID_VARIABLE, ProcessId, list_open_files, read_file
+from vnetperf.host.nic.usage import find_namespace_id
 
 #: Areas whose entries are of runs alone: nobody else makes any.
 _OF_RUNS = ("processes",)
 _NAMESPACES = Path("/run/netns")
 _TUN = "/dev/net/tun"
-#: Netlink (include/uapi/linux/rtnetlink.h, net_namespace.h): which number a namespace has here.
-_RTM_GETNSID, _NLM_F_REQUEST, _NETNSA_NSID, _NETNSA_PID = 90, 1, 1, 2
 #: Fields of /proc/PID/stat behind the command: parent, session, terminal (proc(5)).
 _PARENT, _SESSION, _TERMINAL = 1, 3, 4
 #: Sockets that wait for connections: flags of /proc/PID/net/unix, states of its tcp (proc(5)).
@@ -88,11 +85,11 @@ class Holders:
         self._spaces: dict[str, set[str]] = {}
         self._whose: dict[str, str] = {}
         namespaces: dict[int, set[str]] = defaultdict(set)
-        for entry in PROC.glob("[0-9]*"):
+        for process in PROC.glob("[0-9]*"):
             with contextlib.suppress(OSError):  # ended meanwhile, or a thread of the kernel
-                namespaces[(entry / "ns/net").stat().st_ino].add(entry.name)
-                for name in _list_open_files(entry):
-                    self._pids_of[name].add(entry.name)
+                namespaces[(process / "ns/net").stat().st_ino].add(process.name)
+                for name in _list_open_files(process):
+                    self._pids_of[name].add(process.name)
         own_namespace = Path("/proc/thread-self/ns/net").stat().st_ino
         with contextlib.suppress(OSError):
             for path in _NAMESPACES.iterdir():
@@ -125,17 +122,17 @@ class Holders:
         return any((PROC / pid).exists() for pid in self._holding(name))
 
 
-def _list_open_files(entry: Path) -> set[str]:
+def _list_open_files(process: Path) -> set[str]:
     """Files that a process has open or mapped, and its interfaces of the kind tun."""
     files: set[str] = set()
-    for fd in (entry / "fd").iterdir():
+    for fd in (process / "fd").iterdir():
         with contextlib.suppress(OSError):
             path = str(fd.readlink())
             files.add(path)
             if path == _TUN:
-                lines = read_file(entry / "fdinfo" / fd.name).splitlines()
+                lines = read_file(process / "fdinfo" / fd.name).splitlines()
                 files |= {line.split()[1] for line in lines if line.startswith("iff:\t")}
-    lines = read_file(entry / "maps").splitlines()
+    lines = read_file(process / "maps").splitlines()
     return files | {line[line.index("/") :] for line in lines if "/" in line}
 
 
@@ -147,33 +144,20 @@ def _links_into(namespaces: Mapping[int, set[str]]) -> Iterable[tuple[str, set[s
             for link in route.get_links()
         ]
     if any(number is not None for _, number in ends):
-        pids = {_namespace_number(int(min(members))): members for members in namespaces.values()}
+        pids = {
+            find_namespace_id(int(min(members)), is_pid=True): members
+            for members in namespaces.values()
+        }
         yield from ((name, pids[number]) for name, number in ends if number in pids)
 
 
-def _namespace_number(pid: int) -> int:
-    """The number that a process's namespace has in this one, -1 for none."""
-    request = struct.pack("=IHHII B3x HHI", 28, _RTM_GETNSID, _NLM_F_REQUEST, 1, 0, 0, 8, 2, pid)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
-        netlink.settimeout(5.0)
-        netlink.send(request)
-        answer = netlink.recv(4096)
-    offset = 16 + 4
-    while offset + 8 <= len(answer):
-        length, kind, number = struct.unpack_from("=HHi", answer, offset)
-        if kind == _NETNSA_NSID:
-            return int(number)
-        offset += max(4, length + 3 & ~3)
-    return -1
-
-
-def whose(entry: Path, since: int) -> str:
+def whose(process: Path, since: int) -> str:
     """Whose a process is, where it is certainly no deployment's nor of a service that it asks.
 
     A container of a service's may have a terminal too, but none from before the deployment.
 
     Args:
-        entry: Its folder in ``/proc``.
+        process: Its folder in ``/proc``.
         since: When the deployments began, in the kernel's ticks.
 
     Returns:
@@ -182,40 +166,34 @@ def whose(entry: Path, since: int) -> str:
     Raises:
         OSError: It has ended.
     """
-    if is_other_test(entry):
+    if is_other_test(process):
         return "another test run"
     stat_fields = read_file(PROC / "self/stat").rpartition(")")[2].split()
     own_sessions = {stat_fields[_SESSION]}
-    while (pid := entry.name) not in ("0", "1"):
+    while (pid := process.name) not in ("0", "1"):
         if pid == str(os.getpid()):
             return ""
-        words = read_file(entry / "stat").rpartition(")")[2].split()
+        words = read_file(process / "stat").rpartition(")")[2].split()
         if words[_TERMINAL] != "0" and words[_SESSION] not in own_sessions:
             leader = ProcessId.read(int(words[_SESSION]))
             is_older = leader is not None and leader.start < since
-            return "a terminal" if is_older and not _listens(entry) else ""
-        entry = entry.with_name(words[_PARENT])
+            return "a terminal" if is_older and not _listens(process) else ""
+        process = process.with_name(words[_PARENT])
     return ""
 
 
-def _listens(entry: Path) -> bool:
+def _listens(process: Path) -> bool:
     """Whether a process waits for requests: a service may have been asked by a deployment."""
     listening = {
         f"socket:[{words[6]}]"
-        for line in read_file(entry / "net/unix").splitlines()[1:]
+        for line in read_file(process / "net/unix").splitlines()[1:]
         if len(words := line.split()) > 6 and int(words[3], 16) & _ACCEPTS
     }
     for name, state, inode in (("tcp", 3, 9), ("tcp6", 3, 9)):
-        for line in read_file(entry / "net" / name).splitlines()[1:]:
+        for line in read_file(process / "net" / name).splitlines()[1:]:
             if len(words := line.split()) > inode and words[state] == _LISTEN:
                 listening.add(f"socket:[{words[inode]}]")
-    return not listening.isdisjoint(_targets(entry / "fd"))
-
-
-def _targets(folder: Path) -> Iterator[str]:
-    for link in folder.iterdir():
-        with contextlib.suppress(OSError):  # closed meanwhile
-            yield str(link.readlink())
+    return not listening.isdisjoint(list_open_files(process))
 
 
 def drop_test_mounts(mounts: Mapping[str, str]) -> dict[str, str]:
@@ -243,24 +221,24 @@ def run_processes(run_id: str = "") -> dict[str, str]:
     """
     mark = f"{RUN_ID_VARIABLE}={run_id}".encode()
     processes = {}
-    for entry in Path("/proc").glob("[0-9]*"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (entry / "environ").read_bytes() and not is_other_test(entry):
-                processes[entry.name] = _command(entry)
+            if mark in (process / "environ").read_bytes() and not is_other_test(process):
+                processes[process.name] = _command(process)
         except OSError:  # ended meanwhile
             continue
     return processes
 
 
-def _command(entry: Path) -> str:
-    return (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+def _command(process: Path) -> str:
+    return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
 
 
-def is_other_test(entry: Path) -> bool:
+def is_other_test(process: Path) -> bool:
     """Whether a process descends from a pytest, and not from this one.
 
     Args:
-        entry: Its folder in ``/proc``.
+        process: Its folder in ``/proc``.
 
     Returns:
         Whether it does, or is one; one whose parents have ended does where it was started by
@@ -269,12 +247,12 @@ def is_other_test(entry: Path) -> bool:
     Raises:
         OSError: It has ended.
     """
-    by_pytest, first = False, entry
-    while (pid := entry.name) not in ("0", "1", str(os.getpid())):
+    by_pytest, first = False, process
+    while (pid := process.name) not in ("0", "1", str(os.getpid())):
         # A word of its own: arguments have names of tests' folders.
-        words = _command(entry).split()
+        words = _command(process).split()
         by_pytest = by_pytest or any(word.rpartition("/")[2] == "pytest" for word in words)
-        entry = entry.with_name(read_file(entry / "stat").rpartition(")")[2].split()[1])
+        process = process.with_name(read_file(process / "stat").rpartition(")")[2].split()[1])
     if pid == str(os.getpid()):
         return False
     worker = _worker_marks((first / "environ").read_bytes().split(b"\0"))

@@ -7,7 +7,6 @@ descriptor for each frame.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import mmap
 import os
@@ -224,8 +223,8 @@ def _hung_up(control: socket.socket) -> bool:
 
 
 def _tell(control: socket.socket, request: int, body: bytes = b"", fd: int = -1) -> None:
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))] if fd >= 0 else []
-    control.sendmsg([HEADER.pack(request, VERSION, len(body)) + body], rights)
+    message = HEADER.pack(request, VERSION, len(body)) + body
+    socket.send_fds(control, [message], [fd] if fd >= 0 else [])
 
 
 def _ask(control: socket.socket, request: int, path: str) -> int:

@@ -86,23 +86,23 @@ class TrialChecks(Contract):
     def test_all_frames_are_forwarded_and_counted(self, case: Case, stage: Stage) -> None:
         """All frames of a slow trial arrive, both ways, and each hop has counted each of them."""
         with stage.deployed(stage.scenario(case)) as deployment:
-            result = without_loss(deployment)
-            assert_hops_counted_all(deployment, result)
+            trial = without_loss(deployment)
+            assert_hops_counted_all(deployment, trial)
             if deployment.vswitch.datapath_work():
-                assert "datapath" not in result.uncollected
-                packets = sum(work.packets for work in result.datapath)
-                assert packets >= result.received
+                assert "datapath" not in trial.uncollected
+                packets = sum(work.packets for work in trial.datapath)
+                assert packets >= trial.received
 
     def test_counters_agree_with_the_tester_under_overload(
         self, simple: Case, stage: Stage
     ) -> None:
         """Along the way frames only become fewer, and every lost one is found somewhere."""
         with stage.deployed(stage.scenario(simple)) as deployment:
-            result = run_trial(deployment, HARD)
-            assert result.failure == ""
+            trial = run_trial(deployment, HARD)
+            assert trial.failure == ""
             graph = deployment.plan.scenario.deployment
-            hops = {hop.port: hop for hop in result.hops}
-            for counts in result.directions:
+            hops = {hop.port: hop for hop in trial.hops}
+            for counts in trial.directions:
                 assert counts.duplicated == counts.misrouted == 0
                 previous = counts.sent
                 for ports, field in _way(deployment, counts.direction):
@@ -111,8 +111,8 @@ class TrialChecks(Contract):
                     assert now <= previous, f"{names} has {field} of {now}, after {previous}"
                     previous = now
                 assert counts.received <= previous
-            lost = sum(max(0, result.lost(counts)) for counts in result.directions)
-            assert sum(locate_losses(graph, result).values()) == lost
+            lost = sum(max(0, trial.lost(counts)) for counts in trial.directions)
+            assert sum(locate_losses(graph, trial).values()) == lost
 
     def test_it_takes_the_options_it_declares(self, stage: Stage) -> None:
         """All at once; it forwards, and its facts have the values."""
@@ -141,18 +141,18 @@ def without_loss(deployment: LiveDeployment) -> TrialResult:
     """A slow trial in which nothing is lost."""
 
     def run() -> TrialResult:
-        result = run_trial(deployment, EASY)
-        assert result.failure == ""
-        assert all(result.lost(d) >= 0 for d in result.directions), "more came than was sent"
-        return result
+        trial = run_trial(deployment, EASY)
+        assert trial.failure == ""
+        assert all(trial.lost(d) >= 0 for d in trial.directions), "more came than was sent"
+        return trial
 
-    result = repeat_trial(run)
-    lost = {f"port {d.direction}": result.lost(d) for d in result.directions}
+    trial = repeat_trial(run)
+    lost = {f"port {d.direction}": trial.lost(d) for d in trial.directions}
     assert not any(lost.values()), f"frames lost at {EASY.load_fps:g} frames/s: {lost}"
-    for counts in result.directions:
+    for counts in trial.directions:
         assert counts.received == counts.sent > 0
         assert (counts.duplicated, counts.misrouted) == (0, 0)
-    return result
+    return trial
 
 
 def _way(deployment: LiveDeployment, direction: int) -> Iterator[tuple[set[Port], str]]:
@@ -163,12 +163,12 @@ def _way(deployment: LiveDeployment, direction: int) -> Iterator[tuple[set[Port]
         yield set(ports), "tx" if position % 2 else "rx"
 
 
-def assert_hops_counted_all(deployment: LiveDeployment, result: TrialResult) -> None:
+def assert_hops_counted_all(deployment: LiveDeployment, trial: TrialResult) -> None:
     """Assert that every port on a direction's way has counted each frame that was sent."""
-    hops = {hop.port: hop for hop in result.hops}
+    hops = {hop.port: hop for hop in trial.hops}
     for port in deployment.plan.scenario.deployment.ports:
         assert str(port) in hops, f"counters() has no entry for {port}"
-    for counts in result.directions:
+    for counts in trial.directions:
         for ports, field in _way(deployment, counts.direction):
             counted = sum(getattr(hops[str(port)], field) for port in ports)
             names = ", ".join(sorted(map(str, ports)))
@@ -189,8 +189,8 @@ class LifeCycle(Sighting):
         with stage.deployed(stage.scenario(simple)) as deployment:
             deployment.restart_vswitch()
             check_path(deployment)
-            result = without_loss(deployment)
-            assert_hops_counted_all(deployment, result)
+            trial = without_loss(deployment)
+            assert_hops_counted_all(deployment, trial)
 
     def test_stopped_twice_it_leaves_the_machine_as_it_was(
         self, simple: Case, stage: Stage
@@ -247,11 +247,11 @@ class LifeCycle(Sighting):
                 timer = Timer(KILL_AFTER_S, kill, [pids])
                 timer.start()
                 began = time.monotonic()
-                result = run_trial(deployment, MORTAL)
+                trial = run_trial(deployment, MORTAL)
                 timer.join()
-                assert result.failed == "dut", result.failure or "the trial was taken for a number"
-                assert result.directions == ()
-                assert result.failure
+                assert trial.failed == "dut", trial.failure or "the trial was taken for a number"
+                assert trial.directions == ()
+                assert trial.failure
                 assert time.monotonic() - began < MORTAL.duration_s, "nobody noticed while it ran"
                 return
         pytest.skip(f"{self.vswitch} has no processes here: the kernel forwards")

@@ -27,6 +27,7 @@ from vnetperf.host.linux import (
     parse_json,
     python_argv,
     read_file,
+    try_read,
 )
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import read_end
@@ -151,16 +152,9 @@ def vhost_threads(pid: int) -> tuple[Thread, ...]:
     return inside or tuple(
         thread
         for path in PROC.glob("[0-9]*/comm")
-        if _comm(path) == f"vhost-{pid}"[:15]
+        if try_read(path) == f"vhost-{pid}"[:15]
         for thread in list_threads(int(path.parent.name))
     )
-
-
-def _comm(path: Path) -> str:
-    try:
-        return read_file(path).strip()
-    except OSError:
-        return ""
 
 
 def pin_vhost(pid: int, cpus: tuple[int, ...]) -> None:

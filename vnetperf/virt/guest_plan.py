@@ -119,13 +119,11 @@ def disk_image_problem(image: Path, disk_format: str) -> str:
 
 def disk_size(image: Path, disk_format: str) -> int:
     """Size of the disk that an image holds."""
-    try:
+    with HostError.explain_os_error("cannot be read", where=str(image)):
         if disk_format == "raw":
             return image.stat().st_size
         with image.open("rb") as file:
             header = file.read(struct.calcsize(QCOW2_HEADER))
-    except OSError as error:
-        raise HostError(f"cannot be read: {error.strerror}", where=str(image)) from error
     if header[:4] != QCOW2_MAGIC or len(header) < struct.calcsize(QCOW2_HEADER):
         raise HostError(
             "is no qcow2 image", where=str(image), cure="a raw disk image is called NAME.img"

@@ -9,12 +9,12 @@ import os
 import platform
 import shutil
 import struct
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vnetperf.host.linux import run_program
 from vnetperf.model.errors import HostError
 from vnetperf.virt import kernel, tools
 from vnetperf.virt.kernel import Modules, module_name, uncompressed, unpack_module
@@ -300,15 +300,7 @@ def _write_identity_files(root: Path, key: str) -> None:
 def _applets(root: Path) -> None:
     """Links for busybox's programs, where there is no better one of that name."""
     busybox = root / "usr/bin/busybox"
-    names = subprocess.run(
-        [str(busybox), "--list"],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=60,
-        check=True,
-    ).stdout.split()
-    for name in names:
+    for name in run_program([str(busybox), "--list"], 60, check=True).stdout.split():
         if not any((root / "usr" / folder / name).exists() for folder in ("bin", "sbin")):
             (root / "usr/bin" / name).symlink_to("busybox")
 

@@ -60,7 +60,9 @@ def list_entries(name: str | None = None) -> list[ImageEntry]:
         image_name, _, key = folder.name.rpartition("-")
         if name in (None, image_name):
             entries.append(ImageEntry(folder, image_name, key, folder.stat().st_mtime))
-    return sorted(entries, key=lambda entry: (entry.built, entry.key), reverse=True)
+    return sorted(
+        entries, key=lambda image_entry: (image_entry.built, image_entry.key), reverse=True
+    )
 
 
 def add_entry(folder: Path, name: str, key: str, content: dict[str, Any]) -> ImageEntry:
@@ -95,14 +97,16 @@ def remove_old() -> list[ImageEntry]:
     """
     removed, kept = [], set()
     with tools.work_dir(make_store()):
-        for entry in list_entries():
-            if entry.name not in kept and not _problem(entry):
-                kept.add(entry.name)
+        for image_entry in list_entries():
+            if image_entry.name not in kept and not _problem(image_entry):
+                kept.add(image_entry.name)
                 continue
-            shutil.rmtree(entry.folder)
-            removed.append(entry)
+            shutil.rmtree(image_entry.folder)
+            removed.append(image_entry)
         used = {
-            file for entry in list_entries() for file in verified_manifest(entry)["package_files"]
+            file
+            for image_entry in list_entries()
+            for file in verified_manifest(image_entry)["package_files"]
         }
         for path in packages_dir().iterdir():
             if path.name not in used:
@@ -110,60 +114,60 @@ def remove_old() -> list[ImageEntry]:
     return removed
 
 
-def _problem(entry: ImageEntry) -> str:
+def _problem(image_entry: ImageEntry) -> str:
     """What keeps an image from being used; "" for nothing."""
     try:
-        verified_manifest(entry)
+        verified_manifest(image_entry)
     except HostError as error:
         return str(error)
     return ""
 
 
-def verified_manifest(entry: ImageEntry) -> dict[str, Any]:
+def verified_manifest(image_entry: ImageEntry) -> dict[str, Any]:
     """An image's manifest, after each of its files was read and found as it was built."""
-    manifest = _manifest(entry)
+    manifest = _manifest(image_entry)
     if manifest["architecture"] != platform.machine():
         raise HostError(
             f"this image was built for processors {manifest['architecture']}",
-            where=str(entry.folder),
+            where=str(image_entry.folder),
             accepted=f"one for {platform.machine()}, which this machine is",
-            cure=f"vnetperf image build {entry.name}",
+            cure=f"vnetperf image build {image_entry.name}",
         )
     for name, expected in manifest["files"].items():
-        path = entry.folder / name
+        path = image_entry.folder / name
         try:
             digest = _hash(path)
         except OSError as error:
-            raise _damaged(path, error.strerror or str(error), entry) from error
+            raise _damaged(path, error.strerror or str(error), image_entry) from error
         if digest != expected:
-            raise _damaged(path, "its content is not what was built", entry)
+            raise _damaged(path, "its content is not what was built", image_entry)
     return manifest
 
 
-def _manifest(entry: ImageEntry) -> dict[str, Any]:
-    path = entry.folder / MANIFEST
+def _manifest(image_entry: ImageEntry) -> dict[str, Any]:
+    path = image_entry.folder / MANIFEST
     try:
         manifest = parse_json(read_file(path))
         check = manifest.pop("check")
     except OSError as error:
-        raise _damaged(path, error.strerror or str(error), entry) from error
+        raise _damaged(path, error.strerror or str(error), image_entry) from error
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise _damaged(path, "it cannot be read", entry) from error
+        raise _damaged(path, "it cannot be read", image_entry) from error
     if manifest.get("format") != FORMAT:
-        raise _damaged(path, "it was built by another version of vnetperf", entry)
+        raise _damaged(path, "it was built by another version of vnetperf", image_entry)
     if check != _checksum(manifest) or (manifest["name"], manifest["key"]) != (
-        entry.name,
-        entry.key,
+        image_entry.name,
+        image_entry.key,
     ):
-        raise _damaged(path, "its content is not what was built", entry)
+        raise _damaged(path, "its content is not what was built", image_entry)
     return dict(manifest)
 
 
-def _damaged(path: Path, reason: str, entry: ImageEntry) -> HostError:
+def _damaged(path: Path, reason: str, image_entry: ImageEntry) -> HostError:
     return HostError(
         f"the guest image is damaged: {reason}",
         where=str(path),
-        cure=f"vnetperf image build {entry.name}",
+        cure=f"vnetperf image build {image_entry.name}",
     )
 
 
@@ -208,10 +212,10 @@ def find(name: str = DEFAULT_IMAGE) -> Image | None:
 def problems() -> dict[str, str]:
     """Whether what was built here can be booted here: each file of it is read."""
     try:
-        newest = {entry.name: entry for entry in reversed(list_entries())}
+        newest = {image_entry.name: image_entry for image_entry in reversed(list_entries())}
     except HostError as error:
         return {DEFAULT_IMAGE: str(error)}
-    return {name: _problem(entry) for name, entry in newest.items()}
+    return {name: _problem(image_entry) for name, image_entry in newest.items()}
 
 
 def build(name: str, tell: Callable[[str], None]) -> Image:
@@ -230,31 +234,31 @@ def build(name: str, tell: Callable[[str], None]) -> Image:
         facts = image_build.build_files(made_of, packages, work, out, tell)
         files = [package.file for package in made_of.everything]
         content = {"cmdline": image_recipe.cmdline, "facts": facts, "package_files": files}
-        entry = add_entry(out, name, made_of.key, content)
-    return _load(entry)
+        image_entry = add_entry(out, name, made_of.key, content)
+    return _load(image_entry)
 
 
 def _same_image(name: str, key: str) -> Image | None:
     """The image of a key, made the newest; None when it is not there, or damaged."""
-    for entry in list_entries(name):
-        if entry.key == key:
+    for image_entry in list_entries(name):
+        if image_entry.key == key:
             try:
-                image = _load(entry)
+                image = _load(image_entry)
             except HostError:
                 return None  # built again
-            os.utime(entry.folder)
+            os.utime(image_entry.folder)
             return image
     return None
 
 
-def _load(entry: ImageEntry) -> Image:
-    manifest = verified_manifest(entry)
+def _load(image_entry: ImageEntry) -> Image:
+    manifest = verified_manifest(image_entry)
     return Image(
-        name=entry.name,
-        key=entry.key,
-        kernel=entry.folder / image_build.KERNEL,
-        initrd=entry.folder / image_build.INITRD,
-        disk=entry.folder / image_build.DISK,
-        cmdline=f"{manifest['cmdline']} vnetperf.image={entry.key}",
+        name=image_entry.name,
+        key=image_entry.key,
+        kernel=image_entry.folder / image_build.KERNEL,
+        initrd=image_entry.folder / image_build.INITRD,
+        disk=image_entry.folder / image_build.DISK,
+        cmdline=f"{manifest['cmdline']} vnetperf.image={image_entry.key}",
         facts=dict(manifest["facts"]),
     )

@@ -29,7 +29,7 @@ from vnetperf.host.paths import cache_directory, make_cache
 from vnetperf.host.programs import kvm_facts
 from vnetperf.host.wait import lab_takes_guests, patient, virtual_lab, wait_at_most
 from vnetperf.model.errors import HostError
-from vnetperf.virt.tools import with_pdeathsig
+from vnetperf.virt.tools import leashed
 
 log = logging.getLogger(__name__)
 
@@ -108,21 +108,9 @@ def boot_with_kvm(qemu: str, kernel: Path) -> KvmProof:
         argv += ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny"]
         argv += ["-serial", f"file:{console}", "-kernel", str(kernel)]
         argv += ["-append", "console=ttyS0 panic=-1"]
-        with output.open("wb") as out:
-            process = subprocess.Popen(
-                with_pdeathsig(argv),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,  # Ctrl-C on the terminal is for its starter
-            )
-        try:
+        with leashed(argv, output, end_s=5) as process:  # it may be stuck in the very device
             description = "a kernel to boot with KVM"
             proof = wait_at_most(lambda: _outcome(process, console, output), LIMIT_S, description)
-        finally:
-            process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(5)  # it may be stuck in the very device
         symptom = "did not come to its end" if console.read_bytes() else "printed nothing"
         late = f"a kernel booted with it {symptom} within {patient(LIMIT_S):g} s"
         return proof or KvmProof(False, late)

@@ -22,13 +22,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from vnetperf.host.linux import read_file
+from vnetperf.host.linux import TICKS_PER_S, read_process_times, try_read
 from vnetperf.model.errors import HostError
 from vnetperf.virt import lab_boot
 from vnetperf.virt.kernel import Kernel, make_lab_dir
 from vnetperf.virt.kvm import kvm_proof
 from vnetperf.virt.lab_boot import LabMachine
-from vnetperf.virt.tools import with_pdeathsig
+from vnetperf.virt.tools import leashed
 
 log = logging.getLogger(__name__)
 
@@ -56,19 +56,19 @@ class Relay:
         for key in sorted(ready_keys, key=lambda channel: channel.data != "ctl"):
             end = self._ends[key.data]
             try:
-                data = end.recv(CHUNK)
+                octets = end.recv(CHUNK)
             except ConnectionResetError:  # QEMU ended with something of ours unread
-                data = b""
-            if not data:
+                octets = b""
+            if not octets:
                 self._selector.unregister(end)
                 self.closed = self.closed or key.data == "ctl"
             elif key.data == "ctl":
-                *lines, self._heard = (self._heard + data).split(b"\n")
+                *lines, self._heard = (self._heard + octets).split(b"\n")
                 for line in lines:
                     word, _, rest = line.decode(errors="replace").partition(" ")
                     yield word, rest
             else:
-                _write_all(self._targets[key.data], data)
+                _write_all(self._targets[key.data], octets)
 
     def drain(self) -> Iterator[tuple[str, str]]:
         """Carry what is still on its way, until nothing has come for a moment.
@@ -89,16 +89,16 @@ class Relay:
     def feed(self, source: int) -> None:
         """Carry a file descriptor's content to the command's standard input, to its end."""
         try:
-            while data := os.read(source, CHUNK):
-                self._ends["in"].sendall(data)
+            while octets := os.read(source, CHUNK):
+                self._ends["in"].sendall(octets)
             self._ends["in"].shutdown(socket.SHUT_WR)
         except OSError:
             return  # the lab has ended
 
 
-def _write_all(target: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(target, data) :]
+def _write_all(target: int, octets: bytes) -> None:
+    while octets:
+        octets = octets[os.write(target, octets) :]
 
 
 #: Whoever uses a run's directory has its lock.
@@ -109,19 +109,17 @@ _LOCK = "lock"
 def run_dir() -> Iterator[Path]:
     """A private directory for one run of the lab, removed at its end."""
     path = make_lab_dir() / "runs" / f"{os.getpid()}-{secrets.token_hex(3)}"
-    try:
+    with HostError.explain_os_error(
+        "a directory for this run cannot be made",
+        where=str(path),
+        accepted="a disk with room that you may write to",
+        cure="set XDG_CACHE_HOME to a directory on one",
+    ):
         path.parent.mkdir(exist_ok=True)
         with contextlib.closing(_locked(path.parent.with_suffix(".lock"))):
             _remove_stale(path.parent)
             path.mkdir(mode=0o700)
             lock = _locked(path / _LOCK)
-    except OSError as error:
-        raise HostError(
-            f"a directory for this run cannot be made: {error.strerror}",
-            where=str(path),
-            accepted="a disk with room that you may write to",
-            cure="set XDG_CACHE_HOME to a directory on one",
-        ) from error
     try:
         yield path
     finally:
@@ -283,9 +281,9 @@ def started(
             stack.callback(ours[name].close)
             stack.callback(guest_ends[name].close)
         argv = _prepared(task, kernel, machine, directory, guest_ends)
-        qemu = stack.enter_context(
-            _qemu(argv, directory, [e.fileno() for e in guest_ends.values()])
-        )
+        log.info("starting the lab: %s", shlex.join(argv))
+        descriptors = [end.fileno() for end in guest_ends.values()]
+        qemu = stack.enter_context(leashed(argv, directory / "qemu.log", pass_fds=descriptors))
         for end in guest_ends.values():
             end.close()  # so that the end of QEMU is the end of our sockets
         yield LabGuest(qemu, Relay(ours, *outputs), directory)
@@ -382,36 +380,12 @@ def _hung(limit: str, directory: Path) -> CrashedError:
 
 def _cpu_seconds(pid: int) -> float:
     """Processor time that a process has taken, seconds; 0 for one that is gone."""
-    try:
-        fields = read_file(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    times = read_process_times(pid)
+    return times.used / TICKS_PER_S if times else 0.0
 
 
 def _below(path: Path, shares: Sequence[Path]) -> bool:
     return any(path.is_relative_to(share) for share in shares)
-
-
-@contextlib.contextmanager
-def _qemu(argv: list[str], directory: Path, fds: list[int]) -> Iterator[subprocess.Popen[bytes]]:
-    """QEMU, which the kernel kills when this process ends, however that comes about."""
-    log.info("starting the lab: %s", shlex.join(argv))
-    with (directory / "qemu.log").open("wb") as output:
-        process = subprocess.Popen(
-            with_pdeathsig(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=fds,
-            start_new_session=True,  # Ctrl-C on the terminal is ours to handle
-        )
-    try:
-        yield process
-    finally:
-        process.kill()  # nothing in it needs to be saved
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
 
 
 @contextlib.contextmanager
@@ -454,8 +428,4 @@ def terminal_size() -> tuple[int, int]:
 
 
 def _tail(path: Path, lines: int = 12) -> str:
-    try:
-        text = read_file(path).strip()
-    except OSError:
-        return ""
-    return "\n".join(text.splitlines()[-lines:])
+    return "\n".join(try_read(path).splitlines()[-lines:])

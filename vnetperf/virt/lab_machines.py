@@ -27,7 +27,7 @@ from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.virt import lab_guest
 from vnetperf.virt.kernel import Kernel
 from vnetperf.virt.lab_boot import BUS_NUMBERS, LabMachine, LabNic
-from vnetperf.virt.tools import need_program, with_pdeathsig
+from vnetperf.virt.tools import leashed, need_program, with_pdeathsig
 
 #: Number of machines -> between which two each cable is. With two cables one machine is the tester
 #: of another; of three each two have one, for a chain over two of them.
@@ -301,30 +301,21 @@ def _master(name: str, ssh_config: Path, directory: Path) -> Iterator[None]:
     ssh = need_program("ssh", "openssh-client")
     log = directory / name / "ssh.log"
     control = directory / f"{name}.ctl"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            with_pdeathsig([ssh, "-F", str(ssh_config), "-N", "-o", "ControlMaster=yes", name]),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,  # Ctrl-C is the command's
-        )
+    argv = [ssh, "-F", str(ssh_config), "-N", "-o", "ControlMaster=yes", name]
 
     def fail() -> HostError:
         said = read_file(log).strip() or "it printed nothing"
         return HostError(f"ssh does not connect: {said}", where=f"vnetperf lab, {name}")
 
-    def check() -> None:
-        if process.poll() is not None:
-            raise fail()
+    with leashed(argv, log) as process:
 
-    try:
+        def check() -> None:
+            if process.poll() is not None:
+                raise fail()
+
         description = f"the connection to {name}"
         wait_for(control.exists, CONNECT_S, description, poll_s=0.05, check=check, error=fail)
         yield
-    finally:
-        process.kill()
-        process.wait(20)
 
 
 class _Interrupts:
@@ -353,14 +344,12 @@ def _run_command(
 ) -> int:
     """Run the command, and hear what the machines say meanwhile."""
     began = time.monotonic()
-    try:
+    with HostError.explain_os_error("cannot be run", where=command.argv[0]):
         process = subprocess.Popen(
             with_pdeathsig(command.argv),
             env=command.environment,
             start_new_session=not os.isatty(0),  # which a terminal's signals must reach
         )
-    except OSError as error:
-        raise HostError(f"cannot be run: {error.strerror}", where=command.argv[0]) from error
     interrupts.command = process
     try:
         while process.poll() is None:

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from filelock import FileLock, Timeout
 
-from vnetperf.host.linux import read_file
+from vnetperf.host.linux import read_file, run_program
 from vnetperf.host.programs import EXTRA_PATH, find_trusted
 from vnetperf.model.errors import HostError
 
@@ -61,17 +61,36 @@ def with_pdeathsig(argv: Sequence[str]) -> list[str]:
     return [*leash, "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid()), *argv]
 
 
+@contextmanager
+def leashed(
+    argv: Sequence[str], output: Path, *, pass_fds: Sequence[int] = (), end_s: float = 20.0
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program that is killed at the end of the body, or of this process.
+
+    Its output goes to a file, and Ctrl-C on the terminal is not for it. `end_s`: how long it is
+    waited for at most, seconds.
+    """
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            with_pdeathsig(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(end_s)
+
+
 def qemu_version(path: str) -> tuple[int, ...]:
     """Version of a QEMU."""
     try:
-        done = subprocess.run(
-            [path, "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=20,
-            check=False,
-        )
+        done = run_program([path, "--version"], 20)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"does not run: {error}", where=path, cure=INSTALL_CURE) from error
     match = re.search(r"version ([0-9]{1,6}(?:\.[0-9]{1,6})*)", done.stdout)
@@ -149,15 +168,11 @@ def run_tool(
     shown = " ".join(argv[:8]) + (" ..." if len(argv) > 8 else "")
     log.debug("running %s", shown)
     try:
-        done = subprocess.run(
+        done = run_program(
             with_pdeathsig(command),
+            timeout_s,
             cwd=cwd,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
             env={**kept, "LC_ALL": "C"},
         )
     except subprocess.TimeoutExpired as error:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from vnetperf.host.facts import attempt, file_text, is_unknown, unknown
 from vnetperf.host.linux import CAPABILITIES, read_capabilities
+from vnetperf.host.nic.users import attributes
 
 #: Modes of seccomp, proc(5).
 _SECCOMP: Final = {"0": "none", "1": "strict", "2": "filter"}
@@ -194,12 +195,5 @@ def parse_hooks(answers: Iterable[bytes]) -> Iterator[dict[int, bytes]]:
                     return
                 name = errno.errorcode.get(number, str(number))
                 raise OSError(number, f"the kernel does not list netfilter's hooks ({name})")
-            yield dict(_attributes(message[4:]))
+            yield dict(attributes(message[4:]))
             offset += (length + 3) & ~3
-
-
-def _attributes(octets: bytes) -> Iterator[tuple[int, bytes]]:
-    while len(octets) >= 4:
-        length, kind = struct.unpack_from("=HH", octets)
-        yield kind & 0x3FFF, octets[4:length]
-        octets = octets[max(4, (length + 3) & ~3) :]

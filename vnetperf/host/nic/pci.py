@@ -162,7 +162,12 @@ def _bind(device: Path, driver: str, override: str, sys: Path) -> None:
     drivers = sys / "bus/pci/drivers"
     if now in USER_DRIVERS and now != driver:
         _require_unused(device, now, sys)
-    try:
+    with HostError.explain_os_error(
+        f"driver {driver or 'none'} does not take the device",
+        where=device.name,
+        cure="see dmesg; vfio-pci needs an IOMMU (intel_iommu=on or amd_iommu=on) or its "
+        "no-IOMMU mode, and uio_pci_generic an interrupt line (INTx) that can be masked",
+    ):
         if now and now != driver:
             (drivers / now / "unbind").write_text(device.name)
         # The override comes first: without it a driver like vfio-pci takes no device.
@@ -170,13 +175,6 @@ def _bind(device: Path, driver: str, override: str, sys: Path) -> None:
             (device / "driver_override").write_text(f"{override}\n")
         if driver and now != driver:
             (drivers / driver / "bind").write_text(device.name)
-    except OSError as error:
-        raise HostError(
-            f"driver {driver or 'none'} does not take the device: {error.strerror}",
-            where=device.name,
-            cure="see dmesg; vfio-pci needs an IOMMU (intel_iommu=on or amd_iommu=on) or its "
-            "no-IOMMU mode, and uio_pci_generic an interrupt line (INTx) that can be masked",
-        ) from error
     if _bound_driver(device) != driver:
         raise HostError(
             f"driver is {_bound_driver(device) or 'none'} and not {driver or 'none'}",

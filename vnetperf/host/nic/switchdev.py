@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from vnetperf.host import links, tc_redirect
-from vnetperf.host.linux import read_file
+from vnetperf.host.linux import try_read
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import eswitch
 from vnetperf.host.nic.pci import SYS
@@ -170,10 +170,8 @@ def wait_for_representors(address: str, count: int, *, sys: Path = SYS) -> tuple
 
 
 def _net_attribute(sys: Path, name: str, attribute: str) -> str:
-    try:
-        return read_file(sys / "class/net" / name / attribute).strip()
-    except OSError:  # the driver has no such thing, or the interface is just renamed
-        return ""
+    """An attribute of an interface; "" where its driver has none, or it is just renamed."""
+    return try_read(sys / "class/net" / name / attribute)
 
 
 class Switchdev:

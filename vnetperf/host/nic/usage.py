@@ -12,7 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.linux import PROC, netlink, read_file, read_mounts, read_octets, run_in
+from vnetperf.host.linux import (
+    PROC,
+    close_after,
+    list_open_files,
+    netlink,
+    network_namespaces,
+    read_file,
+    read_octets,
+    run_in,
+)
 from vnetperf.host.nic.users import (
     DUMP,
     OtherUse,
@@ -224,7 +233,7 @@ def _hops(message: Any) -> list[int]:
 
 #: linux/rtnetlink.h, linux/nexthop.h and linux/net_namespace.h; pyroute2 lacks these messages.
 _GET_NEXTHOP, _NHA_ID, _NHA_OIF = 106, 1, 5
-_GET_NSID, _NETNSA_NSID, _NETNSA_FD = 90, 1, 3
+_GET_NSID, _NETNSA_NSID, _NETNSA_PID, _NETNSA_FD = 90, 1, 2, 3
 
 
 def read_nexthops() -> list[tuple[int, int]]:
@@ -257,9 +266,13 @@ def read_labels() -> list[tuple[int, int]]:
     return labels
 
 
-def _namespace_id(namespace: int) -> int:
-    """How links of the calling thread's namespace name another one; -1 when none does."""
-    request = struct.pack("=BxxxHHI", 0, 8, _NETNSA_FD, namespace)
+def find_namespace_id(namespace: int, *, is_pid: bool = False) -> int:
+    """How links of the calling thread's namespace name another one; -1 when none does.
+
+    `namespace` is an open file of it, or a process in it.
+    """
+    kind = _NETNSA_PID if is_pid else _NETNSA_FD
+    request = struct.pack("=BxxxHHI", 0, 8, kind, namespace)
     answers = [dict(attributes(a[4:])) for a in ask_kernel(_GET_NSID, 0, request)]
     namespace_id = number(answers[0][_NETNSA_NSID]) if answers else -1
     return -1 if namespace_id == 0xFFFFFFFF else namespace_id
@@ -277,20 +290,18 @@ def links_elsewhere() -> list[tuple[int, str]]:
     """
     stacked: list[tuple[int, str]] = []
     try:
-        own_namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return stacked
-    try:
+    with close_after(own) as own_namespace:
         for place, owner in find_other_namespaces(os.fstat(own_namespace).st_ino).items():
             with contextlib.suppress(HostError):  # it has gone, or we are not root
                 stacked += run_in(place, partial(_links_over, own_namespace, owner))
-    finally:
-        os.close(own_namespace)
     return stacked
 
 
 def _links_over(namespace: int, owner: str) -> list[tuple[int, str]]:
-    known_as = _namespace_id(namespace)
+    known_as = find_namespace_id(namespace)
     if known_as < 0:
         return []
     with netlink("list links") as route:
@@ -304,20 +315,13 @@ def _links_over(namespace: int, owner: str) -> list[tuple[int, str]]:
 
 def find_other_namespaces(own_inode: int) -> dict[Path, str]:
     """Find network namespaces of processes and mounted ones, without the one of an inode."""
-    namespaces: dict[int, tuple[Path, str]] = {}
-    for process in PROC.glob("[0-9]*"):
-        place = process / "ns/net"
-        with contextlib.suppress(OSError):
-            owner = f"process {process.name} in a network namespace of its own"
-            namespaces.setdefault(place.stat().st_ino, (place, owner))
-    with contextlib.suppress(OSError):
-        for words in read_mounts(PROC / "self/mountinfo"):
-            if "nsfs" in words and words[3].startswith("net:"):
-                place = Path(words[4])
-                with contextlib.suppress(OSError):
-                    owner = f"the network namespace {place.name}"
-                    namespaces.setdefault(place.stat().st_ino, (place, owner))
-    return {place: owner for space, (place, owner) in namespaces.items() if space != own_inode}
+    others = (p for name, p in network_namespaces(PROC).items() if name != f"net:[{own_inode}]")
+    return {
+        place: f"process {place.parts[-3]} in a network namespace of its own"
+        if place.is_relative_to(PROC)
+        else f"the network namespace {place.name}"
+        for place in others
+    }
 
 
 def _destination(message: Any) -> str:
@@ -392,14 +396,12 @@ def _ancestors_connections() -> Iterator[str]:
 
 def _find_sockets(programs: Iterable[str]) -> set[str]:
     """Find the inodes of the sockets that programs of these names have."""
-    inodes = set()
+    inodes: set[str] = set()
     for process in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
             if read_file(process / "comm").strip() in programs:
-                for link in (process / "fd").iterdir():
-                    target = _target(link)
-                    if target.startswith("socket:["):
-                        inodes.add(target[8:-1])
+                sockets = (f for f in list_open_files(process) if f.startswith("socket:["))
+                inodes |= {file[8:-1] for file in sockets}
     return inodes
 
 
@@ -456,14 +458,7 @@ def find_holder(files: Iterable[str]) -> str:
     paths = set(files)
     for process in PROC.glob("[0-9]*") if paths else ():
         with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
-            if any(_target(link) in paths for link in (process / "fd").iterdir()):
+            if not paths.isdisjoint(list_open_files(process)):
                 name = read_file(process / "comm").strip()
                 return f"process {process.name} ({name})"
     return ""
-
-
-def _target(link: Path) -> str:
-    try:
-        return str(link.readlink())
-    except OSError:  # closed meanwhile
-        return ""

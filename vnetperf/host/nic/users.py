@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase as fnmatch
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.linux import PROC, parse_number, raw_syscall, read_file
+from vnetperf.host.linux import PROC, list_open_files, parse_number, raw_syscall, read_file
 
 #: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h, linux/xdp_diag.h.
 _NLMSG_ERROR, _NLMSG_DONE, _REQUEST, DUMP = 2, 3, 0x1, 0x300
@@ -293,12 +293,9 @@ def find_socket_owners(inodes: Iterable[int]) -> Mapping[int, str]:
     owners: dict[int, str] = {}
     for process in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
-            for link in os.scandir(process / "fd"):
-                with contextlib.suppress(OSError):
-                    inode = inode_by_link.get(os.readlink(link.path))  # noqa: PTH115 - thousands of them
-                    if inode is not None and inode not in owners:
-                        name = read_file(process / "comm").strip()
-                        owners[inode] = f"process {process.name} ({name})"
+            for file in inode_by_link.keys() & set(list_open_files(process)):
+                name = read_file(process / "comm").strip()
+                owners.setdefault(inode_by_link[file], f"process {process.name} ({name})")
     return owners
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from vnetperf.host.build import compiled
+from vnetperf.host.linux import run_program
 from vnetperf.host.paths import make_cache
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import Program
@@ -55,14 +56,7 @@ class Loops(MpiProgram):
 def built(compiler: str) -> Path:
     """The executable of the loops; another MPI that the compiler builds against is another one."""
     try:
-        shown = subprocess.run(
-            [compiler, "-show"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=SHOW_S,
-        )
+        shown = run_program([compiler, "-show"], SHOW_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"{compiler} -show: {error}", where="programs of MPI") from error
     return compiled(
