@@ -25,7 +25,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.testbed import AbsolutePath, KernelModule, Program, Testbed
 
 Family = Literal[
-    "vswitches", "vnfs", "traffic", "collectors", "wires", "endpoints", "networks", "mpi"
+    "vswitches", "vnfs", "traffic", "collectors", "wires", "events", "endpoints", "networks", "mpi"
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
