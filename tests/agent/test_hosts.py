@@ -940,7 +940,7 @@ def test_what_is_reset_in_a_trial_is_reset_at_its_host(
     assert result.event.what == what
     elsewhere = [("west", "happen")] if host == "west" else []
     assert [call for call in called() if call[1] == "happen"] == elsewhere
-    here = {"east": what.partition(" on ")[0], "west": None}[host]
+    here = {"east": what, "west": None}[host]
     assert FakeHost.events == [here]
     # Its frames are no frames of the trial: after all counters have been read.
     assert called()[-2:] == [("west", "end_watch"), ("east", "check_path")]

@@ -50,7 +50,7 @@ def test_a_nat_whose_mappings_are_learnt_is_not_restarted_in_a_trial() -> None:
 
 
 def test_only_what_is_there_can_be_reset() -> None:
-    assert "vswitch, vnf0, link phy0, link phy1" in why_not("vnf1")
+    assert "it has link phy0, link phy1, vnf0, vswitch" in why_not("vnf1")
     assert "phy2phy has no vnf0" in why_not("vnf0", deployment="phy2phy")
     assert "has no flux" in why_not("flux")
     assert "has no physical port phy7" in why_not("link phy7", wire="veth")
@@ -269,7 +269,7 @@ def test_links_that_stay_down_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> 
         def links_down(self) -> tuple[str, ...]:
             return ("tester port 1",)
 
-    monkeypatch.setattr(events, "LINKS_S", 0.05)
+    monkeypatch.setattr("vnetperf.events.vswitch.LINKS_S", 0.05)
     restarted = happening(Unplugged(), "vswitch", 0.0)
     restarted.poll()
     for words in ("links down", "0.05 s", "tester port 1"):
@@ -547,9 +547,10 @@ def test_over_hosts_each_event_is_at_the_host_that_has_the_part() -> None:
         "link phy1": "east",
         "link phy3": "west",
     }.items():
-        at, here = events.event_place(of_hosts, what)
-        assert at is not None
-        assert (at.host, here) == (host, what.partition(" on ")[0])
+        part = events.locate_event(of_hosts, what)
+        assert part is not None
+        assert part.host == host
+        assert str(events.parse_event(what)) == what.partition(" on ")[0]
         assert why_not(what, of_hosts) == ""
     assert "no host has vnf7" in why_not("vnf7", of_hosts)
     assert "no host has vswitch" in why_not("vswitch", of_hosts)  # which of the two?

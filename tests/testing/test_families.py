@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.fakes.machine import facts
 from vnetperf import config
+from vnetperf.deployment.events import find_event_problem, parse_event
 from vnetperf.deployment.planner import make_plan
 from vnetperf.model.deployment import Attachment, VnfPort
 from vnetperf.model.scenario import Plan
@@ -21,6 +22,7 @@ from vnetperf.model.transfer import TransferSpec
 from vnetperf.model.trial import TrialSpec
 from vnetperf.plugin import registry
 from vnetperf.plugin.endpoint_tool import Sockets, ToolOutput, UnreadableError
+from vnetperf.plugin.event import Dut
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
 from vnetperf.testing import CollectorContract
 
@@ -34,6 +36,7 @@ EXAMPLES: dict[registry.Family, tuple[str, str]] = {
     "mpi": ("bibw", "my_mpi:BothWays"),
     "collectors": ("faults", "my_collector:Faults"),
     "wires": ("delayed", "my_wire:Delayed"),
+    "events": ("reload", "my_event:Reload"),
 }
 
 
@@ -159,6 +162,17 @@ def test_the_collector_keeps_its_contract() -> None:
     kit.test_a_thread_that_ends_meanwhile_costs_no_other()
     kit.test_without_busy_threads_it_is_quiet()
     kit.test_leaves_no_file_open_and_no_process()
+
+
+def test_the_event_is_known_by_its_text_and_acts_on_the_vswitch() -> None:
+    plan = plan_scenario("phy2phy_bridge")
+    assert find_event_problem(plan, "reload") == ""
+    event = parse_event("reload")
+    assert event is not None
+    streams: list[Any] = []
+    vswitch = SimpleNamespace(connect=streams.extend)
+    event.act(cast("Dut", SimpleNamespace(plan=plan, vswitch=vswitch)), 0.0)
+    assert streams == [*plan.scenario.streams]
 
 
 def test_the_wire_is_laid_as_the_tester_knows_it() -> None:

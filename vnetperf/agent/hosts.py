@@ -21,7 +21,7 @@ from vnetperf.agent.client import Event
 from vnetperf.agent.counts import merge_counts, merge_parts
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
-from vnetperf.deployment.events import check_event, event_place
+from vnetperf.deployment.events import check_event, locate_event
 from vnetperf.deployment.others import MachineWatch
 from vnetperf.deployment.path_check import (
     PATH_FRAMES,
@@ -374,7 +374,7 @@ class TestbedClient:
     def _trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
         if len(plan.testers) > 1:
             return self._run_split_trial(plan, spec)
-        event_at = _locate_event(plan, spec)
+        event_host = _event_host(plan, spec)
         tester = self.clients[plan.of_tester().host]
         watchers = [p.host for p in plan.hosts if p.has_dut and not p.has_tester]
         with _name_host(plan.of_tester().host):
@@ -388,7 +388,7 @@ class TestbedClient:
             return TrialResult(directions=(), failed="dut", failure=failure)
         rest_s = 0.0 if watchers else rest_s
         update = {"learning_frames": 0, "learning_wait_s": rest_s, "profile": False}
-        result = self._send_by_tester(plan, spec.model_copy(update=update), event_at)
+        result = self._send_by_tester(plan, spec.model_copy(update=update), event_host)
         ended = self._call_hosts(watchers, "end_watch")
         counted = {host: TrialResult.model_validate(answer) for host, answer in ended.items()}
         merged = merge_counts(result, self._drop_repeated_energy(counted, plan.of_tester().host))
@@ -543,26 +543,15 @@ class TestbedClient:
 
         return send_until_complete(plan.scenario, attempt, timeout_s, lost, least)
 
-    def _send_by_tester(
-        self, plan: Plan, spec: TrialSpec, event_at: tuple[str, EventSpec] | None
-    ) -> TrialResult:
+    def _send_by_tester(self, plan: Plan, spec: TrialSpec, event_host: str) -> TrialResult:
         """Let the tester send, with the trial's event at the host that has what is reset."""
         tester = plan.of_tester().host
-        event = spec.event
-        if event is None or event_at is None:
+        if spec.event is None or event_host == tester:
             with _name_host(tester):
                 return self.clients[tester].run_trial(spec)
-        host, local = event_at
-        if host == tester:
-            with _name_host(tester):
-                result = self.clients[tester].run_trial(spec.model_copy(update={"event": local}))
-            times = result.event
-        else:
-            boots_s = plan.scenario.boots_s
-            result, times = self._run_with_event(tester, spec, host, local, boots_s)
-        if times is None:
-            return result
-        return result.model_copy(update={"event": times.model_copy(update={"what": event.what})})
+        boots_s = plan.scenario.boots_s
+        result, times = self._run_with_event(tester, spec, event_host, spec.event, boots_s)
+        return result.model_copy(update={"event": times}) if times is not None else result
 
     def _run_with_event(
         self, tester: str, spec: TrialSpec, host: str, event: EventSpec, boots_s: float
@@ -781,16 +770,15 @@ class TestbedClient:
                 stack.callback(client.close)
 
 
-def _locate_event(plan: Plan, spec: TrialSpec) -> tuple[str, EventSpec] | None:
-    """Locate the host of a trial's event; return it and the event in that host's names."""
+def _event_host(plan: Plan, spec: TrialSpec) -> str:
+    """The host of a trial's event, which can happen there; "" without an event."""
     if spec.event is None:
-        return None
-    part, local_name = event_place(plan, spec.event.what)
+        return ""
+    part = locate_event(plan, spec.event.what)
     if part is None:
         raise CapabilityError(f"no host has {spec.event.what}", where=plan.scenario.id)
-    local = spec.event.model_copy(update={"what": local_name})
-    check_event(part, local, spec.duration_s)
-    return part.host, local
+    check_event(part, spec.event, spec.duration_s)
+    return part.host
 
 
 def _merge_facts(

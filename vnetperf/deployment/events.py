@@ -1,22 +1,20 @@
-"""Events in the middle of a trial: a part of the DUT is restarted, or a link goes down."""
+"""Events in the middle of a trial: found by their text, checked, placed, and let happen in time."""
 
 from __future__ import annotations
 
 import logging
+import re
 import time
 from typing import TYPE_CHECKING
 
 from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.pods import switch_class
-from vnetperf.host.nic.switchdev import SWITCHDEV, nic_mode
-from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import Deployment as Graph
-from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
-from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.scenario import Plan
 from vnetperf.model.trial import EventSpec, EventTimes
 from vnetperf.plugin import registry
-from vnetperf.plugin.vnf import UserPlane
+from vnetperf.plugin.event import Event
 
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment
@@ -26,87 +24,43 @@ log = logging.getLogger(__name__)
 EVENT_AHEAD_S = 0.6
 #: An event later than this before the end of sending would not be seen in the trial, seconds.
 EVENT_LEAST_AFTER_S = 0.5
-#: Longest wait for the tester's links after a restart, seconds.
-LINKS_S = 5.0
 
 
-def find_event_problem(plan: Plan, event: str) -> str:
+def parse_event(text: str) -> Event | None:
+    """Make the event of a text; None where no kind has such texts."""
+    for name in registry.names("events"):
+        kind: type[Event] = registry.load("events", name)
+        if match := re.fullmatch(kind.pattern, text):
+            return kind(*match.groups())
+    return None
+
+
+def list_events(graph: Graph) -> tuple[str, ...]:
+    """List the texts of all events that a deployment allows."""
+    kinds = [registry.load("events", name) for name in registry.names("events")]
+    return tuple(text for kind in kinds for text in kind.choices(graph))
+
+
+def find_event_problem(plan: Plan, text: str) -> str:
     """What keeps an event from happening in the middle of a trial, before anything is deployed."""
-    kind, _, port = event.partition(" ")
-    if switch_class(plan.scenario.deployment, plan.scenario.vswitch).elsewhere:
-        return f"somebody else runs the external DUT: nothing here can reset its {event}"
+    graph = plan.scenario.deployment
+    if switch_class(graph, plan.scenario.vswitch).elsewhere:
+        return f"somebody else runs the external DUT: nothing here can reset its {text}"
     if plan.hosts:
-        part, local_event = event_place(plan, event)
-        return f"no host has {event}" if part is None else find_event_problem(part, local_event)
-    if event == "vswitch":
-        return _find_restart_problem(plan.scenario)
-    if kind == "link":
-        return _find_link_problem(plan, port)
-    return _find_vnf_problem(plan, event)
+        part = locate_event(plan, text)
+        return f"no host has {text}" if part is None else find_event_problem(part, text)
+    event, choices = parse_event(text), list_events(graph)
+    if event is None or str(event) not in choices:
+        missing = text if event is None else event.part
+        return f"{graph.name} has no {missing}; it has {', '.join(choices)}"
+    return event.problem(plan)
 
 
-def _find_restart_problem(scenario: Scenario) -> str:
-    if scenario.deployment.pods:
-        return f"network {scenario.vswitch} of pods is not restarted in a trial by this version"
-    if scenario.nat is not None and scenario.nat.mapping == "learnt":
-        return (
-            "a NAT that is started again may map sessions otherwise, and mappings are learnt "
-            "between trials, not within one"
-        )
-    return ""
-
-
-def event_place(plan: Plan, event: str) -> tuple[Plan | None, str]:
-    """The plan of the host where an event happens, and its name there; None where none has it."""
-    name, _, host = event.partition(" on ")
-    ports = plan.port_hosts
-    if name.startswith("link "):
-        host = ports.get(name.removeprefix("link "), "")
-    elif name != "vswitch":
-        host = ports.get(f"{name}.0", "")
-    duts = [part for part in plan.hosts if part.has_dut]
-    if name == "vswitch" and not host and len(duts) == 1:
-        return duts[0], name
-    return next((part for part in duts if part.host == host), None), name
-
-
-def _find_vnf_problem(plan: Plan, vnf: str) -> str:
-    graph = plan.scenario.deployment
-    if vnf not in [f"vnf{number}" for number in graph.vnf_numbers]:
-        return f"{graph.name} has no {vnf}; it has {_parts(graph)}"
-    if graph.chains > 1:
-        return (
-            f"{graph.name} has {graph.chains} VNFs side by side: while one is restarted, frames "
-            "come through the others, and neither loss nor pause is its time; pvp has one"
-        )
-    if issubclass(registry.load_vnf(plan.scenario.vnf), UserPlane):
-        return f"sessions of {plan.scenario.vnf} end with it, so that no frame could come after"
-    return ""
-
-
-def _find_link_problem(plan: Plan, port: str) -> str:
-    graph = plan.scenario.deployment
-    if port not in map(str, graph.phy_ports):
-        return f"{graph.name} has no physical port {port}; it has {_parts(graph)}"
-    if nic_mode(plan.scenario) == SWITCHDEV:
-        return (
-            "in mode switchdev a physical port's interface is back in the machine's own namespace, "
-            "maybe by another name, and is not taken down there; --set mode=legacy"
-        )
-    dut = [n for n in plan.nics if n.side == "dut" and f"phy{n.wire}" == port]
-    if plan.wire == "veth" or (dut and all(nic.kernel for nic in dut)):
-        return ""
-    if plan.wire == "nic":
-        return (
-            "a NIC that the vSwitch drives itself has no interface to be taken down; give it to "
-            "its kernel driver, where the vSwitch takes that"
-        )
-    return f"a {plan.wire} wire has no link that can be taken down; --wire veth has one"
-
-
-def _parts(graph: Graph) -> str:
-    vnfs = [f"vnf{number}" for number in graph.vnf_numbers]
-    return ", ".join(["vswitch", *vnfs, *(f"link {p}" for p in graph.phy_ports)])
+def locate_event(plan: Plan, text: str) -> Plan | None:
+    """The plan of the host where an event happens; None where none has what it happens to."""
+    event = parse_event(text)
+    host = event.host(plan) if event is not None else ""
+    return next((part for part in plan.hosts if part.has_dut and part.host == host), None)
 
 
 def check_event(plan: Plan, event: EventSpec, duration_s: float) -> None:
@@ -127,12 +81,17 @@ class EventInjector:
 
     Attributes:
         times: When it happened; None before.
+        resets_counters: Whether counters of the DUT begin anew.
     """
 
-    def __init__(self, deployment: LiveDeployment, event: EventSpec) -> None:
+    def __init__(self, deployment: LiveDeployment, spec: EventSpec) -> None:
+        event = parse_event(spec.what)
+        if event is None:
+            raise CapabilityError(f"there is no event {spec.what}", where="event")
         self.times: EventTimes | None = None
+        self.resets_counters = event.resets_counters
         self._deployment = deployment
-        self._event = event
+        self._spec, self._event = spec, event
         self._armed = time.monotonic()
 
     def poll(self) -> None:
@@ -140,20 +99,20 @@ class EventInjector:
         if self.times is not None:
             return
         first = self._first_frame()
-        if first + self._event.at_s - time.monotonic() <= EVENT_AHEAD_S:
+        if first + self._spec.at_s - time.monotonic() <= EVENT_AHEAD_S:
             self.happen(first)
 
     def happen(self, first: float) -> EventTimes:
         """Let it happen at its time after `first`, when sending began by this machine's clock."""
-        time.sleep(max(0.0, first + self._event.at_s - time.monotonic()))
+        time.sleep(max(0.0, first + self._spec.at_s - time.monotonic()))
         began, failure = time.monotonic(), ""
-        log.info("event: %s", self._event.what)
+        log.info("event: %s", self._event)
         try:
-            self._do()
+            self._event.act(self._deployment, self._spec.down_s)
         except VnetperfError as error:
-            failure = f"{self._event.what} does not come back: {error}"
+            failure = f"{self._event} does not come back: {error}"
         self.times = EventTimes(
-            what=self._event.what,
+            what=self._spec.what,
             began_s=round(began - first, 6),
             ended_s=round(time.monotonic() - first, 6),
             failure=failure,
@@ -165,18 +124,13 @@ class EventInjector:
         """Whether what was restarted did not come back."""
         return self.times is not None and bool(self.times.failure)
 
-    @property
-    def resets_counters(self) -> bool:
-        """Whether counters of the DUT began anew."""
-        return not self._event.what.startswith("link ")
-
     def result(self) -> EventTimes:
         """When it happened, once the trial is over; the path is checked if it came back.
 
         Not over several hosts, whose counters are read first: who drives them checks it then.
         """
         if self.times is None:
-            raise DutError(f"the trial ended before {self._event.what}", where="event")
+            raise DutError(f"the trial ended before {self._event}", where="event")
         if not self.failed and not self._deployment.plan.host:
             try:
                 check_path(self._deployment)
@@ -189,34 +143,3 @@ class EventInjector:
         """When sending began, by this process's clock."""
         live = self._deployment.generator.live()
         return self._armed if live is None else time.monotonic() - live.elapsed_s
-
-    def _do(self) -> None:
-        kind, _, port = self._event.what.partition(" ")
-        if kind == "link":
-            machine, netdev = self._deployment.machine, self._deployment.dut_netdev(port)
-            machine.set_link(netdev, up=False)
-            try:
-                time.sleep(self._event.down_s)
-            finally:
-                machine.set_link(netdev, up=True)
-                phy = PhyPort(index=int(port.removeprefix("phy")))
-                self._deployment.vswitch.link_came_up(phy)
-        elif kind == "vswitch":
-            self._deployment.restart_vswitch()
-            if self._deployment.plan.has_tester:
-                self._links_up()
-        else:
-            self._deployment.restart_vnf(int(kind.removeprefix("vnf")))
-
-    def _links_up(self) -> None:
-        """A tester on virtio-user takes the switch's connection when its link is read."""
-        generator = self._deployment.generator
-        wait_for(
-            lambda: not generator.links_down(),
-            LINKS_S,
-            "the links of the tester",
-            error=lambda: DutError(
-                f"links down after {LINKS_S:g} s: {', '.join(generator.links_down())}",
-                where="restart",
-            ),
-        )

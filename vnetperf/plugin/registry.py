@@ -30,7 +30,7 @@ Family = Literal[
     "traffic",
     "collectors",
     "wires",
-    "endpoints",
+    "events", "endpoints",
     "networks",
     "workloads",
     "mpi",

@@ -1,0 +1,1 @@
+"""Events: what happens to the DUT in the middle of a trial."""
