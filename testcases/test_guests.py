@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from vnetperf.model.transfer import GuestKind
+    from vnetperf.model.transfer import Kind
     from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.deployments("pvp", "pvvp", "pvpv")
 @pytest.mark.parametrize("kind", ["GUEST_CPU", "GUEST_READ", "GUEST_WRITE", "GUEST_RANDOM_READ"])
-def test_guest_speed(bench: Bench, kind: GuestKind) -> None:
+def test_guest_speed(bench: Bench, kind: Kind) -> None:
     """Computation, and memory read and written, in all guests at once."""
-    if why := bench.no_guest_speed(kind):
+    if why := bench.no_workload(kind):
         pytest.skip(why)  # what is missing, as the plan tells it
-    bench.guest_speed(kind).check_expectations()
+    bench.run_workload(kind).check_expectations()

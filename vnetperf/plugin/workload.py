@@ -9,15 +9,26 @@ the programs, in the process that deploys.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from statistics import fmean
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from vnetperf.model.scenario import ENDPOINTS_VARIANT, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import Figures, Transfer, TransferSpec
-from vnetperf.model.units import Scale, Unit
+from vnetperf.model.units import (
+    EVENTS,
+    GIGABITS,
+    GIGAFLOPS,
+    MEBIBYTES,
+    MEGABITS,
+    TIMES,
+    Scale,
+    Unit,
+)
 from vnetperf.plugin import registry
+from vnetperf.statistics.difference import FEW, Measurand, difference
 
 Better = Literal["more", "less"]
 
@@ -29,7 +40,10 @@ class WorkloadRequest:
     Attributes:
         kind: What is to be done: "MPI_LATENCY".
         message_size: Octets of a message; None for what has none.
+        instances: Parallel programs, or threads, in each place.
         duration_s: How long, seconds: as long as the preset's longest trial.
+        warmup_s: How long before that, with nothing measured, seconds.
+        vnf_mode: Mode of VNFs by the user; `AUTO` for the workload's choice.
         tool: Name of the tool, by the setting that the workload names; `AUTO` for its own choice.
         scenario: Where, as the case names it.
         facts: The machine.
@@ -37,7 +51,10 @@ class WorkloadRequest:
 
     kind: str
     message_size: int | None
+    instances: int
     duration_s: int
+    warmup_s: int
+    vnf_mode: str
     tool: str
     scenario: Scenario
     facts: MachineFacts
@@ -79,23 +96,91 @@ class Figure:
     qualifiers: tuple[str, ...] = ()
 
 
-class MeasuredTransfer(Protocol):
-    """A transfer in all rounds, as a table has it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredTransfer:
+    """A transfer in all rounds, and what it is compared with.
+
+    Attributes:
+        rounds: The transfer in each round.
+        baseline: Figures of the baseline in each round; empty where there is none.
+        scenario: The scenario, as readers know it.
+        vnfs: What its VNFs are: "VM", "container"; "" for none.
+    """
+
+    rounds: tuple[Transfer, ...]
+    baseline: tuple[Figures, ...] = ()
+    scenario: str = ""
+    vnfs: str = ""
 
     @property
-    @abstractmethod
-    def rounds(self) -> tuple[Transfer, ...]:
-        """The transfer in each round."""
-
-    @property
-    @abstractmethod
     def transfer(self) -> Transfer:
         """The last round."""
+        return self.rounds[-1]
 
     @property
-    @abstractmethod
+    def values(self) -> list[float]:
+        """What each round is compared by, of those that have it."""
+        return _compared_values(self.rounds)
+
+    @property
+    def baseline_values(self) -> list[float]:
+        """The same of the baseline."""
+        return _compared_values(self.baseline)
+
+    @property
+    def value(self) -> float | None:
+        """The mean of all rounds."""
+        return fmean(self.values) if self.values else None
+
+    @property
+    def ratio(self) -> tuple[float, float | None, float | None] | None:
+        """Value over the baseline's, with its 95 % interval where more than two rounds show one."""
+        values, base = self.values, self.baseline_values
+        if not values or not base:
+            return None
+        sides = [[Measurand.exact(value) for value in side] for side in (base, values)]
+        # Not in pairs: a round that failed is in neither list, and which one it was is not known.
+        gain = difference(sides[0], sides[1], paired=False).ratio
+        if gain is None:
+            return fmean(values) / fmean(base), None, None
+        value, low, high = gain
+        if min(len(values), len(base)) <= FEW:  # alike, or far apart, by chance
+            return 1 + value, None, None
+        return 1 + value, 1 + low, 1 + high
+
+    @property
+    def scale(self) -> Scale:
+        """The scale of what it is compared by."""
+        if workload := find_workload(self.transfer.spec.kind):
+            return workload.scale(self.transfer)
+        return TIMES if self.transfer.round_trip_us.get("50") else MEGABITS
+
+    @property
     def text(self) -> str | None:
         """The mean of all rounds with its unit; None where no round has it."""
+        return self._scaled(self.values)
+
+    @property
+    def baseline_text(self) -> str | None:
+        """The same of the baseline."""
+        return self._scaled(self.baseline_values)
+
+    def _scaled(self, values: Sequence[float]) -> str | None:
+        scale = self.scale
+        return scale.text(fmean(values) * scale.factor) if values else None
+
+
+def _compared_values(rounds: Sequence[Figures]) -> list[float]:
+    numbers = (
+        figures.flops
+        or figures.events_per_second
+        or figures.octets_per_second
+        or figures.round_trip_us.get("50")
+        or figures.operation_us.get("mean")
+        or figures.bits_per_second
+        for figures in rounds
+    )
+    return [value for value in numbers if value]
 
 
 class WorkloadColumn(NamedTuple):
@@ -116,14 +201,16 @@ class WorkloadAxis(NamedTuple):
     """What a curve of a workload may be over.
 
     Attributes:
-        field: Of `TransferSpec`.
+        field: Setting that a comparison varies.
         name: Name of the axis.
         words: What a caption says of a curve that has one value of it: "{} pods".
+        read: The value of a transfer.
     """
 
     field: str
     name: str
     words: str
+    read: Callable[[MeasuredTransfer], int]
 
 
 class Workload(ABC):
@@ -136,7 +223,12 @@ class Workload(ABC):
         runner: Import path of the function that runs it: "module:function". It is called with a
             `vnetperf.plugin.site.WorkloadSite` and specs, and returns a `Transfer` for each.
         ends: Where its programs are, for `--plan`: "the ranks are in the pods".
-        title: What reports call it, and the title of its table: "MPI".
+        grace_s: How much longer than `longest_s` the call may take, seconds.
+        title: Title of its table.
+        subject: What a sentence calls it: "speed of guests"; "" for the title.
+        anchor: Anchor of its part of the page; "" for the name.
+        baseline: What its numbers are held against: those of pods with their hosts' "network", or
+            those of the same programs on the "host" (`Transfer.on_host`).
         settings: Columns with what was asked, which stand before the numbers.
         value_title: Title of the column with what is compared.
         details: Columns with other numbers, which stand behind it.
@@ -149,7 +241,11 @@ class Workload(ABC):
     tool_setting: ClassVar[str] = "endpoint_tool"
     runner: ClassVar[str]
     ends: ClassVar[str]
+    grace_s: ClassVar[float] = 0.0
     title: ClassVar[str]
+    subject: ClassVar[str] = ""
+    anchor: ClassVar[str] = ""
+    baseline: ClassVar[Literal["network", "host"]] = "network"
     settings: ClassVar[tuple[WorkloadColumn, ...]] = ()
     value_title: ClassVar[str] = "rate, or time"
     details: ClassVar[tuple[WorkloadColumn, ...]] = ()
@@ -157,11 +253,12 @@ class Workload(ABC):
     axes: ClassVar[tuple[WorkloadAxis, ...]] = ()
 
     @abstractmethod
-    def adapt(self, scenario: Scenario) -> Scenario:
+    def adapt(self, scenario: Scenario, vnf_mode: str) -> Scenario:
         """The scenario as it is deployed for the programs.
 
         Args:
             scenario: The scenario, with `variant` in its name.
+            vnf_mode: Mode of VNFs by the user; `AUTO` for the workload's choice.
 
         Returns:
             The same with what the programs need.
@@ -227,7 +324,6 @@ class Workload(ABC):
             ("MPI_LATENCY time", "ns", "less").
         """
 
-    @abstractmethod
     def figures(self, transfer: Transfer) -> Iterator[Figure]:
         """The numbers of a transfer that runs are compared by.
 
@@ -235,8 +331,17 @@ class Workload(ABC):
             transfer: What was measured.
 
         Yields:
-            Figures, the main one first.
+            Figures, the main one first: what was measured in its unit.
         """
+        label, unit, better = self.main_figure(transfer.spec.kind)
+        mean_us = transfer.operation_us.get("mean")
+        value = {
+            "ns": None if mean_us is None else mean_us * 1e3,
+            "bit/s": transfer.bits_per_second,
+            "octet/s": transfer.octets_per_second,
+            "1/s": transfer.flops or transfer.events_per_second or transfer.transactions_per_second,
+        }.get(unit)
+        yield Figure(label=label, unit=unit, better=better, value=value, main=True)
 
     def conditions(self, spec: TransferSpec) -> dict[str, Any]:
         """What must be equal for figures to be compared, besides their time and instances.
@@ -245,13 +350,12 @@ class Workload(ABC):
             spec: What was run.
 
         Returns:
-            Names and values.
+            Names and values; "tool" is the first word of its version where it is not among them.
         """
-        return {"tool": spec.tool}
+        return {}
 
-    @abstractmethod
     def scale(self, figures: Figures) -> Scale:
-        """The scale of what is compared, in tables and plots.
+        """The scale of what is compared, in tables and plots, by what was measured.
 
         Args:
             figures: What was measured.
@@ -259,18 +363,47 @@ class Workload(ABC):
         Returns:
             The scale.
         """
+        if figures.flops:
+            return GIGAFLOPS
+        if figures.events_per_second:
+            return EVENTS
+        if figures.octets_per_second:
+            return MEBIBYTES
+        return TIMES if figures.operation_us or figures.round_trip_us else GIGABITS
 
-    def measured_by(self, rows: Iterable[MeasuredTransfer]) -> str:
-        """What measured, for a note below the table.
+    def remarks(self, rows: Sequence[MeasuredTransfer]) -> Iterator[str]:
+        """What limits the meaning of numbers, for a note below the table and for a terminal.
+
+        Args:
+            rows: Its transfers.
+
+        Yields:
+            Sentences.
+        """
+        yield from ()
+
+    def describe_means(self, rows: Sequence[MeasuredTransfer]) -> Iterator[str]:
+        """What measured and how, for notes below the table.
+
+        Args:
+            rows: Its transfers.
+
+        Yields:
+            "Measured by hpcc 1.5.0."
+        """
+        versions = dict.fromkeys(row.transfer.version for row in rows)
+        yield f"Measured by {'; '.join(versions)}."
+
+    def missing_numbers(self, rows: Sequence[MeasuredTransfer]) -> list[str]:
+        """What was not measured and why, for a terminal.
 
         Args:
             rows: Its transfers.
 
         Returns:
-            "Measured by hpcc 1.5.0."
+            "TLB misses: no counter".
         """
-        versions = dict.fromkeys(row.transfer.version for row in rows)
-        return f"Measured by {'; '.join(versions)}."
+        return []
 
     def summarize(self, row: MeasuredTransfer) -> str:
         """What was asked, for a line in a terminal.
@@ -282,6 +415,17 @@ class Workload(ABC):
             "MPI_PUT, 64 octets, 2 x 1 ranks".
         """
         return row.transfer.spec.kind
+
+    def add_words(self, row: MeasuredTransfer) -> str:
+        """What stands at the end of that line.
+
+        Args:
+            row: The transfer.
+
+        Returns:
+            ", 2 % stolen".
+        """
+        return ""
 
     def picture_words(self, scenario: Mapping[str, Any]) -> str:
         """What stands in the tester's place in the picture of a deployment.
@@ -320,8 +464,21 @@ def find_workload(kind: str) -> Workload | None:
     Raises:
         ConfigError: It cannot be loaded.
     """
+    name = workload_name(kind)
+    return load_workload(name) if name else None
+
+
+def workload_name(kind: str) -> str:
+    """Name of the workload of a kind.
+
+    Args:
+        kind: "MPI_LATENCY".
+
+    Returns:
+        "mpi"; "" where none of its name is registered, as of what sockets do.
+    """
     name = kind.partition("_")[0].lower()
-    return load_workload(name) if name in registry.names("workloads") else None
+    return name if name in registry.names("workloads") else ""
 
 
 def require_workload(kind: str) -> Workload:

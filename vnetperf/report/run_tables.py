@@ -15,7 +15,7 @@ from vnetperf.model.calibration import Calibration, CalibrationPoint
 from vnetperf.model.result import LedgerEntry, Result, RunResults
 from vnetperf.model.transfer import TransferSpec
 from vnetperf.model.trial import Verdict
-from vnetperf.plugin.workload import all_workloads, find_workload
+from vnetperf.plugin.workload import all_workloads, find_workload, workload_name
 from vnetperf.report import goal_text, outcomes, processors, summary, transfers, workloads
 from vnetperf.report.summary import Group, MissingValue, flatten_facts, scalar_text, size_names
 from vnetperf.report.table import (
@@ -328,7 +328,7 @@ def _transfer_answers(results: RunResults) -> Iterator[str]:
         rates = (
             ([r.bits_per_second for r in scenario.rounds_of(t) if r.bits_per_second], t)
             for t in scenario.transfers
-            if not t.spec.workload
+            if not workload_name(t.spec.kind)
         )
         means = [
             (sum(round_rates) / len(round_rates), transfer)
@@ -370,12 +370,11 @@ def _worth_text(results: RunResults) -> Iterator[str]:
 
 
 def _transfer_word(spec: TransferSpec) -> str:
-    if workload := find_workload(spec.kind):
-        return workload.title
-    return _GUESTS if spec.is_guest else _SOCKETS
+    workload = find_workload(spec.kind)
+    return workload.subject or workload.title if workload else _SOCKETS
 
 
-_SOCKETS, _GUESTS = "traffic between sockets", "speed of guests"
+_SOCKETS = "traffic between sockets"
 
 
 def headline(results: RunResults, groups: Sequence[Group]) -> list[tuple[str, str]]:
@@ -385,7 +384,7 @@ def headline(results: RunResults, groups: Sequence[Group]) -> list[tuple[str, st
         (part.scenario, {_transfer_word(t.spec) for t in part.transfers})
         for part in results.transfers
     ]
-    for kind in (_SOCKETS, *(workload.title for workload in all_workloads()), _GUESTS):
+    for kind in (_SOCKETS, *(w.subject or w.title for w in all_workloads())):
         if transferred := [scenario for scenario, words in transfer_words if kind in words]:
             measured.append(f"{kind} of {_listed(transferred)}")
     answers = [

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from vnetperf.model.result import RunResults
 from vnetperf.plugin.workload import all_workloads
-from vnetperf.report import goal_text, guests, outcomes, run_tables, summary, transfers, workloads
+from vnetperf.report import goal_text, outcomes, run_tables, summary, transfers, workloads
 from vnetperf.report.comparison import (
     list_comparisons,
     variant_sessions,
@@ -53,7 +53,6 @@ def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
         (transfers.TRANSFERS_TITLE, transfers.transfer_sentences(results)),
         (transfers.NETWORKS_TITLE, transfers.network_sentences(results)),
         *((w.title, workloads.workload_sentences(results, w)) for w in all_workloads()),
-        (guests.GUESTS_TITLE, guests.guest_sentences(results)),
         (transfers.PODS_TITLE, transfers.pod_sentences(results)),
     ):
         if sentences:

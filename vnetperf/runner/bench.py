@@ -12,18 +12,17 @@ from vnetperf.model.errors import NoResultError
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario, Variant
-from vnetperf.model.transfer import GuestKind, Kind, Transfer, Transfers, Way
+from vnetperf.model.transfer import Kind, Transfer, Transfers, Way
+from vnetperf.plugin.workload import workload_name
 from vnetperf.runner.conductor import Conductor
 from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import address_scenario, session_scenario
 from vnetperf.runner.transfers import (
     Planner,
     find_endpoint_traffic_problem,
-    find_guest_problem,
     find_users_problem,
     find_workload_problem,
     measure_endpoints,
-    measure_guests,
     measure_users_traffic,
     measure_workload,
 )
@@ -89,7 +88,7 @@ class TransferResult:
 
 def _moved(transfer: Transfer) -> bool:
     """Whether each instance moved something, each way; programs of a workload ended in order."""
-    if transfer.spec.workload:  # a tool without work is an error
+    if workload_name(transfer.spec.kind):  # a tool without work is an error
         return True
     rates = [
         flow.figures.transactions_per_second or flow.figures.bits_per_second
@@ -259,7 +258,7 @@ class Bench:
         """What keeps a workload's programs from running here, before anything is deployed.
 
         Args:
-            kind: What they are to do: "MPI_LATENCY", "MPI_ALLTOALL" ...
+            kind: What they are to do: "MPI_LATENCY", "GUEST_CPU" ...
             message_size: Octets of a message; None for what has none.
 
         Returns:
@@ -268,10 +267,13 @@ class Bench:
         return find_workload_problem(self._planner, self.scenario, kind, message_size)
 
     def run_workload(self, kind: Kind, message_size: int | None = None) -> TransferResult:
-        """What a workload's programs measure: ranks in `--pods` pods with `--ranks` ranks each.
+        """What a workload's programs measure.
+
+        Ranks of MPI are in `--pods` pods with `--ranks` ranks each; the speed of guests is that of
+        `--instances` threads in each VNF at once, and of as many on the host.
 
         Args:
-            kind: What they do: "MPI_LATENCY", "MPI_ALLTOALL" ...
+            kind: What they do: "MPI_LATENCY", "GUEST_CPU" ...
             message_size: Octets of a message; None for what has none.
 
         Returns:
@@ -283,28 +285,3 @@ class Bench:
         return TransferResult(
             measure_workload(self.run, self._planner, self.scenario, kind, message_size)
         )
-
-    def no_guest_speed(self, kind: GuestKind) -> str:
-        """What keeps the VNFs here from being measured, before anything is deployed.
-
-        Args:
-            kind: What is measured: "GUEST_CPU", "GUEST_READ" ...
-
-        Returns:
-            "" when nothing does; otherwise what and the cure, in one sentence.
-        """
-        return find_guest_problem(self._planner, self.scenario, kind)
-
-    def guest_speed(self, kind: GuestKind) -> TransferResult:
-        """What `--instances` threads in each VNF do at once, and as many on the host.
-
-        Args:
-            kind: What is measured: "GUEST_CPU", "GUEST_READ" ...
-
-        Returns:
-            The outcome.
-
-        Raises:
-            VnetperfError: There is no number: a VNF or the tool failed.
-        """
-        return TransferResult(measure_guests(self.run, self._planner, self.scenario, kind))
