@@ -47,7 +47,7 @@ from vnetperf.model.machine_load import (
     counted_since,
 )
 from vnetperf.model.scenario import Pollers
-from vnetperf.plugin.backend import Requirements
+from vnetperf.plugin.requirements import Requirements
 
 #: What it measures of a thread, or of the machine.
 SampleT = TypeVar("SampleT", ThreadLoad, ThreadEvents, EnergyUse)

@@ -13,7 +13,7 @@ from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.plugin import registry
-from vnetperf.plugin.backend import Requirements
+from vnetperf.plugin.requirements import Requirements
 
 #: What a VLAN tag adds to a frame, octets (IEEE 802.1Q).
 VLAN_OCTETS = 4

@@ -24,6 +24,7 @@ from vnetperf.model.transfer import Transfers, TransferSpec
 from vnetperf.model.trial import TrialSpec
 from vnetperf.plugin import registry
 from vnetperf.plugin.endpoint_tool import Sockets, ToolOutput, UnreadableError
+from vnetperf.plugin.requirements import Requirements
 from vnetperf.plugin.vnf import EndpointHost
 from vnetperf.plugin.workload import load_runner
 from vnetperf.report.markdown import markdown_report
@@ -102,6 +103,7 @@ def test_the_contract_takes_it(family: registry.Family) -> None:
     name, _ = EXAMPLES[family]
     backend = registry.load(family, name)
     assert backend.name == name
+    assert issubclass(backend, Requirements)
     assert not backend.__abstractmethods__
     assert f"{family} {name}" in registry.backends()
 

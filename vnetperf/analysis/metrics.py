@@ -36,7 +36,7 @@ from vnetperf.model.result import (
 )
 from vnetperf.model.trial import Latency, TrialGaps
 from vnetperf.model.units import Unit, fps, percent
-from vnetperf.plugin.workload import find_workload
+from vnetperf.plugin.workload import find_workload_report
 from vnetperf.statistics import clopper_pearson, spread
 from vnetperf.statistics.difference import Measurand
 
@@ -211,7 +211,7 @@ def partial_mark(measured: int, attempted: int) -> str:
 
 def main_number(kind: str, way: str) -> tuple[str, Unit, Literal["more", "less"]]:
     """Label and unit of the number that a transfer is for, and whether more of it is better."""
-    if workload := find_workload(kind):
+    if workload := find_workload_report(kind):
         return workload.main_figure(kind)
     return f"{kind} {way}", "bit/s" if kind.endswith("_STREAM") else "1/s", "more"
 

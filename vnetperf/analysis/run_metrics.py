@@ -30,7 +30,7 @@ from vnetperf.model.transfer import (
     Transfer,
 )
 from vnetperf.model.units import Unit
-from vnetperf.plugin.workload import find_workload
+from vnetperf.plugin.workload import find_workload_report
 
 #: Makes a metric of one transfer.
 _Make: TypeAlias = Callable[..., Metric]
@@ -82,7 +82,7 @@ def transfer_metrics(
     spec = transfer.spec
     name = f"{spec.kind} {spec.way}"
     _, main_unit, _ = main_number(spec.kind, spec.way)
-    workload = find_workload(spec.kind)
+    workload = find_workload_report(spec.kind)
     disturbed = ("irregular",) if transfer.disturbed else ()
 
     def make(

@@ -20,7 +20,7 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import AUTO, MAX_DATAGRAM, MAX_MESSAGE, Figures, Kind, TransferSpec
 from vnetperf.plugin import registry
-from vnetperf.plugin.backend import Requirements
+from vnetperf.plugin.requirements import Requirements
 from vnetperf.plugin.vnf import EndpointHost, Vnf
 from vnetperf.statistics.samples import contradiction
 

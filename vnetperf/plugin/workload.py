@@ -9,7 +9,7 @@ the programs, in the process that deploys.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -28,9 +28,12 @@ from vnetperf.model.units import (
     Unit,
 )
 from vnetperf.plugin import registry
+from vnetperf.plugin.requirements import Requirements
 from vnetperf.statistics.difference import FEW, Measurand, difference
 
 Better = Literal["more", "less"]
+#: What kinds begin with that are no workload's: transfers between sockets.
+_SOCKETS = ("tcp", "udp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +154,7 @@ class MeasuredTransfer:
     @property
     def scale(self) -> Scale:
         """The scale of what it is compared by."""
-        if workload := find_workload(self.transfer.spec.kind):
+        if workload := find_workload_report(self.transfer.spec.kind):
             return workload.scale(self.transfer)
         return TIMES if self.transfer.round_trip_us.get("50") else MEGABITS
 
@@ -213,17 +216,11 @@ class WorkloadAxis(NamedTuple):
     read: Callable[[MeasuredTransfer], int]
 
 
-class Workload(ABC):
-    """What programs do in a deployment.
+class WorkloadReport(ABC):
+    """What reports say of a workload.
 
     Attributes:
         name: What it is called by, and what its kinds begin with: "mpi".
-        variant: What the name of a scenario ends with that is deployed for it.
-        tool_setting: Setting that names its tool: "endpoint_tool".
-        runner: Import path of the function that runs it: "module:function". It is called with a
-            `vnetperf.plugin.site.WorkloadSite` and specs, and returns a `Transfer` for each.
-        ends: Where its programs are, for `--plan`: "the ranks are in the pods".
-        grace_s: How much longer than `longest_s` the call may take, seconds.
         title: Title of its table.
         subject: What a sentence calls it: "speed of guests"; "" for the title.
         anchor: Anchor of its part of the page; "" for the name.
@@ -237,81 +234,15 @@ class Workload(ABC):
     """
 
     name: ClassVar[str]
-    variant: ClassVar[str] = ENDPOINTS_VARIANT
-    tool_setting: ClassVar[str] = "endpoint_tool"
-    runner: ClassVar[str]
-    ends: ClassVar[str]
-    grace_s: ClassVar[float] = 0.0
     title: ClassVar[str]
-    subject: ClassVar[str] = ""
-    anchor: ClassVar[str] = ""
-    baseline: ClassVar[Literal["network", "host"]] = "network"
-    settings: ClassVar[tuple[WorkloadColumn, ...]] = ()
-    value_title: ClassVar[str] = "rate, or time"
-    details: ClassVar[tuple[WorkloadColumn, ...]] = ()
-    notes: ClassVar[tuple[str, ...]] = ()
-    axes: ClassVar[tuple[WorkloadAxis, ...]] = ()
-
-    @abstractmethod
-    def adapt(self, scenario: Scenario, vnf_mode: str) -> Scenario:
-        """The scenario as it is deployed for the programs.
-
-        Args:
-            scenario: The scenario, with `variant` in its name.
-            vnf_mode: Mode of VNFs by the user; `AUTO` for the workload's choice.
-
-        Returns:
-            The same with what the programs need.
-        """
-
-    @abstractmethod
-    def refusals(self, request: WorkloadRequest) -> Iterator[str]:
-        """What keeps it from running, before anything is deployed.
-
-        What follows a reason may rely on that reason not being there: the first ends the look.
-
-        Args:
-            request: What is asked.
-
-        Yields:
-            A reason and the cure in one sentence, or "".
-        """
-
-    @abstractmethod
-    def specify(self, request: WorkloadRequest) -> TransferSpec:
-        """What is run, with the tool that can do it.
-
-        Args:
-            request: What is asked.
-
-        Returns:
-            The spec.
-
-        Raises:
-            CapabilityError: No tool can.
-        """
-
-    @abstractmethod
-    def describe(self, spec: TransferSpec) -> str:
-        """What is run, for `--plan`.
-
-        Args:
-            spec: What is run.
-
-        Returns:
-            "MPI_BARRIER by loops, 2 pods with 2 rank(s) each".
-        """
-
-    def longest_s(self, spec: TransferSpec) -> float:
-        """The longest that it may take.
-
-        Args:
-            spec: What is run.
-
-        Returns:
-            Seconds.
-        """
-        return spec.length_s
+    subject = ""
+    anchor = ""
+    baseline: Literal["network", "host"] = "network"
+    settings: tuple[WorkloadColumn, ...] = ()
+    value_title = "rate, or time"
+    details: tuple[WorkloadColumn, ...] = ()
+    notes: tuple[str, ...] = ()
+    axes: tuple[WorkloadAxis, ...] = ()
 
     @abstractmethod
     def main_figure(self, kind: str) -> tuple[str, Unit, Better]:
@@ -334,13 +265,7 @@ class Workload(ABC):
             Figures, the main one first: what was measured in its unit.
         """
         label, unit, better = self.main_figure(transfer.spec.kind)
-        mean_us = transfer.operation_us.get("mean")
-        value = {
-            "ns": None if mean_us is None else mean_us * 1e3,
-            "bit/s": transfer.bits_per_second,
-            "octet/s": transfer.octets_per_second,
-            "1/s": transfer.flops or transfer.events_per_second or transfer.transactions_per_second,
-        }.get(unit)
+        value = _by_unit(transfer).get(unit)
         yield Figure(label=label, unit=unit, better=better, value=value, main=True)
 
     def conditions(self, spec: TransferSpec) -> dict[str, Any]:
@@ -439,17 +364,160 @@ class Workload(ABC):
         return f"programs: {self.title}"
 
 
-def all_workloads() -> tuple[Workload, ...]:
-    """All workloads, in the order of their titles.
+class AbsentWorkload(WorkloadReport):
+    """A workload of a log that is not installed here; what it measured is reported all the same.
+
+    Args:
+        name: What its kinds begin with.
+    """
+
+    baseline = "host"
+    settings = (WorkloadColumn("kind", lambda row: row.transfer.spec.kind, words=True),)
+
+    def __init__(self, name: str) -> None:
+        # Others have these in their class.
+        self.name = name  # type: ignore[misc]
+        self.title = f"{name.upper()} (a plugin that is not installed here)"  # type: ignore[misc]
+
+    def main_figure(self, kind: str) -> tuple[str, Unit, Better]:
+        """A rate, as far as the kind tells."""
+        return kind, "1/s", "more"
+
+    def figures(self, transfer: Transfer) -> Iterator[Figure]:
+        """The first that was measured."""
+        kind, measured = transfer.spec.kind, _by_unit(transfer)
+        known: list[Unit] = [unit for unit, value in measured.items() if value is not None]
+        unit: Unit = known[0] if known else "1/s"
+        better: Better = "less" if unit == "ns" else "more"
+        value = measured[unit]
+        yield Figure(label=kind, unit=unit, better=better, value=value, main=True)
+
+
+def _by_unit(figures: Figures) -> dict[Unit, float | None]:
+    """What programs may be compared by, each in its unit."""
+    mean_us = figures.operation_us.get("mean")
+    return {
+        "1/s": figures.flops or figures.events_per_second or figures.transactions_per_second,
+        "octet/s": figures.octets_per_second,
+        "ns": None if mean_us is None else mean_us * 1e3,
+        "bit/s": figures.bits_per_second,
+    }
+
+
+class Workload(WorkloadReport, Requirements):
+    """What programs do in a deployment.
+
+    Attributes:
+        variant: What the name of a scenario ends with that is deployed for it.
+        tool_setting: Setting that names its tool: "endpoint_tool".
+        runner: Import path of the function that runs it: "module:function". It is called with a
+            `vnetperf.plugin.site.WorkloadSite` and specs, and returns a `Transfer` for each.
+        ends: Where its programs are, for `--plan`: "the ranks are in the pods".
+        grace_s: How much longer than `longest_s` the call may take, seconds.
+    """
+
+    variant: str = ENDPOINTS_VARIANT
+    tool_setting = "endpoint_tool"
+    runner: str
+    ends: str
+    grace_s = 0.0
+
+    @abstractmethod
+    def adapt(self, scenario: Scenario, vnf_mode: str) -> Scenario:
+        """The scenario as it is deployed for the programs.
+
+        Args:
+            scenario: The scenario, with `variant` in its name.
+            vnf_mode: Mode of VNFs by the user; `AUTO` for the workload's choice.
+
+        Returns:
+            The same with what the programs need.
+        """
+
+    @abstractmethod
+    def refusals(self, request: WorkloadRequest) -> Iterator[str]:
+        """What keeps it from running, before anything is deployed.
+
+        What follows a reason may rely on that reason not being there: the first ends the look.
+
+        Args:
+            request: What is asked.
+
+        Yields:
+            A reason and the cure in one sentence, or "".
+        """
+
+    @abstractmethod
+    def specify(self, request: WorkloadRequest) -> TransferSpec:
+        """What is run, with the tool that can do it.
+
+        Args:
+            request: What is asked.
+
+        Returns:
+            The spec.
+
+        Raises:
+            CapabilityError: No tool can.
+        """
+
+    @abstractmethod
+    def describe(self, spec: TransferSpec) -> str:
+        """What is run, for `--plan`.
+
+        Args:
+            spec: What is run.
+
+        Returns:
+            "MPI_BARRIER by loops, 2 pods with 2 rank(s) each".
+        """
+
+    def longest_s(self, spec: TransferSpec) -> float:
+        """The longest that it may take.
+
+        Args:
+            spec: What is run.
+
+        Returns:
+            Seconds.
+        """
+        return spec.length_s
+
+
+def list_workload_reports(kinds: Iterable[str]) -> tuple[WorkloadReport, ...]:
+    """The workloads that are installed, and those of a run that are not.
+
+    Args:
+        kinds: What was done in the run.
 
     Returns:
-        The workloads.
+        The workloads in the order of their titles.
 
     Raises:
         ConfigError: One cannot be loaded.
     """
-    workloads = map(load_workload, registry.names("workloads"))
-    return tuple(sorted(workloads, key=lambda workload: workload.title))
+    installed: dict[str, WorkloadReport | None] = {
+        name: load_workload(name) for name in registry.names("workloads")
+    }
+    absent = {kind_name(kind): find_workload_report(kind) for kind in kinds}
+    reports = filter(None, (absent | installed).values())
+    return tuple(sorted(reports, key=lambda workload: workload.title))
+
+
+def find_workload_report(kind: str) -> WorkloadReport | None:
+    """What reports say of the workload of a kind.
+
+    Args:
+        kind: "MPI_LATENCY".
+
+    Returns:
+        The workload, installed or not; None of what sockets do.
+
+    Raises:
+        ConfigError: It cannot be loaded.
+    """
+    name = kind_name(kind)
+    return find_workload(kind) or AbsentWorkload(name) if name else None
 
 
 def find_workload(kind: str) -> Workload | None:
@@ -459,26 +527,26 @@ def find_workload(kind: str) -> Workload | None:
         kind: "MPI_LATENCY".
 
     Returns:
-        The workload; None where none of its name is registered.
+        The workload; None where none of its name is registered, as of what sockets do.
 
     Raises:
         ConfigError: It cannot be loaded.
     """
-    name = workload_name(kind)
-    return load_workload(name) if name else None
+    name = kind_name(kind)
+    return load_workload(name) if name in registry.names("workloads") else None
 
 
-def workload_name(kind: str) -> str:
+def kind_name(kind: str) -> str:
     """Name of the workload of a kind.
 
     Args:
         kind: "MPI_LATENCY".
 
     Returns:
-        "mpi"; "" where none of its name is registered, as of what sockets do.
+        "mpi"; "" of what sockets do.
     """
     name = kind.partition("_")[0].lower()
-    return name if name in registry.names("workloads") else ""
+    return "" if name in _SOCKETS else name
 
 
 def require_workload(kind: str) -> Workload:
@@ -493,7 +561,7 @@ def require_workload(kind: str) -> Workload:
     Raises:
         ConfigError: None is registered for it, or it cannot be loaded.
     """
-    return load_workload(kind.partition("_")[0].lower())
+    return load_workload(kind_name(kind))
 
 
 def load_workload(name: str) -> Workload:

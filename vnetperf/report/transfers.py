@@ -30,7 +30,7 @@ from vnetperf.model.transfer import (
     Way,
 )
 from vnetperf.model.units import GIGABITS, TIMES, Scale
-from vnetperf.plugin.workload import MeasuredTransfer, workload_name
+from vnetperf.plugin.workload import MeasuredTransfer, kind_name
 from vnetperf.report.plot import Axis, Note, Plot, Point, Series, series_css
 from vnetperf.report.table import NONE, NOT_RECORDED, Column, Table, group_sentences
 from vnetperf.report.text import mean_with_n, text_or_none
@@ -120,7 +120,7 @@ def transfer_text(transfer: Transfer) -> str:
 
 def spec_text(spec: TransferSpec, ways: Mapping[Way, str] = _ARROWS) -> str:
     """What a transfer is to be, in words."""
-    parts = [spec.kind if workload_name(spec.kind) else f"{spec.kind} {ways[spec.way]}"]
+    parts = [spec.kind if kind_name(spec.kind) else f"{spec.kind} {ways[spec.way]}"]
     if spec.message_size is not None:
         parts.append(f"{spec.message_size} octets")
     if spec.kind.endswith("_LOAD"):
@@ -224,7 +224,7 @@ def _rows(results: RunResults) -> list[_Row]:
         for scenario in results.transfers
         for rounds in scenario.rounds
         for transfer, others in rounds[-1:]
-        if not workload_name(transfer.spec.kind)
+        if not kind_name(transfer.spec.kind)
     ]
 
 
@@ -535,7 +535,7 @@ def pod_transfers(results: RunResults, workload: str = "") -> list[PodTransfer]:
                 rounds=scenario_transfers.rounds_of(transfer),
             )
             for transfer in scenario_transfers.transfers
-            if workload_name(transfer.spec.kind) == workload
+            if kind_name(transfer.spec.kind) == workload
         )
     base = {_alike(row): row.rounds for row in rows if row.is_baseline}
     with_base = [

@@ -9,10 +9,11 @@ from vnetperf.model.result import RunResults
 from vnetperf.model.scenario import ENDPOINTS_VARIANT
 from vnetperf.plugin.workload import (
     MeasuredTransfer,
-    Workload,
     WorkloadAxis,
     WorkloadColumn,
-    workload_name,
+    WorkloadReport,
+    kind_name,
+    list_workload_reports,
 )
 from vnetperf.report.plot import Axis, Plot, Series, series_css
 from vnetperf.report.table import NONE, Column, Table
@@ -29,12 +30,19 @@ from vnetperf.report.transfers import (
 )
 
 
-def _list_vnf_transfers(results: RunResults, workload: Workload) -> list[MeasuredTransfer]:
+def list_workloads(results: RunResults) -> tuple[WorkloadReport, ...]:
+    """All workloads: those of the run too that are not installed here."""
+    return list_workload_reports(
+        transfer.spec.kind for scenario in results.transfers for transfer in scenario.transfers
+    )
+
+
+def _list_vnf_transfers(results: RunResults, workload: WorkloadReport) -> list[MeasuredTransfer]:
     facts = {scenario.scenario: scenario.facts for scenario in results.scenarios}
     rows = []
     for scenario_transfers in results.transfers:
         for transfer in scenario_transfers.transfers:
-            if workload_name(transfer.spec.kind) == workload.name:
+            if kind_name(transfer.spec.kind) == workload.name:
                 rounds = scenario_transfers.rounds_of(transfer)
                 rows.append(
                     MeasuredTransfer(
@@ -67,13 +75,13 @@ def _column(column: WorkloadColumn) -> Column[PodTransfer]:
     return Column(column.name, column.text, words=column.words)
 
 
-def _list_rows(results: RunResults, workload: Workload) -> Sequence[MeasuredTransfer]:
+def _list_rows(results: RunResults, workload: WorkloadReport) -> Sequence[MeasuredTransfer]:
     if workload.baseline == "network":
         return pod_transfers(results, workload.name)
     return _list_vnf_transfers(results, workload)
 
 
-def workload_table(results: RunResults, workload: Workload) -> Table:
+def workload_table(results: RunResults, workload: WorkloadReport) -> Table:
     """Every transfer of a workload, beside its baseline."""
     rows = _list_rows(results, workload)
     settings, details = ([*map(_column, part)] for part in (workload.settings, workload.details))
@@ -114,7 +122,7 @@ def _place_name(row: MeasuredTransfer) -> str:
     return row.network if isinstance(row, PodTransfer) else row.scenario
 
 
-def workload_sentences(results: RunResults, workload: Workload) -> list[str]:
+def workload_sentences(results: RunResults, workload: WorkloadReport) -> list[str]:
     """The same for a terminal, with what limits it."""
     rows = _list_rows(results, workload)
     sentences = [_row_sentence(row, workload) for row in rows]
@@ -123,7 +131,7 @@ def workload_sentences(results: RunResults, workload: Workload) -> list[str]:
     return sentences + workload.missing_numbers(rows)
 
 
-def _row_sentence(row: MeasuredTransfer, workload: Workload) -> str:
+def _row_sentence(row: MeasuredTransfer, workload: WorkloadReport) -> str:
     summary, value = workload.summarize(row), row.text or NONE
     if isinstance(row, PodTransfer):
         ratio = ratio_text(row)
@@ -134,7 +142,7 @@ def _row_sentence(row: MeasuredTransfer, workload: Workload) -> str:
     return f"{row.scenario}: {summary}; {value}{words}{workload.add_words(row)}"
 
 
-def workload_answers(results: RunResults, workload: Workload) -> dict[str, str]:
+def workload_answers(results: RunResults, workload: WorkloadReport) -> dict[str, str]:
     """Network -> what a workload measured on it, each kind from the least to the greatest value."""
     if workload.baseline != "network":
         return {}
@@ -159,7 +167,7 @@ def _ends_text(rows: list[PodTransfer]) -> str:
     return " to ".join(dict.fromkeys(texts))
 
 
-def workload_plots(results: RunResults, workload: Workload) -> Iterator[Plot]:
+def workload_plots(results: RunResults, workload: WorkloadReport) -> Iterator[Plot]:
     """Curves over each axis of a workload, a line for each network, or for VNFs and the host."""
     if workload.baseline == "network":
         yield from _network_plots(results, workload)
@@ -167,7 +175,7 @@ def workload_plots(results: RunResults, workload: Workload) -> Iterator[Plot]:
         yield from _vnf_plots(results, workload)
 
 
-def _network_plots(results: RunResults, workload: Workload) -> Iterator[Plot]:
+def _network_plots(results: RunResults, workload: WorkloadReport) -> Iterator[Plot]:
     rows = [row for row in pod_transfers(results, workload.name) if row.value is not None]
     for axis in workload.axes:
         others = [other for other in workload.axes if other != axis]
@@ -190,7 +198,7 @@ def _network_plots(results: RunResults, workload: Workload) -> Iterator[Plot]:
             yield networks_plot(chosen, axis.field, names, scale, rows)
 
 
-def _vnf_plots(results: RunResults, workload: Workload) -> Iterator[Plot]:
+def _vnf_plots(results: RunResults, workload: WorkloadReport) -> Iterator[Plot]:
     rows = [row for row in _list_vnf_transfers(results, workload) if row.value is not None]
     for axis in workload.axes:
         others = [other for other in workload.axes if other != axis]

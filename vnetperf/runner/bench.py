@@ -13,7 +13,7 @@ from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario, Variant
 from vnetperf.model.transfer import Kind, Transfer, Transfers, Way
-from vnetperf.plugin.workload import workload_name
+from vnetperf.plugin.workload import kind_name
 from vnetperf.runner.conductor import Conductor
 from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import address_scenario, session_scenario
@@ -88,7 +88,7 @@ class TransferResult:
 
 def _moved(transfer: Transfer) -> bool:
     """Whether each instance moved something, each way; programs of a workload ended in order."""
-    if workload_name(transfer.spec.kind):  # a tool without work is an error
+    if kind_name(transfer.spec.kind):  # a tool without work is an error
         return True
     rates = [
         flow.figures.transactions_per_second or flow.figures.bits_per_second

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import Scenario
@@ -62,22 +62,22 @@ def _vnfs_text(row: MeasuredTransfer) -> str:
 class GuestSpeed(Workload):
     """A tool in all VNFs at once, then as many of it on the host."""
 
-    name: ClassVar[str] = "guest"
-    runner: ClassVar[str] = "vnetperf.workloads.guest_speed.programs:run_in_guests"
-    ends: ClassVar[str] = "the programs are in the VNFs"
+    name = "guest"
+    runner = "vnetperf.workloads.guest_speed.programs:run_in_guests"
+    ends = "the programs are in the VNFs"
     # The last unit of work of a tool is not cut short.
-    grace_s: ClassVar[float] = 120.0
-    title: ClassVar[str] = "Speed of guests"
-    subject: ClassVar[str] = "speed of guests"
-    anchor: ClassVar[str] = "guests"
-    baseline: ClassVar[Literal["network", "host"]] = "host"
-    settings: ClassVar[tuple[WorkloadColumn, ...]] = (
+    grace_s = 120.0
+    title = "Speed of guests"
+    subject = "speed of guests"
+    anchor = "guests"
+    baseline = "host"
+    settings = (
         WorkloadColumn("work", lambda row: row.transfer.spec.kind, words=True),
         WorkloadColumn("VNFs", _vnfs_text, words=True),
         WorkloadColumn("threads in each", lambda row: str(row.transfer.spec.instances)),
     )
-    value_title: ClassVar[str] = "in VNFs"
-    details: ClassVar[tuple[WorkloadColumn, ...]] = (
+    value_title = "in VNFs"
+    details = (
         WorkloadColumn("TLB misses in VNFs", lambda row: _misses_text(row.transfer)),
         WorkloadColumn(
             "TLB misses on the host", lambda row: _misses_text(row.transfer.on_host or Figures())
@@ -85,7 +85,7 @@ class GuestSpeed(Workload):
         WorkloadColumn("stolen", _steal_text),
         WorkloadColumn("processors", lambda row: row.transfer.client.cpus, words=True),
     )
-    notes: ClassVar[tuple[str, ...]] = (
+    notes = (
         "Work of all threads of all VNFs at once: of GUEST_CPU the tool's events (each the primes "
         "up to 10000), of GUEST_READ and GUEST_WRITE blocks of 64 MiB from end to end, of "
         "GUEST_RANDOM_READ words in random places of 16 MiB.",
@@ -94,7 +94,7 @@ class GuestSpeed(Workload):
         "Stolen: the largest share of its processors' time that a VNF itself counts as taken from "
         "it.",
     )
-    axes: ClassVar[tuple[WorkloadAxis, ...]] = (
+    axes = (
         WorkloadAxis(
             "instances",
             "threads in each VNF",

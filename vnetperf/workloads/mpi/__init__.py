@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.options import GuestOptions
@@ -45,27 +45,27 @@ def _times_text(row: MeasuredTransfer, *names: str) -> str | None:
 class Mpi(Workload):
     """Programs of MPI whose ranks are in pods."""
 
-    name: ClassVar[str] = "mpi"
-    variant: ClassVar[str] = "mpi"
-    tool_setting: ClassVar[str] = "mpi_program"
-    runner: ClassVar[str] = "vnetperf.workloads.mpi.ranks:run_ranks"
-    ends: ClassVar[str] = "the ranks are in the pods"
-    title: ClassVar[str] = "MPI"
-    settings: ClassVar[tuple[WorkloadColumn, ...]] = (
+    name = "mpi"
+    variant = "mpi"
+    tool_setting = "mpi_program"
+    runner = "vnetperf.workloads.mpi.ranks:run_ranks"
+    ends = "the ranks are in the pods"
+    title = "MPI"
+    settings = (
         WorkloadColumn("benchmark", lambda row: row.transfer.spec.kind, words=True),
         WorkloadColumn("octets", lambda row: str(row.transfer.spec.message_size or "") or None),
         WorkloadColumn("pods", lambda row: str(row.transfer.spec.pods)),
         WorkloadColumn("ranks in each", lambda row: str(row.transfer.spec.ranks)),
     )
-    value_title: ClassVar[str] = "time, or rate"
-    details: ClassVar[tuple[WorkloadColumn, ...]] = (
+    value_title = "time, or rate"
+    details = (
         WorkloadColumn("least to most", lambda row: _times_text(row, "min", "max")),
         WorkloadColumn("99 %", lambda row: _times_text(row, "99")),
         WorkloadColumn(
             "contents checked", lambda row: "yes" if row.transfer.contents_checked else None
         ),
     )
-    notes: ClassVar[tuple[str, ...]] = (
+    notes = (
         "Time: of MPI_LATENCY a message one way (half a round trip), of a collective the mean over "
         "all ranks of each rank's mean; least and most are the extremes of what is averaged. "
         "Rates: of windows of 64 messages. Of HPL the rate, its times are those of ping-pong "
@@ -74,7 +74,7 @@ class Mpi(Workload):
         "above 1 is slower where it is a time, and faster where it is a rate.",
         "Contents checked: what arrived was compared with what was sent; a difference is an error.",
     )
-    axes: ClassVar[tuple[WorkloadAxis, ...]] = (
+    axes = (
         WorkloadAxis("pods", "pods", "{} pods", lambda row: row.transfer.spec.pods),
         WorkloadAxis(
             "ranks",
