@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from vnetperf.model.transfer import GuestKind
+    from vnetperf.model.transfer import Kind
     from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.deployments("pvp", "pvvp", "pvpv")
 @pytest.mark.parametrize("kind", ["GUEST_CPU", "GUEST_READ", "GUEST_WRITE", "GUEST_RANDOM_READ"])
-def test_guest_speed(bench: Bench, kind: GuestKind) -> None:
+def test_guest_speed(bench: Bench, kind: Kind) -> None:
     """Computation, and memory read and written, in all guests at once."""
-    bench.guest_speed(kind).check_expectations()
+    bench.run_workload(kind).check_expectations()

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from vnetperf.model.transfer import GuestKind
+    from vnetperf.model.transfer import Kind
     from vnetperf.runner.bench import Bench
 
 _KINDS = pytest.mark.parametrize("kind", ["GUEST_CPU", "GUEST_READ", "GUEST_RANDOM_READ"])
 _MEMORY = pytest.mark.parametrize("kind", ["GUEST_READ", "GUEST_WRITE", "GUEST_RANDOM_READ"])
 
 
-def measure(bench: Bench, kind: GuestKind) -> None:
+def measure(bench: Bench, kind: Kind) -> None:
     """Measure one kind, or skip it with what is missing, as the plan tells it."""
-    bench.guest_speed(kind).check_expectations()
+    bench.run_workload(kind).check_expectations()
 
 
 @pytest.mark.deployments("pvp")
 @pytest.mark.vary("instances", [1, 2, 4])
 @_KINDS
-def test_guest_speed_by_threads(bench: Bench, kind: GuestKind) -> None:
+def test_guest_speed_by_threads(bench: Bench, kind: Kind) -> None:
     """Speed of a guest by the number of threads in it."""
     measure(bench, kind)
 
@@ -35,7 +35,7 @@ def test_guest_speed_by_threads(bench: Bench, kind: GuestKind) -> None:
 @pytest.mark.deployments("pvvp", "pvpv")
 @pytest.mark.vary("vnfs", [1, 2, 3, 4])
 @_KINDS
-def test_guest_speed_by_vnfs(bench: Bench, kind: GuestKind) -> None:
+def test_guest_speed_by_vnfs(bench: Bench, kind: Kind) -> None:
     """Speed of as many guests at once."""
     measure(bench, kind)
 
@@ -52,7 +52,7 @@ def test_guest_speed_by_vnfs(bench: Bench, kind: GuestKind) -> None:
     ],
 )
 @_MEMORY
-def test_guest_speed_by_pages(bench: Bench, kind: GuestKind) -> None:
+def test_guest_speed_by_pages(bench: Bench, kind: Kind) -> None:
     """Memory of a guest by the size of the pages under it."""
     measure(bench, kind)
 
@@ -60,6 +60,6 @@ def test_guest_speed_by_pages(bench: Bench, kind: GuestKind) -> None:
 @pytest.mark.deployments("pvp")
 @pytest.mark.vary("vnf_placement", ["local", "remote", "unpinned"])
 @_KINDS
-def test_guest_speed_by_placement(bench: Bench, kind: GuestKind) -> None:
+def test_guest_speed_by_placement(bench: Bench, kind: Kind) -> None:
     """Speed of a guest by where it is, seen from the pollers: on their NUMA node or not, pinned."""
     measure(bench, kind)

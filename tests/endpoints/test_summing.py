@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.deployment.transfers import sum_figures
 from vnetperf.model.transfer import Figures
+from vnetperf.plugin.tool_runs import sum_figures
 
 NUMBERS = st.floats(0, 1e12)
 FIGURES = st.builds(

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 
 from tests.fakes import odd
-from vnetperf.deployment.transfers import sum_figures
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import Figures, Kind, TransferSpec
 from vnetperf.plugin import registry
@@ -24,6 +23,7 @@ from vnetperf.plugin.endpoint_tool import (
     consistent_times,
     figure_or_none,
 )
+from vnetperf.plugin.tool_runs import sum_figures
 from vnetperf.statistics.samples import contradiction
 
 RECORDED = Path(__file__).with_name("recorded")

@@ -235,7 +235,7 @@ class FakeAgent:
 
 def transfer_of(spec: TransferSpec) -> Transfer:
     """What a transfer comes to."""
-    if spec.workload == "mpi":
+    if spec.kind.startswith("MPI_"):
         times = {"mean": 20.0 * spec.pods, "min": 10.0, "max": 30.0 * spec.pods}
         return Transfer(
             spec=spec, operation_us=times, contents_checked=True, version=f"{spec.tool} 1.0"

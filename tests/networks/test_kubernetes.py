@@ -30,8 +30,9 @@ from vnetperf.networks.kubernetes import (
     diagnose_pod,
     manifest,
 )
+from vnetperf.plugin.endpoint_tool import choose_tool
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.runner.transfers import choose_tool, endpoint_scenario
+from vnetperf.runner.transfers import endpoint_scenario
 from vnetperf.virt.endpoint import KILL
 
 SEEN = {"kubernetes": {"why": "", "tools": ["iperf3"]}}

@@ -192,7 +192,7 @@ def test_the_plan_of_transfers_is_of_what_is_run() -> None:
                 for call in ast.walk(function)
                 if isinstance(call, ast.Call)
                 and isinstance(call.func, ast.Attribute)
-                and call.func.attr in ("mpi", "between_endpoints", "guest_speed")
+                and call.func.attr in ("run_workload", "between_endpoints")
                 and call.args
                 and isinstance(call.args[0], ast.Constant)
             }

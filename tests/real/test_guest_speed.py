@@ -12,9 +12,10 @@ import pytest
 
 from tests.real.conftest import pids_of
 from tests.real.switches import deployed, forwards
-from vnetperf.deployment.guests import measure_guests
+from vnetperf.deployment.transfers import run_workload
 from vnetperf.model.errors import CapabilityError, GeneratorError
 from vnetperf.model.transfer import TransferSpec
+from vnetperf.workloads.guest_speed import GuestSpeed
 
 Unchanged = Callable[[], tuple[str, ...]]
 CPU = TransferSpec(kind="GUEST_CPU", tool="sysbench", instances=2, duration_s=1)
@@ -31,7 +32,7 @@ def test_a_vnf_is_measured_beside_the_host_and_a_killed_tool_is_no_number(
 ) -> None:
     settings = {"vnf": "vloop:container", "vnf_mode": "route"}
     with deployed("pvp_bridge", **settings) as deployment:
-        cpu, read = measure_guests(deployment, [CPU, READ])
+        cpu, read = run_workload(deployment, GuestSpeed(), [CPU, READ])
         for one in (cpu, read):
             assert one.on_host is not None
             assert [flow.port for flow in one.flows] == [0]
@@ -53,7 +54,7 @@ def test_a_vnf_is_measured_beside_the_host_and_a_killed_tool_is_no_number(
         timer = threading.Timer(1.5, kill)
         timer.start()
         with pytest.raises(GeneratorError, match=r"has ended with status -?\d+ in vnf0"):
-            measure_guests(deployment, [CPU.model_copy(update={"duration_s": 8})])
+            run_workload(deployment, GuestSpeed(), [CPU.model_copy(update={"duration_s": 8})])
         timer.join()
         assert pids_of("sysbench") == []
         forwards(deployment)  # the tester is back, and the VNF routes as before
@@ -62,4 +63,4 @@ def test_a_vnf_is_measured_beside_the_host_and_a_killed_tool_is_no_number(
 
 def test_where_no_vnf_takes_programs_it_is_said() -> None:
     with deployed("phy2phy_bridge") as deployment, pytest.raises(CapabilityError, match="no VNFs"):
-        measure_guests(deployment, [CPU])
+        run_workload(deployment, GuestSpeed(), [CPU])

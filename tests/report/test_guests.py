@@ -7,23 +7,24 @@ from typing import Any
 from tests.texts import Texts, lines_with
 from vnetperf.analysis.results_from_log import merge_transfers
 from vnetperf.analysis.run_metrics import compared_metrics
-from vnetperf.deployment.guests import compute_misses, compute_overlap
 from vnetperf.model.machine_load import ThreadEvents
 from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
-from vnetperf.model.transfer import Figures, Flow, GuestKind, Transfer, Transfers, TransferSpec
-from vnetperf.report import guests, transfers
+from vnetperf.model.transfer import Figures, Flow, Kind, Transfer, Transfers, TransferSpec
+from vnetperf.report import transfers, workloads
 from vnetperf.report.csv_files import transfers_csv
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report
 from vnetperf.report.table import NONE
 from vnetperf.report.terminal import terminal_text
+from vnetperf.workloads.guest_speed import GuestSpeed
+from vnetperf.workloads.guest_speed.programs import compute_misses, compute_overlap
 
 EMULATED = {"launcher": "VM", "acceleration": "none: /dev/kvm does not work"}
 WHY = "not measured: nobody counts them"
 
 
 def did(
-    kind: GuestKind,
+    kind: Kind,
     rate: float,
     host: float,
     *,
@@ -55,7 +56,7 @@ def results(*found: Transfer, facts: dict[str, str] | None = None) -> RunResults
 
 def test_a_guest_stands_beside_the_host_and_says_that_it_is_emulated(texts: Texts) -> None:
     run = results(did("GUEST_CPU", 500.0, 1500.0), did("GUEST_READ", 2.0**30, 2.0**31))
-    cpu, read = guests.guests_table(run).texts
+    cpu, read = workloads.workload_table(run, GuestSpeed()).texts
     assert cpu[:7] == (
         *("pvp_bridge", "GUEST_CPU", "1 x VM, emulated", "1"),
         *("500.0 events/s", "1500 events/s", "0.33"),
@@ -63,7 +64,7 @@ def test_a_guest_stands_beside_the_host_and_says_that_it_is_emulated(texts: Text
     assert read[4:7] == ("1024 MiB/s", "2048 MiB/s", "0.50")
     assert cpu[7:9] == (NONE, NONE)
     for text in (markdown_report(run), html_report(run), terminal_text(run)):
-        assert guests.GUESTS_TITLE in text
+        assert GuestSpeed.title in text
         assert "nobody counts them" in text
     texts.check(lines_with(markdown_report(run), "virtual machines"))
     assert "Traffic between sockets" not in markdown_report(run)
@@ -74,15 +75,15 @@ def test_a_real_guest_is_no_emulation_and_its_misses_are_counted() -> None:
     run = results(
         did("GUEST_RANDOM_READ", 2.0**27, 2.0**28, misses=12_800.0), facts={"launcher": "VM"}
     )
-    (row,) = guests.guests_table(run).texts
+    (row,) = workloads.workload_table(run, GuestSpeed()).texts
     assert (row[2], row[7]) == ("1 x VM", "100.0 a MiB")
-    assert "emulat" not in " ".join(guests.guest_sentences(run))
-    assert "TLB" not in " ".join(guests.guest_sentences(run))
+    assert "emulat" not in " ".join(workloads.workload_sentences(run, GuestSpeed()))
+    assert "TLB" not in " ".join(workloads.workload_sentences(run, GuestSpeed()))
 
 
 def test_repeated_rounds_give_the_ratio_an_interval() -> None:
     rounds = [did("GUEST_CPU", rate, 1000.0 + n) for n, rate in enumerate((400.0, 410.0, 420.0))]
-    (row,) = guests.guests_table(results(*rounds)).texts
+    (row,) = workloads.workload_table(results(*rounds), GuestSpeed()).texts
     assert row[4] == "410.0 events/s"
     assert row[6].startswith("0.41 (0.")
     assert row[11] == "3"
@@ -90,12 +91,12 @@ def test_repeated_rounds_give_the_ratio_an_interval() -> None:
 
 def test_curves_are_over_threads_and_over_guests() -> None:
     many = [did("GUEST_CPU", 100.0 * n, 300.0 * n, threads=n) for n in (1, 2, 4)]
-    (plot,) = guests.guest_plots(results(*many))
+    (plot,) = workloads.workload_plots(results(*many), GuestSpeed())
     assert plot.x.names == ["1", "2", "4"]
     assert [one.name for one in plot.series] == ["in VNFs", "on the host"]
     assert [point.y for point in plot.series[1].points] == [300.0, 600.0, 1200.0]
-    assert guests.GUESTS_TITLE in html_report(results(*many))
-    assert not list(guests.guest_plots(results(many[0])))
+    assert GuestSpeed.title in html_report(results(*many))
+    assert not list(workloads.workload_plots(results(many[0]), GuestSpeed()))
 
 
 def test_curves_join_what_is_alike_but_for_their_axis() -> None:
@@ -109,7 +110,9 @@ def test_curves_join_what_is_alike_but_for_their_axis() -> None:
         )
         for name, number in zip(names, threads, strict=True)
     )
-    (plot,) = guests.guest_plots(run.model_copy(update={"transfers": merge_transfers([*every])}))
+    (plot,) = workloads.workload_plots(
+        run.model_copy(update={"transfers": merge_transfers([*every])}), GuestSpeed()
+    )
     assert plot.x.names == ["1", "2"]
     assert plot.caption.startswith("pvp_bridge, GUEST_CPU")
 

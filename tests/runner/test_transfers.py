@@ -19,6 +19,7 @@ from vnetperf.model.scenario import Plan, Scenario, Variant
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import EndFacts, Kind, Transfer, Transfers, TransferSpec
 from vnetperf.model.trial import TrialResult
+from vnetperf.plugin.endpoint_tool import choose_tool
 from vnetperf.runner import transfers
 from vnetperf.runner.bench import Bench
 from vnetperf.runner.resume import ResumedRun
@@ -170,7 +171,7 @@ def test_a_vnf_that_refuses_programs_by_an_error_is_a_noted_skip(
     run.configuration = config.load({"endpoint_server": "vnf"}, environment={})
     for kind, why in (
         ("TCP_STREAM", transfers.find_endpoint_traffic_problem(run, plain, "TCP_STREAM", 64)),
-        ("GUEST_CPU", transfers.find_guest_problem(run, plain, "GUEST_CPU")),
+        ("GUEST_CPU", transfers.find_workload_problem(run, plain, "GUEST_CPU", None)),
     ):
         assert "it has no kernel" in why
         assert "\n" not in why
@@ -204,7 +205,7 @@ def test_endpoints_of_two_hosts_are_in_guests_with_the_tools(name: str) -> None:
         transfers.endpoint_spec(run, at_wires, "TCP_RR", 64)
     of_guests = TransferSpec(kind="GUEST_CPU", duration_s=1)
     with pytest.raises(CapabilityError, match="install the package sysbench"):
-        transfers.choose_tool(of_guests, "auto", run.facts(), deployed)
+        choose_tool(of_guests, "auto", run.facts(), deployed)
 
 
 def test_endpoints_take_no_tester_that_is_on_two_hosts(texts: Texts) -> None:
@@ -232,7 +233,7 @@ def test_a_tool_is_the_first_that_is_here_and_can(
     kind: Kind, wanted: str, here: tuple[str, ...], chosen: str
 ) -> None:
     facts = MachineFacts.model_construct(programs=dict.fromkeys(here, "/x"), program_troubles={})
-    assert transfers.choose_tool(TransferSpec(kind=kind, duration_s=1), wanted, facts) == chosen
+    assert choose_tool(TransferSpec(kind=kind, duration_s=1), wanted, facts) == chosen
 
 
 def test_a_tool_is_one_that_a_guest_has_too() -> None:
@@ -244,7 +245,7 @@ def test_a_tool_is_one_that_a_guest_has_too() -> None:
     def chosen(image: str, wanted: str = "auto") -> str:
         options = guest.guest.model_copy(update={"image": image})
         deployed = guest.model_copy(update={"guest": options})
-        return transfers.choose_tool(asked, wanted, facts, deployed)
+        return choose_tool(asked, wanted, facts, deployed)
 
     assert chosen(transfers.IMAGE) == "sockperf"
     assert chosen("/disks/own.qcow2") == "netperf"
@@ -253,13 +254,13 @@ def test_a_tool_is_one_that_a_guest_has_too() -> None:
     with pytest.raises(CapabilityError, match="image vloop has no sockperf"):
         chosen("vloop")
     container = scenario("pvp_bridge", vnf="vloop:container")
-    assert transfers.choose_tool(asked, "auto", facts, container) == "netperf"
+    assert choose_tool(asked, "auto", facts, container) == "netperf"
 
 
 def test_where_no_tool_can_each_says_why() -> None:
     facts = MachineFacts.model_construct(programs={"iperf3": "/x"}, program_troubles={})
     with pytest.raises(CapabilityError) as caught:
-        transfers.choose_tool(TransferSpec(kind="TCP_RR", duration_s=1), "auto", facts)
+        choose_tool(TransferSpec(kind="TCP_RR", duration_s=1), "auto", facts)
     for why in ("iperf3 cannot do TCP_RR", "package netperf", "package sockperf"):
         assert why in str(caught.value)
 
@@ -326,14 +327,14 @@ def test_a_variant_has_threads_and_a_tool_in_vnfs_of_its_own() -> None:
     run.facts().programs["sysbench"] = "/usr/bin/sysbench"
     run.configuration = config.load({"instances": 4}, environment={})
     bench = Bench(run, plain, Variant(settings=(("instances", 2),)))
-    bench.guest_speed("GUEST_CPU")
+    bench.run_workload("GUEST_CPU")
     run.note_skipped.assert_not_called()
     (spec,) = run.client.call.call_args.kwargs["specs"]
     assert (spec["tool"], spec["instances"]) == ("sysbench", 2)
     # How many threads there are keeps nothing from being measured; which tool does.
     bench = Bench(run, plain, Variant(settings=(("endpoint_tool", "iperf3"),)))
     with pytest.raises(NoResultError, match="iperf3 cannot do GUEST_CPU") as skipped:
-        bench.guest_speed("GUEST_CPU")
+        bench.run_workload("GUEST_CPU")
     run.note_skipped.assert_called_once_with("pvp_bridge,endpoints", f"GUEST_CPU: {skipped.value}")
 
 

@@ -8,22 +8,30 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
 from tests.fakes.machine import facts
 from vnetperf import config
+from vnetperf.analysis.run_metrics import compared_metrics
 from vnetperf.deployment.events import find_event_problem, parse_event
 from vnetperf.deployment.planner import make_plan
 from vnetperf.model.deployment import Attachment, VnfPort
+from vnetperf.model.result import RunIdentity, RunResults
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import Testbed
-from vnetperf.model.transfer import TransferSpec
+from vnetperf.model.transfer import Transfers, TransferSpec
 from vnetperf.model.trial import TrialSpec
 from vnetperf.plugin import registry
 from vnetperf.plugin.endpoint_tool import Sockets, ToolOutput, UnreadableError
 from vnetperf.plugin.event import Dut
+from vnetperf.plugin.requirements import Requirements
+from vnetperf.plugin.vnf import EndpointHost
+from vnetperf.plugin.workload import load_runner
+from vnetperf.report.markdown import markdown_report
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
+from vnetperf.runner.transfers import find_workload_problem, workload_spec
 from vnetperf.testing import CollectorContract
 
 PAGE = (Path(__file__).parents[2] / "docs/plugins.md").read_text()
@@ -33,6 +41,7 @@ EXAMPLES: dict[registry.Family, tuple[str, str]] = {
     "traffic": ("ideal", "my_generator:Ideal"),
     "networks": ("routed", "my_network:Routed"),
     "endpoints": ("nuttcp", "my_tool:Nuttcp"),
+    "workloads": ("disk", "my_workload:Disk"),
     "mpi": ("bibw", "my_mpi:BothWays"),
     "collectors": ("faults", "my_collector:Faults"),
     "wires": ("delayed", "my_wire:Delayed"),
@@ -97,6 +106,7 @@ def test_the_contract_takes_it(family: registry.Family) -> None:
     name, _ = EXAMPLES[family]
     backend = registry.load(family, name)
     assert backend.name == name
+    assert issubclass(backend, Requirements)
     assert not backend.__abstractmethods__
     assert f"{family} {name}" in registry.backends()
 
@@ -141,6 +151,30 @@ def test_the_tool_has_command_lines_and_reads_a_rate() -> None:
     assert tool.read(output, spec).bits_per_second == pytest.approx(941.4e6)
     with pytest.raises(UnreadableError):
         tool.read(ToolOutput(client="", server="", version=""), spec)
+
+
+def test_the_workload_is_planned_run_and_reported() -> None:
+    settings = config.load({"preset": "smoke", "vnf": "vloop:container"}, environment={})
+    run = SimpleNamespace(
+        configuration=settings,
+        facts=facts,
+        plan=lambda scenario: make_plan(scenario, settings.testbed, facts()),
+        note_skipped=lambda *_: None,
+    )
+    plain, routed = (make_scenario(name, settings) for name in ("phy2phy_bridge", "pvp_bridge"))
+    assert "choose pvp" in find_workload_problem(run, plain, "DISK_WRITE", None)
+    assert find_workload_problem(run, routed, "DISK_WRITE", None) == ""
+    spec = workload_spec(run, routed, "DISK_WRITE", None)
+    vnf = MagicMock(spec=EndpointHost)
+    written = load_runner(build("workloads"))(SimpleNamespace(vnfs=(vnf,)), (spec,))
+    place = vnf.inside.return_value.__enter__.return_value.place
+    assert place.run.call_args.args[0][:2] == ["dd", "if=/dev/zero"]
+    transfers = Transfers(scenario="pvp_bridge,endpoints", transfers=written)
+    identity = RunIdentity(tool="vnetperf 1", git="g", command="c", started="2026-01-01T00:00:00")
+    results = RunResults(run=identity, preset="smoke", transfers=(transfers,))
+    (metric,) = compared_metrics(results)
+    assert (metric.label, metric.unit, metric.better) == ("DISK_WRITE", "octet/s", "more")
+    assert "## Disks of VNFs" in markdown_report(results)
 
 
 def test_the_program_of_mpi_reads_columns() -> None:

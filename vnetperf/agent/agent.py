@@ -38,7 +38,6 @@ from vnetperf.agent.launcher import (
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, LocalEnd
-from vnetperf.deployment.guests import measure_guests
 from vnetperf.deployment.path_check import check_path, check_way_through
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.transfers import run_workload, transfer_endpoints, transfer_users
@@ -581,8 +580,6 @@ class Agent:
         deployment = self._require_deployment("transfer")
         if workload := find_workload(requests[0].kind):
             transfers = run_workload(deployment, workload, requests, self._watch)
-        elif any(request.is_guest for request in requests):
-            transfers = measure_guests(deployment, requests, self._watch)
         else:
             transfers = transfer_endpoints(deployment, requests, server, self._watch)
         return [transfer.model_dump(mode="json") for transfer in transfers]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, isfinite
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from vnetperf.model.outcomes import (
     MOST_FORWARDED,
@@ -34,10 +34,9 @@ from vnetperf.model.result import (
     RepeatedNumber,
     Result,
 )
-from vnetperf.model.transfer import Kind
 from vnetperf.model.trial import Latency, TrialGaps
 from vnetperf.model.units import Unit, fps, percent
-from vnetperf.plugin.workload import find_workload
+from vnetperf.plugin.workload import find_workload_report
 from vnetperf.statistics import clopper_pearson, spread
 from vnetperf.statistics.difference import Measurand
 
@@ -212,9 +211,7 @@ def partial_mark(measured: int, attempted: int) -> str:
 
 def main_number(kind: str, way: str) -> tuple[str, Unit, Literal["more", "less"]]:
     """Label and unit of the number that a transfer is for, and whether more of it is better."""
-    if kind.startswith("GUEST_"):
-        return kind, "1/s" if kind == "GUEST_CPU" else "octet/s", "more"
-    if workload := find_workload(kind):
+    if workload := find_workload_report(kind):
         return workload.main_figure(kind)
     return f"{kind} {way}", "bit/s" if kind.endswith("_STREAM") else "1/s", "more"
 
@@ -299,7 +296,7 @@ def _describe_reason(result: Result) -> str:
 def _not_measured(result: Result) -> Metric | None:
     """Of a transfer that failed, in the place of its number; None of a test of frames."""
     kind, _, way = result.test.partition(" ")
-    if kind not in get_args(Kind):
+    if not kind.isupper():  # as the name of a test of frames
         return None
     label, unit, better = main_number(kind, way)
     return Metric(

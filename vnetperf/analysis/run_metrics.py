@@ -1,7 +1,6 @@
 """The metrics of a run: of results, and of what its tester's frames have no part in.
 
-These are transfers between sockets, what a workload's programs measure, the speed of guests, and
-the lives of pods.
+These are transfers between sockets, what a workload's programs measure, and the lives of pods.
 """
 
 from __future__ import annotations
@@ -28,11 +27,10 @@ from vnetperf.model.transfer import (
     POD_ATTACHED,
     POD_FIRST_PACKET,
     POD_REMOVED,
-    Figures,
     Transfer,
 )
 from vnetperf.model.units import Unit
-from vnetperf.plugin.workload import find_workload
+from vnetperf.plugin.workload import find_workload_report
 
 #: Makes a metric of one transfer.
 _Make: TypeAlias = Callable[..., Metric]
@@ -84,7 +82,7 @@ def transfer_metrics(
     spec = transfer.spec
     name = f"{spec.kind} {spec.way}"
     _, main_unit, _ = main_number(spec.kind, spec.way)
-    workload = find_workload(spec.kind)
+    workload = find_workload_report(spec.kind)
     disturbed = ("irregular",) if transfer.disturbed else ()
 
     def make(
@@ -108,11 +106,8 @@ def transfer_metrics(
             conditions={
                 "seconds": spec.duration_s,
                 "instances": spec.instances,
-                **(
-                    workload.conditions(spec)
-                    if workload
-                    else {"tool": transfer.version.partition(" ")[0]}
-                ),
+                "tool": transfer.version.partition(" ")[0],
+                **(workload.conditions(spec) if workload else {}),
             },
             **settings | {"qualifiers": (*settings.get("qualifiers", ()), *disturbed)},
         )
@@ -127,9 +122,6 @@ def transfer_metrics(
                 main=figure.main,
                 qualifiers=figure.qualifiers,
             )
-        return
-    if spec.is_guest:
-        yield from _list_guest_metrics(make, transfer)
         return
     rate = transfer.bits_per_second if spec.is_stream else transfer.transactions_per_second
     yield make(name, main_unit, "more", rate, main=True)
@@ -197,7 +189,7 @@ class OtherCase:
 
 
 def other_cases(results: RunResults) -> Iterator[OtherCase]:
-    """Transfers between sockets, workloads, guests, and the lives of pods."""
+    """Transfers between sockets, workloads, and the lives of pods."""
     for scenario, transfer, metrics in metrics_over_deployments(results):
         spec = transfer.spec
         offered = {
@@ -251,32 +243,3 @@ def _list_stream_metrics(
             capacity = ip_capacity(transfer, way).bits_per_second  # RFC 9097 section 5
             if capacity is not None:
                 yield make(f"{name} IP-layer capacity {way}", "bit/s", "more", capacity)
-
-
-#: Share of their runs in which all VNFs have to run, so that their sum counts as what they reach.
-AT_ONCE = 0.9
-
-
-def ran_apart(figures: Figures) -> bool:
-    """Whether programs in several VNFs did not run at once."""
-    return figures.at_once is not None and figures.at_once < AT_ONCE
-
-
-def _list_guest_metrics(make: _Make, transfer: Transfer) -> Iterator[Metric]:
-    """Of VNFs: what they did, and its ratio to the host's."""
-    kind, host = transfer.spec.kind, transfer.on_host or Figures()
-    of_cpu = kind == "GUEST_CPU"
-    unit: Unit = "1/s" if of_cpu else "octet/s"
-    value, host_value = (
-        figures.events_per_second if of_cpu else figures.octets_per_second
-        for figures in (transfer, host)
-    )
-    # Each counted its own run: the sum is more than they reach together.
-    apart = ("at most",) if ran_apart(transfer) else ()
-    yield make(kind, unit, "more", value, main=True, qualifiers=apart)
-    if value is not None and host_value:
-        yield make(f"{kind} of the host's", "ratio", "more", value / host_value, qualifiers=apart)
-    if transfer.tlb_misses_per_second is not None and value:
-        work, per = ("event", 1) if of_cpu else ("MiB", 1 << 20)
-        misses = transfer.tlb_misses_per_second / value * per
-        yield make(f"{kind} TLB misses per {work}", "", "less", misses)

@@ -22,7 +22,7 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, PodKind, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
-from vnetperf.plugin.site import LOOPBACK, PREFIX_LENGTH
+from vnetperf.plugin.site import INSIDE_ADDRESS, LOOPBACK, PREFIX_LENGTH
 from vnetperf.plugin.vnf import EndpointHost
 from vnetperf.virt.endpoint import Endpoint, EndpointPair, EndpointProgram, Place
 from vnetperf.virt.pods import make_pod
@@ -30,8 +30,6 @@ from vnetperf.virt.pods import make_pod
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment
 
-#: An endpoint in the VNF has the last address of the network at port 0, which no flow has.
-INSIDE_ADDRESS = "198.18.255.254"
 #: What an endpoint is in, where that is more than a namespace.
 _WHAT = {"runc": "container of runc", "podman": "container of podman", "cri": "container by CRI"}
 #: Namespaces stay until the run ends: those of one call are not those of the next.

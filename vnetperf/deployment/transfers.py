@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vnetperf.deployment.endpoints import TrafficWatchdog, listening_ports, plug_in_endpoints
 from vnetperf.deployment.others import MachineWatch, list_processors
 from vnetperf.deployment.pods import PodNetwork
+from vnetperf.deployment.trial import CollectorSession
 from vnetperf.host.links import SHOW_IP, count_fragments, sum_counts
 from vnetperf.host.processes import is_signal
 from vnetperf.host.wait import patient, wait_for
@@ -26,94 +27,27 @@ from vnetperf.model.transfer import (
     Transfer,
     TransferSpec,
 )
-from vnetperf.plugin import registry
 from vnetperf.plugin.endpoint_tool import EndpointTool, Sockets, ToolOutput, UnreadableError
-from vnetperf.plugin.site import LOOPBACK, WorkloadSite
+from vnetperf.plugin.site import LOOPBACK, POLL_S, WorkloadSite
+from vnetperf.plugin.tool_runs import (
+    load_tool,
+    processor_seconds,
+    quote_tail,
+    read_tool_version,
+    require_started,
+    sum_cpu_times,
+    sum_figures,
+)
 from vnetperf.plugin.vnf import EndpointHost, UserPlane
 from vnetperf.plugin.workload import Workload, load_runner
 from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram, Place
-
-Reduction = Callable[[Sequence[float]], float]
 
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment
 
 
-def sum_figures(figures: Sequence[Figures], *, of_machine: bool = False) -> Figures:
-    """Figures of all instances, each way, together; None where an instance has none."""
-    of_cpu: Reduction = max if of_machine else sum
-    reductions: dict[str, Reduction] = {
-        "bits_per_second": sum,
-        "sent_bits_per_second": sum,
-        "retransmits": sum,
-        "sent_octets": sum,
-        "segment_octets": min,
-        "jitter_ms": max,
-        "transactions_per_second": sum,
-        "events_per_second": sum,
-        "octets_per_second": sum,
-        "tlb_misses_per_second": sum,
-        "steal": max,
-        "client_cpu_percent": of_cpu,
-        "server_cpu_percent": of_cpu,
-    }
-    values = {
-        name: [getattr(instance, name) for instance in figures] for name in Figures.model_fields
-    }
-    complete = {name for name, column in values.items() if column and None not in column}
-    summed: dict[str, Any] = {
-        name: reduce(values[name]) for name, reduce in reductions.items() if name in complete
-    }
-    if "loss_ratio" in complete:
-        sent = values["sent_bits_per_second"]
-        weights = sent if "sent_bits_per_second" in complete else [1.0] * len(figures)
-        summed["loss_ratio"] = _mean(values["loss_ratio"], weights)
-    trips = [instance.tcp_round_trip_us for instance in figures]
-    same = set.intersection(*map(set, trips)) if trips else set()
-    trip_reductions: dict[str, Reduction] = {
-        "min": min,
-        "mean": lambda t: sum(t) / len(t),
-        "max": max,
-        "samples": sum,
-    }
-    return Figures(
-        **summed,
-        round_trip_us=_round_trips(figures),
-        tcp_round_trip_us={
-            name: trip_reductions[name]([t[name] for t in trips])
-            for name in trip_reductions
-            if name in same
-        },
-        notes=tuple(dict.fromkeys(text for instance in figures for text in instance.notes)),
-    )
-
-
-def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    total = sum(weights)
-    pairs = zip(values, weights, strict=True)
-    return sum(value * (weight / total) for value, weight in pairs) if total else max(values)
-
-
-def _round_trips(figures: Sequence[Figures]) -> dict[str, float]:
-    merged = {}
-    for name in figures[0].round_trip_us:
-        times = [
-            instance.round_trip_us[name] for instance in figures if name in instance.round_trip_us
-        ]
-        if len(times) != len(figures):
-            continue
-        if name == "mean":
-            merged[name] = _mean(
-                times, [instance.transactions_per_second or 0.0 for instance in figures]
-            )
-        else:
-            merged[name] = min(times) if name == "min" else max(times)  # percentiles do not merge
-    return merged
-
-
 #: Longest waits: for a server to listen, and beyond a transfer, seconds.
 LISTEN_S, GRACE_S = 5.0, 15.0
-POLL_S = 0.03
 #: Ports of servers, each used once before the first is used again: a place that stays remembers
 #: connections that have ended for a minute, and not every tool takes their ports then.
 PORTS = range(5201, 30_001)
@@ -163,7 +97,7 @@ class Exchange:
         transfers: list[Transfer] = []
         for requested in specs:
             spec = offered_rate(requested, transfers)
-            tool = tool_for(spec)
+            tool = load_tool(spec)
             if spec.warmup_s:
                 before = {"duration_s": spec.warmup_s, "warmup_s": 0}
                 self._round(tool, spec.model_copy(update=before))
@@ -187,7 +121,7 @@ class Exchange:
             if fragments is not None:
                 spent["fragments"] = (self.fragments() or fragments) - fragments
             for instance in instances:
-                _program(instance.server).end(tool.end_server_by)
+                require_started(instance.server).end(tool.end_server_by)
             flows = self._read(tool, spec, instances, version, where)
         except BaseException:
             with suppress(VnetperfError):  # the first error is the cause
@@ -201,7 +135,7 @@ class Exchange:
                 address=end.address,
                 cpus=end.place.processors,
                 version=tool.version(ToolOutput("", "", text)),
-                **spent_s(time),
+                **processor_seconds(time),
             )
             for end, time, text in zip(
                 (self.ends.client, self.ends.server), cpu, (version, far), strict=True
@@ -237,7 +171,7 @@ class Exchange:
         """Version of a tool's client at an end; that it is there at all is seen so."""
         key = (tool.name, end.what)
         if key not in self._versions:
-            self._versions[key] = tool_version(tool, end.place, end.what)
+            self._versions[key] = read_tool_version(tool, end.place, end.what)
         return self._versions[key]
 
     def _serve(
@@ -285,12 +219,12 @@ class Exchange:
                 f"its server runs in the {waiting[0].receiver.what}, but does not listen at "
                 f"port {waiting[0].port} within {LISTEN_S:g} s",
                 where=where,
-                cure=f"its output:\n{_program(waiting[0].server).output()[-1000:]}",
+                cure=f"its output:\n{require_started(waiting[0].server).output()[-1000:]}",
             ),
         )
 
     def _expect_server(self, instance: _Instance, where: str) -> None:
-        code = _program(instance.server).ended()
+        code = require_started(instance.server).ended()
         if code is not None:
             raise GeneratorError(
                 f"its server in the {instance.receiver.what} has ended {_exit_text(code)}",
@@ -303,7 +237,7 @@ class Exchange:
     ) -> float:
         """Start all clients, and wait for their ends; how long they ran, seconds."""
         for instance in instances:
-            instance.server_before = _program(instance.server).cpu()
+            instance.server_before = require_started(instance.server).cpu()
         arrivals = TrafficWatchdog(self.ends, waits=spec.kind == "UDP_RR")
         began = time.monotonic()
         for instance in instances:
@@ -317,7 +251,9 @@ class Exchange:
             self.watch()
             for instance in instances:
                 self._expect_server(instance, where)
-            still = [instance for instance in running if _program(instance.client).ended() is None]
+            still = [
+                instance for instance in running if require_started(instance.client).ended() is None
+            ]
             ended = time.monotonic()
             for instance in running:
                 if instance not in still:
@@ -337,7 +273,7 @@ class Exchange:
 
     @staticmethod
     def _expect_success(instance: _Instance, arrivals: TrafficWatchdog, where: str) -> None:
-        client = _program(instance.client)
+        client = require_started(instance.client)
         code = client.ended()
         if code and is_signal(code):
             raise GeneratorError(
@@ -358,9 +294,9 @@ class Exchange:
     ) -> tuple[Flow, ...]:
         flows = []
         for instance in instances:
-            client = _program(instance.client)
+            client = require_started(instance.client)
             instance.output = ToolOutput(
-                client.output(), _program(instance.server).output(), version
+                client.output(), require_started(instance.server).output(), version
             )
             try:
                 figures = tool.read(instance.output, spec)
@@ -386,8 +322,8 @@ class Exchange:
             self.ends.server.what: [],
         }
         for instance in instances:
-            times[instance.sender.what].append(_program(instance.client).cpu())
-            now, before = _program(instance.server).cpu(), instance.server_before
+            times[instance.sender.what].append(require_started(instance.client).cpu())
+            now, before = require_started(instance.server).cpu(), instance.server_before
             spent = None
             if now is not None and before is not None:
                 spent = CpuTime(now.user_s - before.user_s, now.system_s - before.system_s)
@@ -450,56 +386,8 @@ def _swap_ends(way: OneWay, figures: Figures) -> Figures:
     )
 
 
-def _program(program: EndpointProgram | None) -> EndpointProgram:
-    if program is None:
-        raise GeneratorError("it has not been started")
-    return program
-
-
-def tool_for(spec: TransferSpec) -> EndpointTool:
-    """The tool of a transfer; refused where it cannot do it."""
-    tool: EndpointTool = registry.load("endpoints", spec.tool)()
-    if problem := tool.cannot(spec):
-        raise CapabilityError(problem, where="endpoint tool", cure="--endpoint-tool auto")
-    return tool
-
-
-def tool_version(tool: EndpointTool, place: Place, label: str) -> str:
-    """Version of a tool's client at a place; that it is there at all is seen so."""
-    try:
-        return place.run(tool.version_argv)
-    except VnetperfError as error:
-        program = tool.programs[0]
-        raise CapabilityError(
-            f"{program.name} cannot be run in the {label}: {error.what}",
-            where=f"endpoint tool {tool.name}",
-            cure=f"install the package {program.package} there; a guest's image needs it",
-        ) from error
-
-
-def sum_cpu_times(times: Sequence[CpuTime | None]) -> CpuTime | None:
-    """Processor time of programs together; None where that of one is unknown."""
-    measured = [time for time in times if time is not None]
-    if len(measured) != len(times):
-        return None
-    return CpuTime(sum(time.user_s for time in measured), sum(time.system_s for time in measured))
-
-
-def spent_s(time: CpuTime | None) -> dict[str, float | None]:
-    """Processor time as fields of an end's facts."""
-    if time is None:
-        return {"user_s": None, "system_s": None}
-    return {"user_s": round(time.user_s, 3), "system_s": round(time.system_s, 3)}
-
-
 def _exit_text(code: int) -> str:
     return f"by signal {abs(code) % 128}" if is_signal(code) else f"(status {code})"
-
-
-def quote_tail(program: EndpointProgram | None) -> str:
-    """The last that a program has written, for an error."""
-    lines = _program(program).output().strip().splitlines()
-    return f"the end of its output: {' / '.join(lines[-3:])[-500:] or '(nothing)'}"
 
 
 PlugIn = Callable[[tuple[WireEnd, ...]], AbstractContextManager[EndpointPair]]
@@ -584,6 +472,8 @@ def run_workload(
             deployment.end_guests,
             deployment.watching(watch),
             watch_processors,
+            tuple(deployment.vnfs),
+            CollectorSession,
         )
         transfers: tuple[Transfer, ...] = load_runner(workload)(site, specs)
     return transfers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
@@ -10,30 +10,9 @@ from pydantic.json_schema import SkipJsonSchema
 from vnetperf.model.base import Frozen
 from vnetperf.model.units import value_text
 
-#: What a VNF's processors and memory are measured by, without any traffic: computation, memory
-#: read and written from end to end, and read in random places, which pages and TLBs matter for.
-GuestKind = Literal["GUEST_CPU", "GUEST_READ", "GUEST_WRITE", "GUEST_RANDOM_READ"]
-#: TCP_STREAM and UDP_STREAM send as much as they may, _RR sends a message and waits for its
-#: answer, _LOAD sends messages at a rate and times their answers.
-Kind = Literal[
-    "TCP_STREAM",
-    "UDP_STREAM",
-    "TCP_RR",
-    "UDP_RR",
-    "TCP_LOAD",
-    "UDP_LOAD",
-    "MPI_LATENCY",
-    "MPI_BANDWIDTH",
-    "MPI_PUT",
-    "MPI_GET",
-    "MPI_ALLTOALL",
-    "MPI_ALLREDUCE",
-    "MPI_BARRIER",
-    "MPI_HPL",
-    GuestKind,
-]
-#: What kinds begin with that sockets do.
-_SOCKETS = ("tcp", "udp")
+#: TCP_STREAM and UDP_STREAM send as much as they may, TCP_RR and UDP_RR send a message and wait for
+#: its answer, TCP_LOAD and UDP_LOAD send messages at a rate and time their answers.
+Kind: TypeAlias = Annotated[str, Field(pattern="^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$")]
 #: "forth" from the client's end to the server's, "back" the other way, "both" at once.
 Way = Literal["forth", "back", "both"]
 OneWay = Literal["forth", "back"]
@@ -104,13 +83,7 @@ class TransferSpec(Frozen):
         return ", ".join(terms)
 
     @property
-    def workload(self) -> str:
-        """Name of the workload whose kind begins with it: "mpi"; "" of a transfer of sockets."""
-        name = self.kind.partition("_")[0].lower()
-        return "" if name in _SOCKETS else name
-
-    @property
-    def is_guest(self) -> bool:
+    def is_alone(self) -> bool:
         """True when nothing is transferred: the processors and memory of VNFs are measured."""
         return self.kind.startswith("GUEST_")
 
@@ -132,7 +105,7 @@ class TransferSpec(Frozen):
     @property
     def length_s(self) -> float:
         """How long it takes, without what starts and ends; seconds. GUEST_ has a second run."""
-        return (2 if self.is_guest else 1) * (self.duration_s + self.warmup_s)
+        return (2 if self.is_alone else 1) * (self.duration_s + self.warmup_s)
 
 
 class SubInterval(Frozen):

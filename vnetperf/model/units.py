@@ -233,5 +233,7 @@ def rate_scale(factor: float, unit: str) -> Scale:
 
 #: Of numbers in microseconds.
 TIMES = Scale(1e3, tick_time, nanoseconds, quantity="time")
-#: Of numbers in floating-point operations/s, and in bit/s.
+#: Of numbers in floating-point operations/s, in bit/s, in events/s and in octets/s.
 GIGAFLOPS, GIGABITS = rate_scale(1e-9, "Gflop/s"), rate_scale(1e-9, "Gbit/s")
+MEGABITS = rate_scale(1e-6, "Mbit/s")
+EVENTS, MEBIBYTES = rate_scale(1, "events/s"), rate_scale(2**-20, "MiB/s")

@@ -8,7 +8,7 @@ from typing import ClassVar, Generic, TypeVar
 from vnetperf.host.proc import busy_threads
 from vnetperf.model.machine_load import EnergyUse, ThreadEvents, ThreadLoad
 from vnetperf.model.scenario import Pollers
-from vnetperf.plugin.backend import Requirements
+from vnetperf.plugin.requirements import Requirements
 
 __all__ = ["Collector", "SampleT", "busy_threads"]
 

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from vnetperf.model.errors import CapabilityError
+from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts
-from vnetperf.model.transfer import MAX_DATAGRAM, MAX_MESSAGE, Figures, Kind, TransferSpec
-from vnetperf.plugin.backend import Requirements
+from vnetperf.model.transfer import AUTO, MAX_DATAGRAM, MAX_MESSAGE, Figures, Kind, TransferSpec
+from vnetperf.plugin import registry
+from vnetperf.plugin.requirements import Requirements
+from vnetperf.plugin.vnf import EndpointHost, Vnf
 from vnetperf.statistics.samples import contradiction
 
 #: A decimal number of a tool's text, whole: of "1,5" or "1.5e+03" it is not the 1.
@@ -337,3 +341,83 @@ def note_surplus(sent: float, arrived: float, unit: str) -> tuple[str, ...]:
         f"{arrived:.0f} {unit} arrived of {sent:.0f} sent: some arrived twice, or the two ends do "
         "not count the same",
     )
+
+
+def choose_tool(
+    spec: TransferSpec,
+    requested: str,
+    facts: MachineFacts,
+    inside: Scenario | None = None,
+    of_image: Sequence[str] | None = None,
+) -> str:
+    """The tool for a transfer.
+
+    Args:
+        spec: The transfer.
+        requested: Name of the tool; `AUTO` for the first that can.
+        facts: The machine.
+        inside: The scenario, where an end is in a VNF or a guest.
+        of_image: Tools of pods that are not on a machine.
+
+    Returns:
+        Its name.
+
+    Raises:
+        CapabilityError: None can.
+    """
+    reasons = []
+    for name in tool_names(spec, requested):
+        problem = find_tool_problem(spec, name, facts, inside, of_image)
+        if not problem:
+            return name
+        reasons.append(problem)
+    raise CapabilityError("; ".join(reasons), where=f"endpoint tool for {spec.kind}")
+
+
+def tool_names(spec: TransferSpec, requested: str) -> Sequence[str]:
+    """Tools to choose among.
+
+    Args:
+        spec: The transfer.
+        requested: Name of the tool, or `AUTO`.
+
+    Returns:
+        Names in their order: of `AUTO` those that are made for such a transfer.
+    """
+    if requested != AUTO:
+        return (requested,)
+    names = registry.names("endpoints")
+    return [name for name in names if registry.load("endpoints", name).alone is spec.is_alone]
+
+
+def find_tool_problem(
+    spec: TransferSpec,
+    name: str,
+    facts: MachineFacts,
+    inside: Scenario | None,
+    of_image: Sequence[str] | None,
+) -> str:
+    """What keeps a tool from a transfer on a machine, or where its programs are.
+
+    Args:
+        spec: The transfer.
+        name: Name of the tool.
+        facts: The machine.
+        inside: The scenario, where an end is in a VNF or a guest.
+        of_image: Tools of pods that are not on a machine.
+
+    Returns:
+        "" when nothing does; otherwise what and the cure.
+    """
+    tool: EndpointTool = registry.load("endpoints", name)()
+    # Where both ends are in guests, no program runs on the machine.
+    in_guests = inside is not None and not spec.is_alone and len(inside.ends_in_guests) == 2
+    on_machine = of_image is None and not in_guests
+    problem = tool.cannot(spec) or (tool.missing(facts) if on_machine else "")
+    if of_image is not None and name not in of_image:
+        problem = problem or f"{name} is not among the tools of the pods' image"
+    if not problem and inside is not None:
+        names = [program.name for program in tool.programs]
+        vnf: type[Vnf] = registry.load_vnf(inside.vnf)
+        problem = vnf.lacks_inside(inside, names) if issubclass(vnf, EndpointHost) else ""
+    return problem

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Deployment
 from vnetperf.model.scenario import Plan
-from vnetperf.plugin.backend import Requirements
+from vnetperf.plugin.requirements import Requirements
 from vnetperf.plugin.vswitch import VSwitch
 
 

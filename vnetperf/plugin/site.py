@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vnetperf.host.machine import Machine
-from vnetperf.model.scenario import Plan
+from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.plugin.network import PodPort
-from vnetperf.plugin.vnf import EndpointHost
+from vnetperf.plugin.vnf import EndpointHost, Vnf
 from vnetperf.virt.endpoint import Place
 
 #: Addresses of programs' ends are those of RFC 2544 appendix C.2.2, on one link for the ends.
 PREFIX_LENGTH = 15
+#: A program in a VNF has the last address of the network at port 0, which no flow has.
+INSIDE_ADDRESS = "198.18.255.254"
+#: How often one looks whether programs have ended, seconds.
+POLL_S = 0.03
 #: What an end has whose network is its host's own.
 LOOPBACK = "lo"
 
@@ -38,7 +42,7 @@ class PodSite(Protocol):
 
 
 class ProcessorWatch(Protocol):
-    """What the machine's processors do while programs run."""
+    """What the machine's processors, or threads, do while programs run."""
 
     @abstractmethod
     def start(self) -> None:
@@ -46,7 +50,12 @@ class ProcessorWatch(Protocol):
 
     @abstractmethod
     def stop(self) -> dict[str, Any]:
-        """End; fields of a `Transfer`: what was busy, and what others than the programs took."""
+        """End.
+
+        Returns:
+            Of processors fields of a `Transfer`: what was busy, and what others than the programs
+            took. Of threads samples by collector, and under "uncollected" why one has none.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,8 @@ class WorkloadSite:
         watch: Fails when a part of the DUT has died, or the run is to end. It is called while one
             waits.
         watch_processors: Makes a watch for programs at some places.
+        vnfs: The VNFs.
+        watch_threads: Makes a watch of threads by all collectors.
     """
 
     machine: Machine
@@ -69,3 +80,5 @@ class WorkloadSite:
     guests: Mapping[int, EndpointHost]
     watch: Callable[[], None]
     watch_processors: Callable[[Iterable[Place]], ProcessorWatch]
+    vnfs: tuple[Vnf, ...]
+    watch_threads: Callable[[tuple[Pollers, ...]], ProcessorWatch]

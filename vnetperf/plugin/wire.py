@@ -9,7 +9,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
-from vnetperf.plugin.backend import Requirements
+from vnetperf.plugin.requirements import Requirements
 
 
 class Wire(Requirements, ABC):

@@ -25,7 +25,7 @@ from vnetperf.model.preset import Preset
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
-from vnetperf.model.transfer import GuestKind, Kind
+from vnetperf.model.transfer import Kind
 from vnetperf.model.units import duration
 from vnetperf.plugin.workload import find_workload, load_workload
 from vnetperf.procedures import PROCEDURES, DurationEstimate, duration_estimate
@@ -43,13 +43,12 @@ from vnetperf.runner.scenarios import address_scenario, can_be_loaded, session_s
 from vnetperf.runner.transfers import Planner
 
 #: What a test case measures with.
-FRAMES, SOCKETS, USERS, GUESTS = "frames", "sockets", "users", "guests"
+FRAMES, SOCKETS, USERS = "frames", "sockets", "users"
 _ENDS = {FRAMES: "tester", USERS: "tester", SOCKETS: "endpoints"}
 _IN_PLACE = {
     FRAMES: "the tester is in the place of VNFs",
     USERS: "the tester is in the place of VNFs",
     SOCKETS: "the endpoints are in the place of VNFs",
-    GUESTS: "the programs are in the VNFs",
 }
 
 
@@ -62,7 +61,7 @@ class PlannedCase:
         frame_size: Octets including FCS; None where it sends no frames of a size.
         kind: What sockets or programs do; "" where the test case states it itself.
         clients: Parallel instances, where the test case has a number of its own.
-        subject: FRAMES, SOCKETS, USERS, GUESTS, or a workload's name.
+        subject: FRAMES, SOCKETS, USERS, or a workload's name.
     """
 
     selected: Selected
@@ -89,8 +88,6 @@ class PlannedCase:
             subject = USERS
         elif workload := find_workload(kind):
             subject = workload.name
-        elif kind.startswith("GUEST_"):
-            subject = GUESTS
         elif kind or "message_size" in params:
             subject = SOCKETS
         meant = name.removeprefix("test_")
@@ -260,10 +257,9 @@ def _plan_lines(
     deployed = scenario
     if subject == SOCKETS:
         deployed = transfers.endpoint_scenario(planner.configuration, scenario)
-    elif subject == GUESTS:
-        deployed = transfers.guest_scenario(planner.configuration, scenario)
     elif subject != USERS:
-        deployed = transfers.workload_scenario(load_workload(subject), scenario)
+        mode = planner.configuration.settings.vnf_mode
+        deployed = transfers.workload_scenario(load_workload(subject), scenario, mode)
     lines = [*describe(planner.plan(deployed), subject), *details]
     lines += [f"            not {problem}" for problem in problems]
     wall = f"wall time   at most {duration(times.seconds)}, deployment besides"
@@ -279,8 +275,6 @@ def _transfer(planner: Planner, scenario: Scenario, case: PlannedCase) -> tuple[
         specs = transfers.users_specs(planner)
         text = "TCP and UDP between users and a server, each both ways, by iperf3"
         return text, sum(spec.length_s for spec in specs), problem
-    if case.subject == GUESTS:
-        return _guests(planner, scenario, kind)
     if case.subject != SOCKETS:
         if problem := transfers.find_workload_problem(planner, scenario, kind, size):
             return "", 0.0, f"{kind}: {problem}"
@@ -300,16 +294,6 @@ def _transfer(planner: Planner, scenario: Scenario, case: PlannedCase) -> tuple[
     spec = transfers.endpoint_spec(planner, deployed, stated, octets, way, clients=clients)
     by = f"{kind} {way} by {spec.tool}" if kind else case.name
     return f"{by}, {spec.instances} instance(s)", spec.length_s, ""
-
-
-def _guests(planner: Planner, scenario: Scenario, kind: GuestKind) -> tuple[str, float, str]:
-    """The same of a case of VNFs' processors or memory."""
-    if problem := transfers.find_guest_problem(planner, scenario, kind):
-        return "", 0.0, f"{kind}: {problem}"
-    deployed = transfers.guest_scenario(planner.configuration, scenario)
-    spec = transfers.guest_spec(planner, deployed, kind)
-    text = f"{kind} by {spec.tool}, {spec.instances} thread(s) in each VNF, then on the host"
-    return text, spec.length_s, ""
 
 
 def describe(plan: Plan, subject: str = FRAMES) -> list[str]:

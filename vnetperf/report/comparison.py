@@ -21,11 +21,12 @@ from vnetperf.model.result import (
 )
 from vnetperf.model.scenario import PROGRAM_VARIANTS
 from vnetperf.model.transfer import Transfer, TransferSpec
+from vnetperf.plugin.workload import MeasuredTransfer
 from vnetperf.report import goal_text
 from vnetperf.report.summary import NOT_SHOWN, not_shown
 from vnetperf.report.table import NOT_MEASURED, Cell, Column, Table
 from vnetperf.report.text import text_or_none
-from vnetperf.report.transfers import HeldTransfer, spec_text
+from vnetperf.report.transfers import spec_text
 from vnetperf.statistics.difference import Difference, Measurand, difference
 
 #: Heading of what the processor counted.
@@ -50,7 +51,7 @@ class VariantResults:
     #: Scenario with its variant, where its pollers share processors -> who does.
     shared: dict[str, Sharing] = field(default_factory=dict)
     #: Scenario with its variant -> its transfers, each in all rounds.
-    transfers: dict[str, list[HeldTransfer]] = field(default_factory=dict)
+    transfers: dict[str, list[MeasuredTransfer]] = field(default_factory=dict)
     #: Scenario with its variant -> why it could not be deployed.
     errors: dict[str, str] = field(default_factory=dict)
     #: Scenario with its variant, and frame size, 0 for any: cases that are left out of reports.
@@ -270,11 +271,11 @@ def list_comparisons(results: RunResults) -> tuple[VariantResults, ...]:
     for facts in filter(lambda s: s.error, results.scenarios):
         name, _, suffix = facts.scenario.rpartition(",")
         errors[name if suffix in PROGRAM_VARIANTS else facts.scenario] = facts.error
-    transfers: dict[str, list[HeldTransfer]] = {}
+    transfers: dict[str, list[MeasuredTransfer]] = {}
     for scenario in results.transfers:
         name, _, suffix = scenario.scenario.rpartition(",")
         if suffix in PROGRAM_VARIANTS:
-            repeats = (HeldTransfer(rounds=scenario.list_rounds(t)) for t in scenario.transfers)
+            repeats = (MeasuredTransfer(rounds=scenario.list_rounds(t)) for t in scenario.transfers)
             transfers.setdefault(name, []).extend(repeats)
     left_out = not_shown(results)
     for comparison in results.comparisons:
@@ -296,12 +297,12 @@ def list_comparisons(results: RunResults) -> tuple[VariantResults, ...]:
 
 
 #: A variant, with what it transferred if it did, or why it did not.
-_Moved: TypeAlias = tuple[ComparedVariant, TransferSpec, HeldTransfer | None, tuple[str, str]]
+_Moved: TypeAlias = tuple[ComparedVariant, TransferSpec, MeasuredTransfer | None, tuple[str, str]]
 
 
 def _transfer_rows(variants: VariantResults) -> Iterator[_Moved]:
     """Each transfer with all variants below each other; the first that has it is the baseline."""
-    alike: dict[TransferSpec, dict[str, list[HeldTransfer]]] = {}
+    alike: dict[TransferSpec, dict[str, list[MeasuredTransfer]]] = {}
     for scenario, repeats in variants.transfers.items():
         for history in repeats:
             # What variants differ by, and what follows from earlier transfers.

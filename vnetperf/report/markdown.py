@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from vnetperf.analysis.sharing import sharing_of
 from vnetperf.model import units
 from vnetperf.model.result import Profile, RunResults, ScenarioFacts, TrialPoint
-from vnetperf.plugin.workload import all_workloads
-from vnetperf.report import goal_text, guests, outcomes, run_tables, summary, transfers, workloads
+from vnetperf.report import goal_text, outcomes, run_tables, summary, transfers, workloads
 from vnetperf.report.comparison import (
     comparison_table,
     event_table,
@@ -115,9 +114,8 @@ def _parts(results: RunResults) -> Iterator[str]:
     yield from table_markdown(transfers.transfers_table(results), level=2)
     yield from table_markdown(transfers.transport_table(results))
     yield from table_markdown(transfers.networks_table(results), level=2)
-    for workload in all_workloads():
+    for workload in workloads.list_workloads(results):
         yield from table_markdown(workloads.workload_table(results, workload), level=2)
-    yield from table_markdown(guests.guests_table(results), level=2)
     yield from table_markdown(transfers.pods_table(results), level=2)
     yield from _calibrations(results)
     ledger = run_tables.ledger(summary.ledger(results))

@@ -17,10 +17,8 @@ from vnetperf.model import units
 from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.result import GoalResult, Profile, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
-from vnetperf.plugin.workload import all_workloads
 from vnetperf.report import (
     goal_text,
-    guests,
     latency,
     outcomes,
     plots,
@@ -623,8 +621,10 @@ def html_report(results: RunResults) -> str:
         "transfers": transfers.transfers_table(results),
         "transport": transfers.transport_table(results),
         "networks": transfers.networks_table(results),
-        **{w.name: workloads.workload_table(results, w) for w in all_workloads()},
-        "guests": guests.guests_table(results),
+        **{
+            w.anchor or w.name: workloads.workload_table(results, w)
+            for w in workloads.list_workloads(results)
+        },
         "pods": transfers.pods_table(results),
     }
     user_tables = {anchor: table for anchor, table in tables.items() if table}
@@ -635,10 +635,9 @@ def html_report(results: RunResults) -> str:
         "transport": _strip("", [*of_tcp], legend=False),
         "networks": _strip("", [*transfers.network_plots(results)], legend=False),
         **{
-            w.name: _strip("", [*workloads.workload_plots(results, w)], legend=False)
-            for w in all_workloads()
+            w.anchor or w.name: _strip("", [*workloads.workload_plots(results, w)], legend=False)
+            for w in workloads.list_workloads(results)
         },
-        "guests": _strip("", [*guests.guest_plots(results)], legend=False),
     }
     goal_tables = list(_goal_tables(groups))
     policy = f"default-src 'none'; style-src {_csp_hash(style)}; script-src {_csp_hash(script)}"

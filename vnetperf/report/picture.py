@@ -18,7 +18,7 @@ from vnetperf.model.deployment import ACROSS, PODS, Deployment, Port, VnfPort
 from vnetperf.model.result import RunResults, ScenarioFacts
 from vnetperf.model.scenario import ENDPOINTS_VARIANT, PROGRAM_VARIANTS
 from vnetperf.model.testbed import NETNS
-from vnetperf.plugin.workload import load_workload
+from vnetperf.plugin.workload import find_workload
 from vnetperf.report.text import printable
 
 #: Units of the picture: its width, the margins of hosts and parts, heights, a character's width.
@@ -184,7 +184,8 @@ def _tester(scenario: Mapping[str, Any], graph: Deployment) -> tuple[str, tuple[
         kind = ("VMs" if len(graph.guests) == len(graph.ends) else f"{named} and VM",)
     if suffix == ENDPOINTS_VARIANT:
         return "programs in two pods", kind
-    return load_workload(suffix).picture_words(scenario), kind
+    workload = find_workload(suffix)
+    return workload.picture_words(scenario) if workload else "programs in pods", kind
 
 
 def _part(plan: Mapping[str, Any], role: str, name: str, css: str) -> _Part:

@@ -15,7 +15,7 @@ from vnetperf.model.calibration import Calibration, CalibrationPoint
 from vnetperf.model.result import LedgerEntry, Result, RunResults
 from vnetperf.model.transfer import TransferSpec
 from vnetperf.model.trial import Verdict
-from vnetperf.plugin.workload import all_workloads, find_workload
+from vnetperf.plugin.workload import find_workload_report, kind_name
 from vnetperf.report import goal_text, outcomes, processors, summary, transfers, workloads
 from vnetperf.report.summary import Group, MissingValue, flatten_facts, scalar_text, size_names
 from vnetperf.report.table import (
@@ -158,7 +158,7 @@ def title(results: RunResults, groups: Sequence[Group]) -> str:
         answers = [answer.partition(": ")[2] for answer in _transfer_answers(results)]
         answers += [
             answer.partition("; ")[0]
-            for workload in all_workloads()
+            for workload in workloads.list_workloads(results)
             for answer in workloads.workload_answers(results, workload).values()
         ]
         named = [_dut_text(results, part.scenario) for part in results.transfers[:1]]
@@ -328,7 +328,7 @@ def _transfer_answers(results: RunResults) -> Iterator[str]:
         rates = (
             ([r.bits_per_second for r in scenario.list_rounds(t) if r.bits_per_second], t)
             for t in scenario.transfers
-            if not t.spec.workload
+            if not kind_name(t.spec.kind)
         )
         means = [
             (sum(round_rates) / len(round_rates), transfer)
@@ -370,12 +370,11 @@ def _worth_text(results: RunResults) -> Iterator[str]:
 
 
 def _transfer_word(spec: TransferSpec) -> str:
-    if workload := find_workload(spec.kind):
-        return workload.title
-    return _GUESTS if spec.is_guest else _SOCKETS
+    workload = find_workload_report(spec.kind)
+    return workload.subject or workload.title if workload else _SOCKETS
 
 
-_SOCKETS, _GUESTS = "traffic between sockets", "speed of guests"
+_SOCKETS = "traffic between sockets"
 
 
 def headline(results: RunResults, groups: Sequence[Group]) -> list[tuple[str, str]]:
@@ -385,12 +384,12 @@ def headline(results: RunResults, groups: Sequence[Group]) -> list[tuple[str, st
         (part.scenario, {_transfer_word(t.spec) for t in part.transfers})
         for part in results.transfers
     ]
-    for kind in (_SOCKETS, *(workload.title for workload in all_workloads()), _GUESTS):
+    for kind in (_SOCKETS, *(w.subject or w.title for w in workloads.list_workloads(results))):
         if transferred := [scenario for scenario, words in transfer_words if kind in words]:
             measured.append(f"{kind} of {_listed(transferred)}")
     answers = [
         f"{workload.title} over {network}: {words}"
-        for workload in all_workloads()
+        for workload in workloads.list_workloads(results)
         for network, words in workloads.workload_answers(results, workload).items()
     ]
     rows = (

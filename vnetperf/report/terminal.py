@@ -9,8 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from vnetperf.model.result import RunResults
-from vnetperf.plugin.workload import all_workloads
-from vnetperf.report import goal_text, guests, outcomes, run_tables, summary, transfers, workloads
+from vnetperf.report import goal_text, outcomes, run_tables, summary, transfers, workloads
 from vnetperf.report.comparison import (
     list_comparisons,
     variant_sessions,
@@ -52,8 +51,10 @@ def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
         (transfers.ATTACH_TITLE, transfers.attach_sentences(results)),
         (transfers.TRANSFERS_TITLE, transfers.transfer_sentences(results)),
         (transfers.NETWORKS_TITLE, transfers.network_sentences(results)),
-        *((w.title, workloads.workload_sentences(results, w)) for w in all_workloads()),
-        (guests.GUESTS_TITLE, guests.guest_sentences(results)),
+        *(
+            (w.title, workloads.workload_sentences(results, w))
+            for w in workloads.list_workloads(results)
+        ),
         (transfers.PODS_TITLE, transfers.pod_sentences(results)),
     ):
         if sentences:

@@ -24,19 +24,17 @@ from vnetperf.model.scenario import ENDPOINTS_VARIANT
 from vnetperf.model.transfer import (
     OCTETS_ADDED,
     EndFacts,
-    Figures,
     OneWay,
     Transfer,
     TransferSpec,
     Way,
 )
 from vnetperf.model.units import GIGABITS, TIMES, Scale
-from vnetperf.plugin.workload import find_workload
+from vnetperf.plugin.workload import MeasuredTransfer, kind_name
 from vnetperf.report.plot import Axis, Note, Plot, Point, Series, series_css
 from vnetperf.report.table import NONE, NOT_RECORDED, Column, Table, group_sentences
 from vnetperf.report.text import mean_with_n, text_or_none
 from vnetperf.statistics import spread
-from vnetperf.statistics.difference import FEW, Measurand, difference
 
 ATTACH_TITLE = "Attach phase"
 #: What a row takes from the facts of a VNF; a plugin's own facts may be called alike.
@@ -122,13 +120,13 @@ def transfer_text(transfer: Transfer) -> str:
 
 def spec_text(spec: TransferSpec, ways: Mapping[Way, str] = _ARROWS) -> str:
     """What a transfer is to be, in words."""
-    parts = [spec.kind if spec.workload else f"{spec.kind} {ways[spec.way]}"]
+    parts = [spec.kind if kind_name(spec.kind) else f"{spec.kind} {ways[spec.way]}"]
     if spec.message_size is not None:
         parts.append(f"{spec.message_size} octets")
     if spec.kind.endswith("_LOAD"):
         parts.append(f"{spec.message_rate} messages/s")
     if spec.instances > 1:
-        parts.append(f"{spec.instances} {'threads' if spec.is_guest else 'instances'}")
+        parts.append(f"{spec.instances} {'threads' if spec.is_alone else 'instances'}")
     return ", ".join([*parts, f"{spec.duration_s} s"])
 
 
@@ -226,7 +224,7 @@ def _rows(results: RunResults) -> list[_Row]:
         for scenario in results.transfers
         for rounds in scenario.rounds
         for transfer, others in rounds[-1:]
-        if not transfer.spec.workload
+        if not kind_name(transfer.spec.kind)
     ]
 
 
@@ -504,52 +502,7 @@ PLACES = {"same": "one host", "other": "two hosts"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldTransfer:
-    """A transfer in all rounds, and what it is held against."""
-
-    rounds: tuple[Transfer, ...]  # The transfer in each round
-    #: Figures of the baseline in each round; empty where there is none.
-    baseline: tuple[Figures, ...] = ()
-
-    @property
-    def transfer(self) -> Transfer:
-        """The last round."""
-        return self.rounds[-1]
-
-    @property
-    def value(self) -> float | None:
-        """The mean of all rounds: median round trip, us, or bit/s of a stream.
-
-        Of a workload's programs what they are compared by, see `compared_values`.
-        """
-        values = compared_values(self.rounds)
-        return fmean(values) if values else None
-
-    @property
-    def ratio(self) -> tuple[float, float | None, float | None] | None:
-        """Value over the baseline's, with its 95 % interval where more than two rounds show one."""
-        values, base = compared_values(self.rounds), compared_values(self.baseline)
-        if not values or not base:
-            return None
-        sides = [[Measurand.exact(value) for value in side] for side in (base, values)]
-        # Not in pairs: a round that failed is in neither list, and which one it was is not known.
-        gain = difference(sides[0], sides[1], paired=False).ratio
-        if gain is None:
-            return fmean(values) / fmean(base), None, None
-        value, low, high = gain
-        if min(len(values), len(base)) <= FEW:  # alike, or far apart, by chance
-            return 1 + value, None, None
-        return 1 + value, 1 + low, 1 + high
-
-    @property
-    def text(self) -> str | None:
-        """Its value with the unit."""
-        scale = choose_scale(self.transfer)
-        return text_or_none(self.value, lambda value: scale.text(value * scale.factor))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodTransfer(HeldTransfer):
+class PodTransfer(MeasuredTransfer):
     """A transfer between pods; what it is held against is the host's own network."""
 
     network: str  # Name of the network, with the options that it was given: "macvlan, mode = vepa"
@@ -558,20 +511,6 @@ class PodTransfer(HeldTransfer):
     #: pods.
     link: str
     is_baseline: bool  # True of pods that have the host's network
-
-
-def compared_values(rounds: Sequence[Figures]) -> list[float]:
-    """What each round is compared by, of those that have it."""
-    numbers = (
-        figures.flops
-        or figures.events_per_second
-        or figures.octets_per_second
-        or figures.round_trip_us.get("50")
-        or figures.operation_us.get("mean")
-        or figures.bits_per_second
-        for figures in rounds
-    )
-    return [value for value in numbers if value]
 
 
 def pod_transfers(results: RunResults, workload: str = "") -> list[PodTransfer]:
@@ -592,10 +531,11 @@ def pod_transfers(results: RunResults, workload: str = "") -> list[PodTransfer]:
                 place=scenario.get("pod_hosts", ""),
                 link=_link_name(scenario, deployed.facts.get("vswitch", {})),
                 is_baseline=bool(deployed.facts.get("vswitch", {}).get("baseline")),
+                scenario=scenario_transfers.scenario,
                 rounds=scenario_transfers.list_rounds(transfer),
             )
             for transfer in scenario_transfers.transfers
-            if transfer.spec.workload == workload
+            if kind_name(transfer.spec.kind) == workload
         )
     base = {_alike(row): row.rounds for row in rows if row.is_baseline}
     with_base = [
@@ -798,20 +738,6 @@ def network_plots(results: RunResults) -> Iterator[Plot]:
         yield networks_plot(alike, "message_size", (caption, quantity, axis), scale, rows)
 
 
-_MEGABITS = units.rate_scale(1e-6, "Mbit/s")
-_EVENTS = units.rate_scale(1, "events/s")
-_MEBIBYTES = units.rate_scale(1 / 2**20, "MiB/s")
-
-
-def choose_scale(transfer: Transfer) -> Scale:
-    """Of what any transfer is compared by, in tables."""
-    if workload := find_workload(transfer.spec.kind):
-        return workload.scale(transfer)
-    if transfer.spec.is_guest:
-        return _EVENTS if transfer.events_per_second else _MEBIBYTES
-    return TIMES if transfer.round_trip_us.get("50") else _MEGABITS
-
-
 def networks_plot(
     rows: Sequence[PodTransfer],
     field: str,
@@ -852,7 +778,7 @@ def networks_plot(
 def _pod_point(row: PodTransfer, field: str, places: Sequence[int], scale: Scale) -> Point:
     setting = getattr(row.transfer.spec, field) or 0
     about = f"{row.network}, {setting} {'octets' if field == 'message_size' else field}"
-    return rounds_point(compared_values(row.rounds), scale, places.index(setting), about)
+    return rounds_point(row.values, scale, places.index(setting), about)
 
 
 def rounds_point(values: Sequence[float], scale: Scale, place: int, about: str) -> Point:

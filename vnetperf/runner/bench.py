@@ -12,18 +12,17 @@ from vnetperf.model.errors import NoResultError
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario, Variant
-from vnetperf.model.transfer import GuestKind, Kind, Transfer, Transfers, Way
+from vnetperf.model.transfer import Kind, Transfer, Transfers, Way
+from vnetperf.plugin.workload import kind_name
 from vnetperf.runner.conductor import Conductor
 from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import address_scenario, session_scenario
 from vnetperf.runner.transfers import (
     Planner,
     find_endpoint_traffic_problem,
-    find_guest_problem,
     find_users_problem,
     find_workload_problem,
     measure_endpoints,
-    measure_guests,
     measure_users_traffic,
     measure_workload,
 )
@@ -89,7 +88,7 @@ class TransferResult:
 
 def _moved(transfer: Transfer) -> bool:
     """Whether each instance moved something, each way; programs of a workload ended in order."""
-    if transfer.spec.workload:  # a tool without work is an error
+    if kind_name(transfer.spec.kind):  # a tool without work is an error
         return True
     rates = [
         flow.figures.transactions_per_second or flow.figures.bits_per_second
@@ -244,10 +243,13 @@ class Bench:
         )
 
     def run_workload(self, kind: Kind, message_size: int | None = None) -> TransferResult:
-        """What a workload's programs measure: ranks in `--pods` pods with `--ranks` ranks each.
+        """What a workload's programs measure.
+
+        Ranks of MPI are in `--pods` pods with `--ranks` ranks each; the speed of guests is that of
+        `--instances` threads in each VNF at once, and of as many on the host.
 
         Args:
-            kind: What they do: "MPI_LATENCY", "MPI_ALLTOALL" ...
+            kind: What they do: "MPI_LATENCY", "GUEST_CPU" ...
             message_size: Octets of a message; None for what has none.
 
         Returns:
@@ -261,19 +263,3 @@ class Bench:
         return TransferResult(
             measure_workload(self.run, self._planner, self.scenario, kind, message_size)
         )
-
-    def guest_speed(self, kind: GuestKind) -> TransferResult:
-        """What `--instances` threads in each VNF do at once, and as many on the host.
-
-        Args:
-            kind: What is measured: "GUEST_CPU", "GUEST_READ" ...
-
-        Returns:
-            The outcome.
-
-        Raises:
-            NoResultError: VNFs here cannot be measured, which is known before they are deployed.
-            VnetperfError: There is no number: a VNF or the tool failed.
-        """
-        _skip_for(find_guest_problem(self._planner, self.scenario, kind))
-        return TransferResult(measure_guests(self.run, self._planner, self.scenario, kind))

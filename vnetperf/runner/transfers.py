@@ -1,11 +1,11 @@
-"""Measures transfers between sockets, workloads, and the speed of VNFs.
+"""Measures transfers between sockets, and workloads.
 
 Users of a mobile core, and endpoints in place of the tester.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
@@ -20,7 +20,6 @@ from vnetperf.model.scenario import ENDPOINTS_VARIANT, Plan, Scenario, variant_i
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import (
     AUTO,
-    GuestKind,
     Kind,
     Transfer,
     Transfers,
@@ -28,6 +27,7 @@ from vnetperf.model.transfer import (
     Way,
 )
 from vnetperf.plugin import registry
+from vnetperf.plugin.endpoint_tool import choose_tool, find_tool_problem, tool_names
 from vnetperf.plugin.vnf import EndpointHost, UserPlane, Vnf
 from vnetperf.plugin.workload import Workload, WorkloadRequest, require_workload
 from vnetperf.runner.calm import await_calm
@@ -40,8 +40,6 @@ USERS_TOOL = "iperf3"
 WIRE = "veth"
 #: The image whose guests have the tools.
 IMAGE = "endpoint"
-#: How much longer than its time a tool in a VNF may take, whose last unit of work is not cut short.
-OVER_S = 120.0
 #: Run before a benchmark and thrown away, seconds.
 WARMUP_S = 1
 
@@ -126,10 +124,8 @@ def measure_users_traffic(run: Run, planning: Planning, scenario: Scenario) -> T
     return transfers
 
 
-def endpoint_scenario(
-    configuration: Configuration, scenario: Scenario, *, inside: bool = False
-) -> Scenario:
-    """A scenario as it is deployed for endpoints; `inside` for programs in VNFs in any case."""
+def endpoint_scenario(configuration: Configuration, scenario: Scenario) -> Scenario:
+    """A scenario as it is deployed for endpoints."""
     settings, graph = configuration.settings, scenario.deployment
     wire = WIRE
     if graph.pods:  # what the network's hosts are joined by
@@ -140,7 +136,7 @@ def endpoint_scenario(
     }
     if scenario.deployment.pods or scenario.deployment.apart:
         changes |= {"sockets": True, "pods": 2}
-    inside = inside or settings.endpoint_server == "vnf"
+    inside = settings.endpoint_server == "vnf"
     if inside and settings.vnf_mode == "auto":
         changes |= {"vnf_mode": "route", "addressing": "port"}
     if scenario.model_copy(update=changes).ends_in_guests:
@@ -244,10 +240,10 @@ def endpoint_spec(
 
     def all_have(name: str) -> bool:
         return not any(
-            _find_tool_problem(spec, name, host_facts, inside, of_image) for host_facts in places
+            find_tool_problem(spec, name, host_facts, inside, of_image) for host_facts in places
         )
 
-    tool = next(filter(all_have, _tool_names(spec, requested)), "")
+    tool = next(filter(all_have, tool_names(spec, requested)), "")
     if not tool:
         raise CapabilityError(
             f"no tool is on all hosts with an endpoint: they have {' or '.join(sorted(firsts))}",
@@ -257,114 +253,24 @@ def endpoint_spec(
     return spec.model_copy(update={"tool": tool})
 
 
-def choose_tool(
-    spec: TransferSpec,
-    requested: str,
-    facts: MachineFacts,
-    inside: Scenario | None = None,
-    of_image: Sequence[str] | None = None,
-) -> str:
-    """The tool for a transfer; `of_image` has those of pods that are not on a machine."""
-    reasons = []
-    for name in _tool_names(spec, requested):
-        problem = _find_tool_problem(spec, name, facts, inside, of_image)
-        if not problem:
-            return name
-        reasons.append(problem)
-    raise CapabilityError("; ".join(reasons), where=f"endpoint tool for {spec.kind}")
-
-
-def _tool_names(spec: TransferSpec, requested: str) -> Sequence[str]:
-    """Tools to choose among, in their order: those that are made for such a transfer."""
-    if requested != AUTO:
-        return (requested,)
-    names = registry.names("endpoints")
-    return [n for n in names if registry.load("endpoints", n).alone is spec.is_guest]
-
-
-def _find_tool_problem(
-    spec: TransferSpec,
-    name: str,
-    facts: MachineFacts,
-    inside: Scenario | None,
-    of_image: Sequence[str] | None,
-) -> str:
-    """What keeps a tool from a transfer on a machine, or where its programs are; "" for nothing."""
-    tool = registry.load("endpoints", name)()
-    # Where both ends are in guests, no program runs on the machine.
-    in_guests = inside is not None and not spec.is_guest and len(inside.ends_in_guests) == 2
-    on_machine = of_image is None and not in_guests
-    problem: str = tool.cannot(spec) or (tool.missing(facts) if on_machine else "")
-    if of_image is not None and name not in of_image:
-        problem = problem or f"{name} is not among the tools of the pods' image"
-    if not problem and inside is not None:
-        names = [program.name for program in tool.programs]
-        vnf: type[Vnf] = registry.load_vnf(inside.vnf)
-        problem = vnf.lacks_inside(inside, names) if issubclass(vnf, EndpointHost) else ""
-    return problem
-
-
-def guest_scenario(configuration: Configuration, scenario: Scenario) -> Scenario:
-    """A scenario as it is deployed for programs that measure its VNFs."""
-    return endpoint_scenario(configuration, scenario, inside=True)
-
-
-def find_guest_problem(run: Planning, scenario: Scenario, kind: GuestKind) -> str:
-    """What keeps a scenario's VNFs from being measured, before it is deployed; it is noted."""
-
-    def reasons() -> Iterator[str]:
-        if not scenario.deployment.vnf_count:
-            yield f"{scenario.deployment.name} has no VNF; choose pvp, pvvp or pvpv"
-        vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
-        if not issubclass(vnf, EndpointHost):
-            yield (
-                f"{scenario.vnf} is no place for programs; choose --vnf vloop:vm or vloop:container"
-            )
-            return  # never reached: for the type checker
-        if run.facts().hosts:
-            yield "VNFs are measured on one host; choose a testbed of one"
-        deployed = guest_scenario(run.configuration, scenario)
-        yield vnf.no_inside(run.facts(), deployed)
-        guest_spec(run, deployed, kind)
-        run.plan(deployed)
-
-    return _find_problem(run, variant_id(scenario.id, ENDPOINTS_VARIANT), kind, reasons())
-
-
-def measure_guests(run: Run, planning: Planner, scenario: Scenario, kind: GuestKind) -> Transfers:
-    """What VNFs' processors or memory do, as long as the preset's longest trial, and the host's."""
-    deployed = guest_scenario(planning.configuration, scenario)
-    spec = guest_spec(planning, deployed, kind)
-    return _measure_or_replay(run, deployed, "transfer", [spec], more_s=OVER_S, server="vnf")
-
-
-def guest_spec(run: Planning, deployed: Scenario, kind: GuestKind) -> TransferSpec:
-    """What is run in each VNF, with the tool that can do it; refused when none can."""
-    configuration = run.configuration
-    spec = TransferSpec(
-        kind=kind,
-        instances=configuration.settings.instances,
-        duration_s=_duration_s(run),
-        warmup_s=WARMUP_S if configuration.preset.benchmark else 0,
-    )
-    tool = choose_tool(spec, configuration.settings.endpoint_tool, run.facts(), deployed)
-    return spec.model_copy(update={"tool": tool})
-
-
-def workload_scenario(workload: Workload, scenario: Scenario) -> Scenario:
-    """A scenario as it is deployed for a workload."""
+def workload_scenario(workload: Workload, scenario: Scenario, vnf_mode: str = AUTO) -> Scenario:
+    """A scenario as it is deployed for a workload, with the mode of VNFs that the user named."""
     variant = variant_with(scenario, workload.variant)
-    return workload.adapt(scenario.model_copy(update={"variant": variant}))
+    return workload.adapt(scenario.model_copy(update={"variant": variant}), vnf_mode)
 
 
 def _request(
     run: Planning, workload: Workload, scenario: Scenario, kind: Kind, message_size: int | None
 ) -> WorkloadRequest:
+    settings, preset = run.configuration.settings, run.configuration.preset
     return WorkloadRequest(
         kind=kind,
         message_size=message_size,
+        instances=settings.instances,
         duration_s=_duration_s(run),
-        tool=getattr(run.configuration.settings, workload.tool_setting),
+        warmup_s=WARMUP_S if preset.benchmark else 0,
+        tool=getattr(settings, workload.tool_setting),
+        vnf_mode=settings.vnf_mode,
         scenario=scenario,
         facts=run.facts(),
     )
@@ -380,7 +286,7 @@ def find_workload_problem(
         request = _request(run, workload, scenario, kind, message_size)
         yield from workload.refusals(request)
         workload.specify(request)
-        run.plan(workload_scenario(workload, scenario))
+        run.plan(workload_scenario(workload, scenario, request.vnf_mode))
 
     return _find_problem(run, variant_id(scenario.id, workload.variant), kind, reasons())
 
@@ -391,8 +297,8 @@ def measure_workload(
     """One run of a workload's programs, as long as the preset's longest trial."""
     workload = require_workload(kind)
     spec = workload_spec(planning, scenario, kind, message_size)
-    deployed = workload_scenario(workload, scenario)
-    more_s = workload.longest_s(spec) - spec.length_s
+    deployed = workload_scenario(workload, scenario, planning.configuration.settings.vnf_mode)
+    more_s = workload.longest_s(spec) - spec.length_s + workload.grace_s
     return _measure_or_replay(run, deployed, "transfer", [spec], more_s=more_s, server="far")
 
 

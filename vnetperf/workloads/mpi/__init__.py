@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.transfer import AUTO, Figures, Transfer, TransferSpec
-from vnetperf.model.units import GIGABITS, GIGAFLOPS, TIMES, Scale, Unit, nanoseconds
+from vnetperf.model.transfer import AUTO, Transfer, TransferSpec
+from vnetperf.model.units import Unit, nanoseconds
 from vnetperf.plugin import registry
 from vnetperf.plugin.network import Network
 from vnetperf.plugin.workload import (
@@ -45,27 +45,27 @@ def _times_text(row: MeasuredTransfer, *names: str) -> str | None:
 class Mpi(Workload):
     """Programs of MPI whose ranks are in pods."""
 
-    name: ClassVar[str] = "mpi"
-    variant: ClassVar[str] = "mpi"
-    tool_setting: ClassVar[str] = "mpi_program"
-    runner: ClassVar[str] = "vnetperf.workloads.mpi.ranks:run_ranks"
-    ends: ClassVar[str] = "the ranks are in the pods"
-    title: ClassVar[str] = "MPI"
-    settings: ClassVar[tuple[WorkloadColumn, ...]] = (
+    name = "mpi"
+    variant = "mpi"
+    tool_setting = "mpi_program"
+    runner = "vnetperf.workloads.mpi.ranks:run_ranks"
+    ends = "the ranks are in the pods"
+    title = "MPI"
+    settings = (
         WorkloadColumn("benchmark", lambda row: row.transfer.spec.kind, words=True),
         WorkloadColumn("octets", lambda row: str(row.transfer.spec.message_size or "") or None),
         WorkloadColumn("pods", lambda row: str(row.transfer.spec.pods)),
         WorkloadColumn("ranks in each", lambda row: str(row.transfer.spec.ranks)),
     )
-    value_title: ClassVar[str] = "time, or rate"
-    details: ClassVar[tuple[WorkloadColumn, ...]] = (
+    value_title = "time, or rate"
+    details = (
         WorkloadColumn("least to most", lambda row: _times_text(row, "min", "max")),
         WorkloadColumn("99 %", lambda row: _times_text(row, "99")),
         WorkloadColumn(
             "contents checked", lambda row: "yes" if row.transfer.contents_checked else None
         ),
     )
-    notes: ClassVar[tuple[str, ...]] = (
+    notes = (
         "Time: of MPI_LATENCY a message one way (half a round trip), of a collective the mean over "
         "all ranks of each rank's mean; least and most are the extremes of what is averaged. "
         "Rates: of windows of 64 messages. Of HPL the rate, its times are those of ping-pong "
@@ -74,13 +74,23 @@ class Mpi(Workload):
         "above 1 is slower where it is a time, and faster where it is a rate.",
         "Contents checked: what arrived was compared with what was sent; a difference is an error.",
     )
-    axes: ClassVar[tuple[WorkloadAxis, ...]] = (
-        WorkloadAxis("pods", "pods", "{} pods"),
-        WorkloadAxis("ranks", "ranks in each pod", "ranks in each pod: {}"),
-        WorkloadAxis("message_size", "message size, octets (equal steps)", "{} octets"),
+    axes = (
+        WorkloadAxis("pods", "pods", "{} pods", lambda row: row.transfer.spec.pods),
+        WorkloadAxis(
+            "ranks",
+            "ranks in each pod",
+            "ranks in each pod: {}",
+            lambda row: row.transfer.spec.ranks,
+        ),
+        WorkloadAxis(
+            "message_size",
+            "message size, octets (equal steps)",
+            "{} octets",
+            lambda row: row.transfer.spec.message_size or 0,
+        ),
     )
 
-    def adapt(self, scenario: Scenario) -> Scenario:
+    def adapt(self, scenario: Scenario, vnf_mode: str) -> Scenario:
         """Pods for programs; those in VMs with the library and its daemon."""
         changes: dict[str, object] = {"sockets": True}
         if scenario.deployment.guests:
@@ -150,17 +160,14 @@ class Mpi(Workload):
 
     def figures(self, transfer: Transfer) -> Iterator[Figure]:
         """The rate, or the times of an operation; of HPL both."""
+        yield from super().figures(transfer)
         kind, times = transfer.spec.kind, transfer.operation_us
-        label, unit, better = self.main_figure(kind)
-        mean_ns = times["mean"] * 1e3 if "mean" in times else None
-        value = {"1/s": transfer.flops, "bit/s": transfer.bits_per_second}.get(unit, mean_ns)
-        yield Figure(label=label, unit=unit, better=better, value=value, main=True)
+        label, unit, _ = self.main_figure(kind)
         if kind == "MPI_HPL":
-            label = "MPI_HPL ping-pong time"
-            yield Figure(label=label, unit="ns", better="less", value=mean_ns)
-        elif unit != "ns":
-            return
-        for percentile in _PERCENTILES:
+            label, unit = "MPI_HPL ping-pong time", "ns"
+            mean_ns = times["mean"] * 1e3 if "mean" in times else None
+            yield Figure(label=label, unit=unit, better="less", value=mean_ns)
+        for percentile in _PERCENTILES if unit == "ns" else ():
             if percentile in times:
                 of_percentile, nanos = f"{label} p{percentile}", times[percentile] * 1e3
                 yield Figure(label=of_percentile, unit="ns", better="less", value=nanos)
@@ -169,19 +176,19 @@ class Mpi(Workload):
         """The program, and how many ranks are where."""
         return {"tool": spec.tool, "pods": spec.pods, "ranks": spec.ranks}
 
-    def scale(self, figures: Figures) -> Scale:
-        """Of HPL floating-point operations, else times where there are any."""
-        return GIGAFLOPS if figures.flops else TIMES if figures.operation_us else GIGABITS
-
-    def measured_by(self, rows: Iterable[MeasuredTransfer]) -> str:
-        """With how the ranks exchanged messages, and where they ran."""
+    def remarks(self, rows: Sequence[MeasuredTransfer]) -> Iterator[str]:
+        """The programs with how ranks exchanged messages, and where they ran."""
         transfers = [row.transfer for row in rows]
         versions = dict.fromkeys(transfer.version for transfer in transfers)
         cpus = {transfer.client.cpus for transfer in transfers}
-        return (
+        yield (
             f"Measured by {'; '.join(versions)}, transports self and tcp, within pods as well; "
             f"ranks on processors {', '.join(sorted(cpus))}."
         )
+
+    def describe_means(self, rows: Sequence[MeasuredTransfer]) -> Iterator[str]:
+        """Told by the remarks already."""
+        yield from ()
 
     def summarize(self, row: MeasuredTransfer) -> str:
         """The benchmark with its ranks."""

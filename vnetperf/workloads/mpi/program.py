@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 from vnetperf.host.linux import parse_number
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.transfer import Figures, TransferSpec
-from vnetperf.plugin.backend import Requirements
+from vnetperf.plugin.requirements import Requirements
 from vnetperf.statistics.samples import contradiction
 
 #: What ranks of MPI do: messages one way and back, windows of messages one way, one-sided puts and

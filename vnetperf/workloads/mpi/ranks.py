@@ -30,7 +30,14 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import EndFacts, Transfer, TransferSpec
 from vnetperf.plugin import registry
 from vnetperf.plugin.network import PodPort
-from vnetperf.plugin.site import LOOPBACK, PREFIX_LENGTH, PodSite, ProcessorWatch, WorkloadSite
+from vnetperf.plugin.site import (
+    LOOPBACK,
+    POLL_S,
+    PREFIX_LENGTH,
+    PodSite,
+    ProcessorWatch,
+    WorkloadSite,
+)
 from vnetperf.virt.container import Container, ContainerProgram
 from vnetperf.virt.endpoint import GuestPlace, GuestProgram, Place
 from vnetperf.virt.oci import RANKS
@@ -61,8 +68,6 @@ _VANISHED = re.compile(
 #: from the moment that it is started.
 IN_GUEST = "exec 2>&1; trap 'kill $!; exit 143' TERM; {} & wait $!"
 _NUMBERS = count()
-#: How often one looks whether the ranks have ended, seconds.
-POLL_S = 0.03
 log = logging.getLogger(__name__)
 #: Most of a result file that is read, octets.
 MOST_OUTPUT = 1 << 20

@@ -8,30 +8,26 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.deployment.endpoints import INSIDE_ADDRESS
-from vnetperf.deployment.others import MachineWatch, list_processors
-from vnetperf.deployment.transfers import (
-    POLL_S,
-    quote_tail,
-    spent_s,
-    sum_cpu_times,
-    sum_figures,
-    tool_for,
-    tool_version,
-)
-from vnetperf.deployment.trial import CollectorSession
 from vnetperf.host.threads import list_threads
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import CapabilityError, GeneratorError
 from vnetperf.model.scenario import Pollers
 from vnetperf.model.transfer import EndFacts, Figures, Flow, Transfer, TransferSpec
 from vnetperf.plugin.endpoint_tool import EndpointTool, Sockets, ToolOutput, UnreadableError
+from vnetperf.plugin.site import INSIDE_ADDRESS, POLL_S, ProcessorWatch, WorkloadSite
+from vnetperf.plugin.tool_runs import (
+    load_tool,
+    processor_seconds,
+    quote_tail,
+    read_tool_version,
+    sum_cpu_times,
+    sum_figures,
+)
 from vnetperf.plugin.vnf import EndpointHost
 from vnetperf.virt.container import Container, ContainerProgram
 from vnetperf.virt.endpoint import CpuTime, EndpointProgram, GuestPlace
@@ -89,20 +85,15 @@ class _Work:
         return total.model_copy(update={"at_once": self.at_once})
 
 
-def measure_guests(
-    deployment: LiveDeployment,
-    specs: Sequence[TransferSpec],
-    watch: Callable[[], None] = lambda: None,
-) -> tuple[Transfer, ...]:
+def run_in_guests(site: WorkloadSite, specs: Sequence[TransferSpec]) -> tuple[Transfer, ...]:
     """Measure one kind after the other: in all VNFs at once, then on the host."""
-    vnfs = [vnf for vnf in deployment.vnfs if isinstance(vnf, EndpointHost)]
-    if not vnfs or len(vnfs) < len(deployment.vnfs):
-        where = deployment.plan.scenario.id
+    vnfs = [vnf for vnf in site.vnfs if isinstance(vnf, EndpointHost)]
+    if not vnfs or len(vnfs) < len(site.vnfs):
+        where = site.plan.scenario.id
         raise CapabilityError("it has no VNFs that programs can run in", where=where)
-
-    machine = deployment.machine
-    allowed = deployment.plan.testbed.cores.allowed or [cpu.cpu for cpu in machine.facts.cpus]
-    with deployment.without_tester(), ExitStack() as undo:
+    machine = site.machine
+    allowed = site.plan.testbed.cores.allowed or [cpu.cpu for cpu in machine.facts.cpus]
+    with ExitStack() as undo:
         inside, outside = [], []
         for vnf in vnfs:
             end = undo.enter_context(vnf.inside(INSIDE_ADDRESS))
@@ -114,27 +105,23 @@ def measure_guests(
             host_place = Container(machine, f"beside-vnf{vnf.number}", cpus)
             host_place.enter(machine.netns)
             outside.append(_Seat(f"host beside {end.what}", vnf.number, host_place, cpus))
-        machine_watch = MachineWatch(
-            deployment.pollers(), list_processors(seat.place for seat in inside)
-        )
-        watching = deployment.watching(watch)
-        return tuple(_measure(spec, inside, outside, watching, machine_watch) for spec in specs)
+        return tuple(_measure(spec, inside, outside, site) for spec in specs)
 
 
 def _measure(
     spec: TransferSpec,
     inside: Sequence[_Seat],
     outside: Sequence[_Seat],
-    watch: Callable[[], None],
-    machine: MachineWatch,
+    site: WorkloadSite,
 ) -> Transfer:
-    tool = tool_for(spec)
+    processors = site.watch_processors([seat.place for seat in inside])
+    tool = load_tool(spec)
     if spec.warmup_s:
         before = spec.model_copy(update={"duration_s": spec.warmup_s})
         for seats in (inside, outside):
-            _run_programs(tool, before, seats, watch, machine)
-    work = _run_programs(tool, spec, inside, watch, machine)
-    host = _run_programs(tool, spec, outside, watch, machine)
+            _run_programs(tool, before, seats, site, processors)
+    work = _run_programs(tool, spec, inside, site, processors)
+    host = _run_programs(tool, spec, outside, site, processors)
     versions = dict.fromkeys((work.version, host.version))
     notes = [*work.figures.notes, *(f"on the host {text}" for text in host.figures.notes)]
     if len(versions) > 1:
@@ -151,7 +138,7 @@ def _measure(
         client=EndFacts(
             place=", ".join(seat.label for seat in inside),
             cpus="; ".join(seat.place.processors for seat in inside),
-            **spent_s(work.spent),
+            **processor_seconds(work.spent),
         ),
         on_host=host.figures,
         events_why=work.events_why or host.events_why,
@@ -172,12 +159,12 @@ def _run_programs(
     tool: EndpointTool,
     spec: TransferSpec,
     seats: Sequence[_Seat],
-    watch: Callable[[], None],
-    machine: MachineWatch,
+    site: WorkloadSite,
+    processors: ProcessorWatch,
 ) -> _Work:
     """Run a program at each seat at once."""
     where = f"{tool.name} {spec.kind}"
-    versions = [tool_version(tool, seat.place, seat.label) for seat in seats]
+    versions = [read_tool_version(tool, seat.place, seat.label) for seat in seats]
     stolen = [_processor_times(seat.place) for seat in seats]
     programs: list[EndpointProgram] = []
     began = time.monotonic()
@@ -188,15 +175,15 @@ def _run_programs(
             ran.append([time.monotonic()])
         _wait_for_threads(programs, spec.instances)
         pairs = tuple(zip(seats, programs, strict=True))
-        collectors = CollectorSession(tuple(seat.pollers(program) for seat, program in pairs))
+        collectors = site.watch_threads(tuple(seat.pollers(program) for seat, program in pairs))
         collectors.start()
         watched = time.monotonic()
-        machine.start()
+        processors.start()
         limit_s = spec.duration_s + GRACE_S
         running = list(zip(seats, programs, ran, strict=True))
 
         def all_ended() -> bool:
-            watch()
+            site.watch()
             for seat, program, times in tuple(running):
                 if code := program.ended():
                     text = f"it has ended with status {code} in {seat.label}"
@@ -216,7 +203,7 @@ def _run_programs(
             ),
         )
         elapsed_s = time.monotonic() - began
-        spent = machine.stop()
+        spent = processors.stop()
         sampled = collectors.stop()
     finally:
         for program in programs:

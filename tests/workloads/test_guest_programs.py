@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vnetperf.deployment import guests
 from vnetperf.model.machine_load import ThreadEvents
+from vnetperf.workloads.guest_speed.programs import compute_misses
 
 MISSES = "dTLB load misses"
 
@@ -20,7 +20,7 @@ def test_misses_are_those_of_the_time_in_which_each_program_ran() -> None:
         "events": [events("vnf0", 600), events("vnf0", 400), events("vnf1", 1000)],
         "collected_s": 10.0,
     }
-    found = guests.compute_misses(sampled, {"vnf0": 2.0, "vnf1": 10.0})
+    found = compute_misses(sampled, {"vnf0": 2.0, "vnf1": 10.0})
     assert found == {"vnf0": pytest.approx(500.0), "vnf1": pytest.approx(100.0)}
 
 
@@ -31,4 +31,4 @@ def test_a_thread_without_a_count_or_a_time_gives_no_misses(
     count: int | None, worked_s: dict[str, float]
 ) -> None:
     sampled = {"events": [events("vnf0", 7), events("vnf0", count)], "collected_s": 10.0}
-    assert guests.compute_misses(sampled, worked_s) == {}
+    assert compute_misses(sampled, worked_s) == {}
