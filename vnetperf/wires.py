@@ -235,10 +235,10 @@ class Nic(Wire):
 
 def _steers(scenario: Scenario) -> bool:
     """Whether what is deployed takes frames by its ports' addresses, as networks of pods do."""
-    if scenario.deployment.pods or not scenario.vswitch:
+    if not scenario.vswitch:
         return scenario.addressing == "port"
-    vswitch = registry.load("vswitches", scenario.vswitch)
-    return bool(vswitch.capabilities.addressing == "port")
+    dut = registry.load_dut(scenario.deployment, scenario.vswitch)
+    return dut.capabilities.addressing == "port"
 
 
 def _nic_problems(facts: MachineFacts, testbed: Testbed) -> Iterator[str]:

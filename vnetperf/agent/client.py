@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf import __version__
-from vnetperf.deployment.pods import find_network
+from vnetperf.deployment.backends import Backends
 from vnetperf.host.linux import (
     ProcessId,
     is_stopped,
@@ -562,9 +562,8 @@ class AgentClient:
     def deploy(self, plan: Plan) -> ScenarioFacts:
         """Deploy a plan."""
         self.expect(plan.scenario)
-        network = find_network(plan.scenario)
         length_s = 60 + self.testbed.lock_timeout_s + self._boots_s
-        length_s += 0.0 if network is None else network.starts_s
+        length_s += Backends(plan.scenario).vswitch.starts_s
         answer = self.call("deploy", length_s=length_s, plan=plan.model_dump(mode="json"))
         return ScenarioFacts.model_validate(answer)
 

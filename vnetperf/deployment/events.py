@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING
 
 from vnetperf.deployment.path_check import check_path
-from vnetperf.deployment.pods import switch_class
 from vnetperf.host.nic.switchdev import SWITCHDEV, nic_mode
 from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import Deployment as Graph
@@ -33,21 +32,20 @@ LINKS_S = 5.0
 def find_event_problem(plan: Plan, event: str) -> str:
     """What keeps an event from happening in the middle of a trial, before anything is deployed."""
     kind, _, port = event.partition(" ")
-    if switch_class(plan.scenario.deployment, plan.scenario.vswitch).elsewhere:
+    dut = registry.load_dut(plan.scenario.deployment, plan.scenario.vswitch)
+    if dut.elsewhere:
         return f"somebody else runs the external DUT: nothing here can reset its {event}"
     if plan.hosts:
         part, local_event = event_place(plan, event)
         return f"no host has {event}" if part is None else find_event_problem(part, local_event)
     if event == "vswitch":
-        return _find_restart_problem(plan.scenario)
+        return dut.find_restart_problem(plan.scenario) or _find_restart_problem(plan.scenario)
     if kind == "link":
         return _find_link_problem(plan, port)
     return _find_vnf_problem(plan, event)
 
 
 def _find_restart_problem(scenario: Scenario) -> str:
-    if scenario.deployment.pods:
-        return f"network {scenario.vswitch} of pods is not restarted in a trial by this version"
     if scenario.nat is not None and scenario.nat.mapping == "learnt":
         return (
             "a NAT that is started again may map sessions otherwise, and mappings are learnt "

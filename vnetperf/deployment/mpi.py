@@ -18,9 +18,8 @@ from itertools import count
 from pathlib import Path
 
 from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.deployment.endpoints import PREFIX_LENGTH
+from vnetperf.deployment.endpoints import LOOPBACK, PREFIX_LENGTH
 from vnetperf.deployment.others import MachineWatch, list_processors
-from vnetperf.deployment.pods import LOOPBACK, PodNetwork
 from vnetperf.deployment.transfers import POLL_S, is_signal
 from vnetperf.host import threads
 from vnetperf.host.linux import read_file
@@ -34,7 +33,7 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import MPI_PAIRS, EndFacts, Transfer, TransferSpec
 from vnetperf.plugin import registry
 from vnetperf.plugin.mpi_program import MpiOutputError, MpiProgram, is_prrte
-from vnetperf.plugin.network import PodPort
+from vnetperf.plugin.network import Network, PodPort
 from vnetperf.plugin.vnf import EndpointHost
 from vnetperf.virt.container import Container, ContainerProgram
 from vnetperf.virt.endpoint import GuestPlace, GuestProgram, Place
@@ -202,7 +201,7 @@ def _processors(plan: Plan, facts: MachineFacts) -> tuple[int, ...]:
 def make_pods(
     machine: Machine,
     plan: Plan,
-    network: PodNetwork,
+    network: Network,
     most: int,
     guests: Mapping[int, EndpointHost],
 ) -> Iterator[tuple[MpiPod, ...]]:
@@ -239,7 +238,7 @@ def make_pods(
 
 
 def _tell_neighbours(
-    place: Place, netdev: str, network: PodNetwork, port: PodPort, ports: Sequence[PodPort]
+    place: Place, netdev: str, network: Network, port: PodPort, ports: Sequence[PodPort]
 ) -> None:
     """Give a pod its address, and those of all others."""
     lines = [f"address replace {port.pod.address}/{PREFIX_LENGTH} dev {netdev}"]
@@ -464,7 +463,7 @@ def transfer_mpi(
 ) -> tuple[Transfer, ...]:
     """Run programs of MPI in the pods of a deployment, one after the other."""
     network = deployment.vswitch
-    if not isinstance(network, PodNetwork):
+    if not isinstance(network, Network):
         raise CapabilityError("there are no pods", where=deployment.plan.scenario.id)
 
     machine, plan = deployment.machine, deployment.plan

@@ -15,14 +15,18 @@ from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from pydantic import create_model
 
 from vnetperf.model.base import Frozen
+from vnetperf.model.deployment import Deployment
 from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.testbed import AbsolutePath, KernelModule, Program, Testbed
+
+if TYPE_CHECKING:
+    from vnetperf.plugin.dut import Dut
 
 Family = Literal[
     "vswitches", "vnfs", "traffic", "collectors", "wires", "endpoints", "networks", "mpi"
@@ -183,6 +187,12 @@ def unknown(family: Family, name: str, where: str = "") -> ConfigError:
         accepted=accepted_names(name, names(family)),
         cure=f"install the plugin package that registers it under vnetperf.{family}",
     )
+
+
+def load_dut(graph: Deployment, name: str) -> type[Dut]:
+    """Import the class of what joins a deployment's ports; raises as `load` does."""
+    dut: type[Dut] = load(graph.dut_family, name)
+    return dut
 
 
 def load_vnf(name: str, where: str = "vnf") -> Any:

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from vnetperf.config import Configuration
 from vnetperf.deployment.endpoints import find_endpoint_problem
-from vnetperf.deployment.pods import find_network, switch_class
 from vnetperf.log.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.model.errors import CapabilityError, VnetperfError
 from vnetperf.model.options import GuestOptions
@@ -135,13 +134,13 @@ def endpoint_scenario(
     """A scenario as it is deployed for endpoints; `inside` for programs in VNFs in any case."""
     settings, graph = configuration.settings, scenario.deployment
     wire = WIRE
-    if graph.pods:  # what the network's hosts are joined by
-        wire = switch_class(graph, scenario.vswitch).capabilities.wires[0]
+    if graph.dut_family == "networks":  # what the network's hosts are joined by
+        wire = registry.load_dut(graph, scenario.vswitch).capabilities.wires[0]
     changes: dict[str, object] = {
         "variant": variant_with(scenario, ENDPOINTS_VARIANT),
         "wire": wire if scenario.wire == "auto" else scenario.wire,
     }
-    if scenario.deployment.pods or scenario.deployment.apart:
+    if graph.dut_family == "networks" or graph.apart:
         changes |= {"sockets": True, "pods": 2}
     inside = inside or settings.endpoint_server == "vnf"
     if inside and settings.vnf_mode == "auto":
@@ -236,8 +235,7 @@ def endpoint_spec(
     in_vnf = settings.endpoint_server == "vnf" or deployed.ends_in_guests
     inside = deployed if in_vnf else None
     facts = run.facts()
-    network = find_network(deployed)
-    of_image = None if network is None else network.tools(facts)
+    of_image = registry.load_dut(deployed.deployment, deployed.vswitch).tools(facts)
     # Of several hosts those with an endpoint: where the tester would be, or one of two apart.
     hosts = run.plan(deployed).hosts if facts.hosts else ()
     having = {p.host for p in hosts if p.ends} or {p.host for p in hosts if p.has_tester}
@@ -372,16 +370,16 @@ def find_mpi_problem(
     graph = scenario.deployment
 
     def reasons() -> Iterator[str]:
-        if not graph.pods:
+        if graph.dut_family != "networks":
             yield f"{graph.name} has no pods for ranks of MPI; choose bmp2bmp"
         if 0 in graph.guests:
             yield "ranks are launched in the network of the first pod, on its host; choose bmp2vmp"
         if run.facts().hosts:
             yield "ranks run in pods on one machine; choose a testbed of one host"
-        if (network := find_network(scenario)) and network.capabilities.elsewhere:
+        if registry.load_dut(graph, scenario.vswitch).owns_endpoints:
             yield (
                 "no ranks of MPI are launched in pods of a cluster; choose another than "
-                f"{network.name}"
+                f"{scenario.vswitch}"
             )
         last = max(graph.guests, default=-1)
         if scenario.pods <= last:
