@@ -25,7 +25,9 @@ class PartOptions(Frozen):
 def part(**capabilities: Any) -> Any:
     wanted: dict[str, Any] = {"wires": ("memif",), "attachments": ("vhost-user", "tap")}
     can = VSwitchCapabilities(**{**wanted, **capabilities})
-    return SimpleNamespace(capabilities=can, Options=PartOptions)
+    return SimpleNamespace(
+        capabilities=can, Options=PartOptions, list_attachments=lambda scenario: can.attachments
+    )
 
 
 VNF: Any = SimpleNamespace(attachments=("vhost-user",), accepts=lambda scenario: ("vhost-user",))
@@ -118,5 +120,6 @@ def test_a_tunnel_makes_frames_larger_than_the_mtu() -> None:
 
 
 def test_the_attachment_is_the_first_that_both_sides_know() -> None:
-    assert attachment_kind(part(), ("tap", "vhost-user")) == "vhost-user"
-    assert attachment_kind(part(), ("tap",)) == "tap"
+    backends: Any = SimpleNamespace(scenario=None, vswitch=part())
+    assert attachment_kind(backends, ("tap", "vhost-user")) == "vhost-user"
+    assert attachment_kind(backends, ("tap",)) == "tap"

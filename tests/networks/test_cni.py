@@ -24,9 +24,10 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import OCTETS_ADDED
 from vnetperf.networks import cni
-from vnetperf.plugin.network import Pod, PodHost
+from vnetperf.plugin.network import Pod
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import workload_scenario
+from vnetperf.virt.pod_host import PodHost
 from vnetperf.workloads.mpi import Mpi
 
 PLUGINS = {"cni-plugins": "/usr/lib/cni/host-local"}
@@ -450,7 +451,7 @@ def test_a_pod_is_taken_away_after_a_restart_too(
     one = pod(0)
     answer_add(monkeypatch, {})
     made.attach(host, one)
-    made.stop([host])
+    made.remove([host])
     monkeypatch.setattr(cni.CniRuntime, "add", lambda *_: pytest.fail("it is there"))
     monkeypatch.setattr(made, "is_plugged", lambda _: True)
     port = made.attach(host, one)

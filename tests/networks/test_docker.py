@@ -17,10 +17,10 @@ import pytest
 from tests.fakes.machine import PROGRAMS, facts
 from tests.networks.test_plans import FIRST, configured, scenario
 from vnetperf.deployment.planner import make_plan
-from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import make_deployment, vnf_mac
 from vnetperf.model.errors import DutError
 from vnetperf.networks.docker import OVERLAY, DockerNode, DockerOverlayNetwork
+from vnetperf.plugin.dut import load_dut
 from vnetperf.plugin.network import Pod
 
 NEEDS = ("dockerd", "containerd", "runc", "iptables")
@@ -44,7 +44,7 @@ def test_nothing_is_missing_where_all_is_there() -> None:
 
 def test_hosts_of_a_testbed_are_refused() -> None:
     apart = scenario("docker_overlay", testbed="two-hosts")
-    in_place = switch_class(make_deployment("bmp2bmp"), "docker_overlay")
+    in_place = load_dut(make_deployment("bmp2bmp"), "docker_overlay")
     assert "choose a testbed of one host" in in_place.missing(WHOLE, apart)
 
 

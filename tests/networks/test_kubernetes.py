@@ -17,7 +17,6 @@ from tests.fakes import odd
 from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.deployment.planner import make_plan
-from vnetperf.deployment.pods import find_frames_problem
 from vnetperf.host.cluster import RUN_LABEL
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Scenario
@@ -321,7 +320,7 @@ def test_what_a_cluster_s_pods_cannot_do_is_refused() -> None:
     make_plan(scenario(set=("mode=host",)), config.load({}, environment={}).testbed, MACHINE)
     configured = config.load({"preset": "smoke"}, environment={})
     frames = make_scenario("bmp2bmp_kubernetes", configured)
-    assert "testcases/test_endpoints.py" in find_frames_problem(frames)
+    assert "testcases/test_endpoints.py" in KubernetesNetwork.find_frames_problem(frames)
     in_vm = make_scenario("bmp2vmp_kubernetes", configured)
     with pytest.raises(CapabilityError, match="a pod in a VM has a port of its own"):
         make_plan(endpoint_scenario(configured, in_vm), configured.testbed, MACHINE)

@@ -11,18 +11,15 @@ import pytest
 from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.analysis.environment import comparability
-from vnetperf.deployment import pods
-from vnetperf.deployment.capability_check import check_variant_effect, require_size
+from vnetperf.deployment.capability_check import (
+    check_variant_effect,
+    require_frames,
+    require_size,
+)
 from vnetperf.deployment.endpoints import addresses_apart
 from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.planner import largest_frame, make_plan
-from vnetperf.deployment.pods import (
-    PodNetwork,
-    largest_packet,
-    probe_frame,
-    require_frames,
-    switch_class,
-)
+from vnetperf.host.probe import largest_packet, probe_frame, send_until_arrival
 from vnetperf.model.deployment import PODS, PhyPort, VnfPort, dut_mac, make_deployment, vnf_mac
 from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
 from vnetperf.model.profile import TrafficProfile
@@ -30,9 +27,11 @@ from vnetperf.model.scenario import Plan, PodKind, Scenario, Variant
 from vnetperf.model.testbed import KernelModule
 from vnetperf.plugin import registry
 from vnetperf.plugin.backend import optional
-from vnetperf.plugin.network import FarHost, Pod, PodHost
+from vnetperf.plugin.dut import load_dut
+from vnetperf.plugin.network import Network, Pod
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
 from vnetperf.runner.transfers import endpoint_scenario, workload_scenario
+from vnetperf.virt.pod_host import FarHost, PodHost
 from vnetperf.workloads.mpi import Mpi
 
 FIRST, SECOND = VnfPort(vnf=0, index=0), VnfPort(vnf=1, index=0)
@@ -59,11 +58,11 @@ def test_every_network_has_a_scenario_and_no_vswitch_has_pods() -> None:
 
 
 def test_a_network_and_a_vswitch_may_have_one_name() -> None:
-    network = switch_class(make_deployment("bmp2bmp"), "bridge")
-    vswitch = switch_class(make_deployment("v2v"), "bridge")
+    network = load_dut(make_deployment("bmp2bmp"), "bridge")
+    vswitch = load_dut(make_deployment("v2v"), "bridge")
     assert (network.name, vswitch.name) == ("bridge", "bridge")
     assert network is not vswitch
-    assert network is switch_class(make_deployment("bmp2bmp"), "bridge")
+    assert network is load_dut(make_deployment("bmp2bmp"), "bridge")
 
 
 @pytest.mark.parametrize(
@@ -196,11 +195,11 @@ def test_packets_that_pass_no_interface_are_not_looked_for(
     plan = make_plan(sockets, wishes.testbed, facts())
     machine = MagicMock()
     machine.interface_name.side_effect = str
-    made = switch_class(plan.scenario.deployment, "ipvlan")(machine, plan)
-    assert isinstance(made, PodNetwork)
+    made = load_dut(plan.scenario.deployment, "ipvlan")(machine, plan)
+    assert isinstance(made, Network)
     for name in ("attach", "detach", "join"):
-        monkeypatch.setattr(made.network, name, MagicMock())
-    monkeypatch.setattr(made.network, "is_plugged", lambda *_: False)
+        monkeypatch.setattr(type(made), name, MagicMock())
+    monkeypatch.setattr(type(made), "is_plugged", lambda *_: False)
     looked = MagicMock()
     monkeypatch.setattr(made, "require_packets_pass", looked)
     for port in (FIRST, SECOND):
@@ -292,9 +291,9 @@ def test_other_traffic_does_not_keep_the_look_for_a_packet_beyond_its_time(
     end.__enter__.return_value = end
     end.recvfrom = other_packet
     end.send = lambda frame: sent.append(now[0])
-    monkeypatch.setattr("vnetperf.deployment.pods.socket.socket", lambda *kind: end)
-    monkeypatch.setattr("vnetperf.deployment.pods.time.monotonic", lambda: now[0])
-    assert not pods.send_until_arrival(b"frame", "pod0", "pod1", 1.0)
+    monkeypatch.setattr("vnetperf.host.probe.socket.socket", lambda *kind: end)
+    monkeypatch.setattr("vnetperf.host.probe.time.monotonic", lambda: now[0])
+    assert not send_until_arrival(b"frame", "pod0", "pod1", 1.0)
     assert now[0] == pytest.approx(1, abs=0.01)
     assert len(sent) > 100  # the first may be sent before the way is there
 
@@ -388,8 +387,8 @@ def test_each_host_of_a_testbed_has_a_pod_and_its_part_of_the_network(sockets: b
 def test_a_host_of_a_testbed_knows_the_other_by_the_plan() -> None:
     for network, owner in (("vxlan", dut_mac(PhyPort(index=2))), ("ipvlan", vnf_mac(SECOND))):
         east, _ = spread(network).hosts
-        made = switch_class(east.scenario.deployment, network)(MagicMock(), east)
-        assert isinstance(made, PodNetwork)
+        made = load_dut(east.scenario.deployment, network)(MagicMock(), east)
+        assert isinstance(made, Network)
         near, far = made.hosts
         assert type(near) is PodHost
         assert isinstance(far, FarHost)
@@ -642,13 +641,13 @@ def test_a_pod_in_a_vm_is_offered_a_tap_of_its_network(
     machine.interface_name.side_effect = lambda name: f"run-{name}"
     wishes = configured(hosts="other")
     asked = endpoint_scenario(wishes, make_scenario(f"bmp2vmp_{network}", wishes))
-    found = switch_class(asked.deployment, network)
+    found = load_dut(asked.deployment, network)
     switch = found(machine, Plan.model_construct(scenario=asked, host="", hosts=()))
     offer = switch.offer_vnf_port(SECOND, "tap")
     assert (offer.netdev, offer.mtu, offer.offloads) == ("run-t1", mtu, offloads)
     assert switch.offer_vnf_port(FIRST, "veth").netdev == "run-p0"
-    without_vm = switch_class(make_deployment("bmp2bmp"), network)
-    assert "tap" not in without_vm.capabilities.attachments
+    without_vm = make_scenario(f"bmp2bmp_{network}", wishes)
+    assert "tap" not in found.list_attachments(without_vm)
 
 
 @pytest.mark.parametrize(
@@ -681,9 +680,9 @@ def test_two_daemons_share_a_processor_where_there_is_but_one() -> None:
 
 
 def test_the_tester_is_calibrated_over_memory_where_pods_have_sockets() -> None:
-    can = switch_class(make_deployment("bmp2bmp"), "vhost_user").capabilities
+    can = load_dut(make_deployment("bmp2bmp"), "vhost_user").capabilities
     assert (can.attachments, can.wires[0]) == (("vhost-user",), "memif")
-    assert switch_class(make_deployment("bmp2bmp"), "ovs_flat").capabilities.wires == ("veth",)
+    assert load_dut(make_deployment("bmp2bmp"), "ovs_flat").capabilities.wires == ("veth",)
 
 
 @pytest.mark.parametrize(
@@ -746,7 +745,7 @@ def test_a_pod_with_a_socket_is_offered_it(network: str, kind: str, role: str) -
     machine = MagicMock()
     machine.vnf_socket.side_effect = lambda name: f"/run/{name}.sock"
     plan = planned(network)
-    switch = switch_class(plan.scenario.deployment, network)(machine, plan)
+    switch = load_dut(plan.scenario.deployment, network)(machine, plan)
     offer = switch.offer_vnf_port(SECOND, kind)
     assert (offer.socket, offer.netdev) == ("/run/vnf1.0.sock", None)
     assert offer.as_tester_end(1).role == role

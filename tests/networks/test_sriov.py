@@ -20,9 +20,10 @@ from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.networks.sriov import SriovNetwork, pod_rules
-from vnetperf.plugin.network import Pod, PodHost
+from vnetperf.plugin.network import Pod
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import endpoint_scenario, workload_scenario
+from vnetperf.virt.pod_host import PodHost
 from vnetperf.workloads.mpi import Mpi
 
 NETNS, WIRES = Path("/run/netns"), ("nic", "memif", "veth")
@@ -315,10 +316,10 @@ def test_a_network_that_is_stopped_has_no_links(monkeypatch: pytest.MonkeyPatch)
     nics = Nics(monkeypatch)
     network, (hosts, _) = deployed(nics)
     nics.seen()
-    network.stop(hosts)
+    network.remove(hosts)
     network.prepare(hosts[0])
     assert nics.seen() == ["up21 down in host0", "up41 down in host1", "up21 up in host0"]
-    SriovNetwork(nics, planned()).stop(hosts)  # type: ignore[arg-type]  # nothing was made
+    SriovNetwork(nics, planned()).remove(hosts)  # type: ignore[arg-type]  # nothing was made
     assert nics.seen() == []
 
 
@@ -356,7 +357,7 @@ def test_in_switchdev_mode_rules_join_pods(monkeypatch: pytest.MonkeyPatch) -> N
     network.join(hosts, ports)
     assert {rule.split()[0] for rule in nics.rules} == {"up21", "r21.0", "up41", "r41.0"}
     nics.seen()
-    network.stop(hosts)
+    network.remove(hosts)
     assert sorted(nics.seen()) == [
         f"{name} down in the machine" for name in ("r21.0", "r41.0", "up21", "up41")
     ]

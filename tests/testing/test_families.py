@@ -25,7 +25,7 @@ from vnetperf.model.transfer import Transfers, TransferSpec
 from vnetperf.model.trial import TrialSpec
 from vnetperf.plugin import registry
 from vnetperf.plugin.endpoint_tool import Sockets, ToolOutput, UnreadableError
-from vnetperf.plugin.event import Dut
+from vnetperf.plugin.event import EventTarget
 from vnetperf.plugin.requirements import Requirements
 from vnetperf.plugin.vnf import EndpointHost
 from vnetperf.plugin.workload import load_runner
@@ -205,7 +205,7 @@ def test_the_event_is_known_by_its_text_and_acts_on_the_vswitch() -> None:
     assert event is not None
     streams: list[Any] = []
     vswitch = SimpleNamespace(connect=streams.extend)
-    event.act(cast("Dut", SimpleNamespace(plan=plan, vswitch=vswitch)), 0.0)
+    event.act(cast("EventTarget", SimpleNamespace(plan=plan, vswitch=vswitch)), 0.0)
     assert streams == [*plan.scenario.streams]
 
 

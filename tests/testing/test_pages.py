@@ -9,6 +9,7 @@ import pytest
 
 from tests.testing.backends_page import PAGE, render
 from vnetperf.plugin import registry
+from vnetperf.plugin.dut import DutCapabilities
 from vnetperf.plugin.vswitch import VSwitchCapabilities
 
 TOP = Path(__file__).parents[2]
@@ -49,7 +50,7 @@ def test_every_code_block_is_the_examples_or_stands_for_another() -> None:
 
 
 def test_every_capability_is_described() -> None:
-    text = VSwitchCapabilities.__doc__ or ""
+    text = "".join(cls.__doc__ or "" for cls in (DutCapabilities, VSwitchCapabilities))
     assert [f for f in VSwitchCapabilities.model_fields if f"    {f}: " not in text] == []
 
 

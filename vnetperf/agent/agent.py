@@ -448,12 +448,11 @@ class Agent:
         deployment = self._require_deployment("lay_cables")
         machine, backends = deployment.machine, deployment.backends
         scenario = deployment.plan.scenario
-        offloads = scenario.deployment.pods and scenario.options.offloads is not False
         users: list[type[Backend]] = [backends.vswitch]
         if not scenario.apart:
             users.append(backends.generator)
         cable_options = {
-            "offloads": offloads,
+            "offloads": backends.vswitch.offloads_cables(scenario),
             "native_xdp": any(user.sends_native_xdp(scenario) for user in users),
         }
         return {

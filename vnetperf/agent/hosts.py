@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import Event
 from vnetperf.agent.counts import merge_counts, merge_parts
+from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
 from vnetperf.deployment.events import check_event, locate_event
@@ -31,7 +32,6 @@ from vnetperf.deployment.path_check import (
     send_until_complete,
     silent_directions,
 )
-from vnetperf.deployment.pods import find_network
 from vnetperf.deployment.transfers import Exchange
 from vnetperf.deployment.trial import LEARNED_SHARE
 from vnetperf.host.links import LinkStatistics
@@ -249,7 +249,7 @@ class TestbedClient:
 
     def _deploy_parts(self, plan: Plan) -> ScenarioFacts:
         spaces: dict[str, str] = {}
-        parts, network = plan.host_plans, find_network(plan.scenario)
+        parts, starts_s = plan.host_plans, Backends(plan.scenario).vswitch.starts_s
         for part in parts:
             with _name_host(part.host):
                 length_s = 60 + self.testbed.lock_timeout_s
@@ -269,9 +269,7 @@ class TestbedClient:
                 part.host: partial(
                     self.clients[part.host].call,
                     "bring_up",
-                    length_s=BRING_UP_S
-                    + plan.scenario.boots_s
-                    + (0.0 if network is None else network.starts_s),
+                    length_s=BRING_UP_S + plan.scenario.boots_s + starts_s,
                     cables={
                         str(use.cable): netdevs[use.cable]
                         for use in part.cables

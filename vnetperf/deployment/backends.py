@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from vnetperf.deployment.pods import switch_class
 from vnetperf.model.scenario import Scenario
 from vnetperf.plugin import registry
+from vnetperf.plugin.dut import Dut, load_dut
 from vnetperf.plugin.generator import TrafficGenerator
 from vnetperf.plugin.vnf import Vnf
-from vnetperf.plugin.vswitch import VSwitch
 
 
 @dataclass(frozen=True)
@@ -26,13 +25,13 @@ class Backends:
     scenario: Scenario
 
     @cached_property
-    def vswitch(self) -> type[VSwitch]:
-        """The vSwitch, or what puts a network of pods in its place.
+    def vswitch(self) -> type[Dut]:
+        """The vSwitch, or the container network.
 
         Raises:
             ConfigError: There is none of this name, or it cannot be loaded; as of the others.
         """
-        return switch_class(self.scenario.deployment, self.scenario.vswitch)
+        return load_dut(self.scenario.deployment, self.scenario.vswitch)
 
     @cached_property
     def vnf(self) -> type[Vnf]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from vnetperf.deployment.backends import Backends
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.errors import CapabilityError, FrameSizeError, accepted_names
+from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError, accepted_names
 from vnetperf.model.frames import (
     CARRIERS,
     PLAIN,
@@ -69,6 +69,12 @@ def require_size(scenario: Scenario, frame_size: int, largest: int) -> None:
         accepted=f"{profile.least_frame_size} octets or more",
         cure="choose sizes with --frame-sizes, or another profile with --traffic",
     )
+
+
+def require_frames(scenario: Scenario) -> None:
+    """Refuse a scenario through which no tester can send frames."""
+    if problem := Backends(scenario).vswitch.find_frames_problem(scenario):
+        raise NoResultError(problem, where=scenario.id)
 
 
 def require_trial(
@@ -277,7 +283,7 @@ def check_capabilities(scenario: Scenario, vswitch: Any, vnf: Any, generator: An
     can, tester = generator.capabilities, not scenario.apart
     for error in (
         *_vswitch_errors(scenario, vswitch),
-        *_attachment_errors(scenario, vswitch.capabilities, vnf, can),
+        *_attachment_errors(scenario, vswitch.list_attachments(scenario), vnf, can),
         *(_tester_errors(scenario, can) if tester else ()),
         *deployment_errors(scenario),
         *(generator_errors(scenario, can) if tester else ()),
@@ -385,9 +391,8 @@ def _other_vnfs(scenario: Scenario, offered: Iterable[str]) -> str:
 
 
 def _attachment_errors(
-    scenario: Scenario, can: Any, vnf: Any, generator: Any
+    scenario: Scenario, offered: tuple[str, ...], vnf: Any, generator: Any
 ) -> Iterator[CapabilityError]:
-    offered = can.attachments
     in_mode = vnf.accepts(scenario)
     narrowed = vnf.narrowed_by(scenario) if in_mode != vnf.attachments else ""
     graph = scenario.deployment
@@ -419,9 +424,9 @@ def _tester_errors(scenario: Scenario, can: Any) -> Iterator[CapabilityError]:
         )
 
 
-def attachment_kind(vswitch: Any, accepts: tuple[str, ...]) -> str:
-    """The kind of attachment that a vSwitch and a VNF, or a tester in its place, meet at."""
-    offered: tuple[str, ...] = vswitch.capabilities.attachments
+def attachment_kind(backends: Backends, accepts: tuple[str, ...]) -> str:
+    """The kind of attachment that the DUT and a VNF, or a tester in its place, meet at."""
+    offered = backends.vswitch.list_attachments(backends.scenario)
     return next(kind for kind in offered if kind in accepts)
 
 
@@ -477,7 +482,7 @@ def _find_idle_settings(
     )
     if "tunnel" in settings and not graph.tunnelled:
         yield "tunnel", f"{graph.name} has no tunnel"
-    if not graph.pods:
+    if graph.dut_family != "networks":
         keys = ("hosts", "pod", "pods", "ranks")
         yield from ((key, f"{graph.name} has no pods") for key in keys if key in settings)
     if "wire" in settings and not graph.phy_ports:
@@ -500,11 +505,11 @@ def _guest_nic_reasons(
 ) -> Iterator[str]:
     """What guests' NICs are, where the attachment leaves no choice."""
     keys = {pair.partition("=")[0] for pair in pairs}
-    scenario, vswitch = backends.scenario, backends.vswitch
+    scenario = backends.scenario
     accepted = backends.vnf.accepts(scenario)
-    if not set(vswitch.capabilities.attachments) & set(accepted):
+    if not set(backends.vswitch.list_attachments(scenario)) & set(accepted):
         return  # which the plan reports better
-    kind = attachment_kind(vswitch, accepted)
+    kind = attachment_kind(backends, accepted)
     if "nic" in keys and kind == "vf":
         yield "the guest's NIC is a function of the machine's"
     if "vhost" in keys and scenario.guest.vhost is False:

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from vnetperf.deployment.backends import Backends
-from vnetperf.deployment.capability_check import attachment_kind
+from vnetperf.deployment.capability_check import attachment_kind, require_frames
 from vnetperf.deployment.hosts import WIRE_WITHIN
-from vnetperf.deployment.pods import far_side, require_frames
 from vnetperf.host import cpu, threads
 from vnetperf.host.affinity import free_processors
 from vnetperf.host.facts import attempt
@@ -47,9 +46,9 @@ from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters
 from vnetperf.plugin import registry
+from vnetperf.plugin.dut import Dut
 from vnetperf.plugin.generator import TrafficGenerator, count_session_flows
 from vnetperf.plugin.vnf import EndpointHost, UserPlane, Vnf
-from vnetperf.plugin.vswitch import VSwitch
 
 log = logging.getLogger(__name__)
 #: Niceness of pollers: they go before whatever else the machine does, also on cores of their own,
@@ -214,7 +213,7 @@ class LiveDeployment:
         self.run = run
         self.machine = Machine(run, facts)
         scenario, self.backends = plan.scenario, Backends(plan.scenario)
-        self.vswitch: VSwitch = self.backends.vswitch(self.machine, plan)
+        self.vswitch: Dut = self.backends.vswitch(self.machine, plan)
         vnf: Any = self.backends.vnf  # an `EndpointHost` where there are guests at ends
         self.vnfs: list[Vnf] = [
             vnf(self.machine, plan, number) for number in scenario.deployment.vnf_numbers
@@ -423,7 +422,7 @@ class LiveDeployment:
 
     def _offer(self, port: VnfPort, accepts: tuple[str, ...]) -> Attachment:
         """Where something plugs in, with the addresses that frames carry there."""
-        kind = attachment_kind(type(self.vswitch), accepts)
+        kind = attachment_kind(self.backends, accepts)
         queues = self.plan.scenario.options.rx_queues or 1
         offer = self.vswitch.offer_vnf_port(port, kind, queues)
         sends = any(hop.src == port for hop in self.plan.scenario.deployment.hops)
@@ -451,7 +450,7 @@ class LiveDeployment:
                 continue
             log.info("launching the guest of end %d", number)
             if number in self.plan.scenario.through_guests:
-                beyond = self._offer(far_side(attachment.port), guest.accepts(self.plan.scenario))
+                beyond = self._offer(attachment.port.opposite, guest.accepts(self.plan.scenario))
                 guest.launch((attachment, _for_a_guest(beyond)))
             else:
                 guest.launch_alone(attachment)
@@ -464,7 +463,7 @@ class LiveDeployment:
         """
         if end.vnf not in self.plan.scenario.through_guests:
             return attachment
-        tap = self._offer(far_side(end), (attachment.kind,))
+        tap = self._offer(end.opposite, (attachment.kind,))
         return tap.model_copy(update={"kind": "veth", "mac": attachment.mac})
 
     def _wait_vnfs(self) -> None:

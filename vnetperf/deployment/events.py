@@ -8,12 +8,12 @@ import time
 from typing import TYPE_CHECKING
 
 from vnetperf.deployment.path_check import check_path
-from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import Deployment as Graph
 from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.trial import EventSpec, EventTimes
 from vnetperf.plugin import registry
+from vnetperf.plugin.dut import load_dut
 from vnetperf.plugin.event import Event
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def list_events(graph: Graph) -> tuple[str, ...]:
 def find_event_problem(plan: Plan, text: str) -> str:
     """What keeps an event from happening in the middle of a trial, before anything is deployed."""
     graph = plan.scenario.deployment
-    if switch_class(graph, plan.scenario.vswitch).elsewhere:
+    if load_dut(graph, plan.scenario.vswitch).elsewhere:
         return f"somebody else runs the external DUT: nothing here can reset its {text}"
     if plan.hosts:
         part = locate_event(plan, text)

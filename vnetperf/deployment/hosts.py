@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Literal, NamedTuple
 
-from vnetperf.deployment.pods import switch_class
 from vnetperf.model.deployment import Deployment, PhyPort, Port, VnfPort
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import CableUse, Scenario
 from vnetperf.model.testbed import NETNS, Testbed
+from vnetperf.plugin.dut import load_dut
 
 Side = Literal["tester", "dut"]
 #: What a cable between hosts of namespaces is, and a wire within a host of several; and what a
@@ -115,7 +115,7 @@ def _whys_not(scenario: Scenario) -> Iterator[str]:
     if graph.sites and (scenario.rules != "port" or (scenario.routed and not graph.pods)):
         yield "over two vSwitches frames are forwarded by port, neither routed nor by flow"
     name = scenario.vswitch  # "" where the generator alone is calibrated
-    steers = bool(name) and switch_class(graph, name).capabilities.addressing == "port"
+    steers = bool(name) and load_dut(graph, name).capabilities.addressing == "port"
     if graph.sites and graph.vnf_count and steers and not scenario.vnf_addresses:
         yield (
             f"{scenario.vswitch} finds the next part by destination MAC, which a VNF in mode "

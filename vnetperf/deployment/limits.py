@@ -62,10 +62,8 @@ def estimate_needs(plan: Plan, facts: MachineFacts) -> Needs:
     """What a plan takes, from what is in it."""
     vnfs = _list_vnf_memory(plan)
     programs = plan.sends_frames + plan.has_dut + len(vnfs)
-    # Of pods each has its share of the ranks of MPI, of hosts an endpoint.
-    talking = len(plan.own_ends) if plan.scenario.sockets else 0
-    if plan.scenario.deployment.pods:
-        talking = talking * plan.scenario.pods * plan.scenario.ranks // 2
+    # Each of several hosts has an endpoint, or its share of the ranks of MPI.
+    talking = len(plan.own_ends) * plan.scenario.programs // 2 if plan.scenario.sockets else 0
     workers = sum(map(len, plan.placement.cores.values()))
     ordinary = [memory.ordinary_mib for memory, _ in vnfs]
     # A guest's memory is a file (memfd).
@@ -98,7 +96,7 @@ def _list_vnf_memory(plan: Plan) -> list[tuple[VnfMemory, bool]]:
     if not numbers or not scenario.vswitch:
         return []
     backends = Backends(scenario)
-    kind = attachment_kind(backends.vswitch, backends.vnf.accepts(scenario))
+    kind = attachment_kind(backends, backends.vnf.accepts(scenario))
     return [(backends.vnf.memory(scenario, kind), kind == "vf")] * len(set(numbers))
 
 

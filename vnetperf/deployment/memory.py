@@ -102,7 +102,7 @@ def plan_memory(plan: Plan, backends: Backends, facts: MachineFacts) -> tuple[Me
     like = registry.load("wires", plan.wire).like or plan.wire
     kinds = [like] if graph.phy_ports else []
     if graph.tester_vnf_ports and plan.has_tester:
-        kinds.append(attachment_kind(vswitch, generator.capabilities.attachments))
+        kinds.append(attachment_kind(backends, generator.capabilities.attachments))
     pools: dict[Pool, dict[str, int]] = {(placement.node, size): {}}
     mib = generator.hugepage_mib(scenario, tuple(kinds)) if plan.has_tester else 0
     for node in list_nodes(plan, ("tester",)):
@@ -124,11 +124,11 @@ def plan_memory(plan: Plan, backends: Backends, facts: MachineFacts) -> tuple[Me
     needed = dict.fromkeys(nodes, vswitch.hugepage_mib(decided))
     for node, mib in dict(enumerate(scenario.options.memory_mib)).items() or needed.items():
         pools.setdefault((node, size), {})[scenario.vswitch] = mib
-    vnf_kinds = [attachment_kind(vswitch, vnf.accepts(scenario))] if graph.vnf_count else []
+    vnf_kinds = [attachment_kind(backends, vnf.accepts(scenario))] if graph.vnf_count else []
     if not scenario.options.memory_mib:  # else the user says where it is
         add_fixed(scenario.vswitch, vswitch, {*kinds, *vnf_kinds})
     for number in (*graph.vnf_numbers, *(port.vnf for port in plan.guest_ends.values())):
-        role, kind = f"vnf{number}", attachment_kind(vswitch, vnf.accepts(scenario))
+        role, kind = f"vnf{number}", attachment_kind(backends, vnf.accepts(scenario))
         if (memory := vnf.memory(scenario, kind)).mib:
             vnf_size = memory.page_kb or size
             loose = role in placement.unpinned and memory.floats

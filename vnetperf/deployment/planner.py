@@ -53,8 +53,8 @@ from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed, clocks_apart_s
 from vnetperf.plugin import registry
+from vnetperf.plugin.dut import Dut
 from vnetperf.plugin.generator import TrafficGenerator
-from vnetperf.plugin.vswitch import VSwitch
 
 
 def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
@@ -582,7 +582,7 @@ def _require_end_attachments(backends: Backends) -> None:
     scenario = backends.scenario
     if not scenario.deployment.tester_vnf_ports:
         return
-    offered = backends.vswitch.capabilities.attachments
+    offered = backends.vswitch.list_attachments(scenario)
     accepts: tuple[str, ...] = MOVABLE_WIRES
     place = "a namespace, which takes an interface of the kernel"
     cure = f"--vnf vloop:vm has them in guests; -k p2c2p_{scenario.vswitch} at its wires"
@@ -639,7 +639,7 @@ def _require_cable_wire(
     """Refuse parts that cannot plug into what the cables are."""
     scenario, vswitch = backends.scenario, backends.vswitch
     in_place = bool(scenario.deployment.tester_vnf_ports)
-    users: list[type[VSwitch] | type[TrafficGenerator]] = [vswitch]
+    users: list[type[Dut] | type[TrafficGenerator]] = [vswitch]
     if not (in_place or scenario.apart):
         users.append(backends.generator)
     mode, kind = scenario.options.mode, cable_wire(testbed)

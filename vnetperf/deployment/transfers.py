@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from vnetperf.deployment.endpoints import TrafficWatchdog, listening_ports, plug_in_endpoints
 from vnetperf.deployment.others import MachineWatch, list_processors
-from vnetperf.deployment.pods import PodNetwork
 from vnetperf.deployment.trial import CollectorSession
 from vnetperf.host.links import SHOW_IP, count_fragments, sum_counts
 from vnetperf.host.processes import is_signal
@@ -28,6 +27,7 @@ from vnetperf.model.transfer import (
     TransferSpec,
 )
 from vnetperf.plugin.endpoint_tool import EndpointTool, Sockets, ToolOutput, UnreadableError
+from vnetperf.plugin.network import Network
 from vnetperf.plugin.site import LOOPBACK, POLL_S, WorkloadSite
 from vnetperf.plugin.tool_runs import (
     load_tool,
@@ -468,7 +468,7 @@ def run_workload(
         site = WorkloadSite(
             deployment.machine,
             deployment.plan,
-            network if isinstance(network, PodNetwork) else None,
+            network if isinstance(network, Network) else None,
             deployment.end_guests,
             deployment.watching(watch),
             watch_processors,

@@ -8,7 +8,7 @@ from typing import ClassVar
 from vnetperf.host.nic.switchdev import SWITCHDEV, nic_mode
 from vnetperf.model.deployment import Deployment, PhyPort
 from vnetperf.model.scenario import Plan
-from vnetperf.plugin.event import Dut, Event
+from vnetperf.plugin.event import Event, EventTarget
 
 
 class LinkDown(Event):
@@ -60,7 +60,7 @@ class LinkDown(Event):
             )
         return f"a {plan.wire} wire has no link that can be taken down; --wire veth has one"
 
-    def act(self, dut: Dut, down_s: float) -> None:
+    def act(self, dut: EventTarget, down_s: float) -> None:
         """Take the DUT's end down for a time."""
         netdev = dut.dut_netdev(self._port)
         dut.machine.set_link(netdev, up=False)

@@ -7,7 +7,7 @@ from typing import ClassVar
 from vnetperf.model.deployment import Deployment
 from vnetperf.model.scenario import Plan
 from vnetperf.plugin import registry
-from vnetperf.plugin.event import Dut, Event
+from vnetperf.plugin.event import Event, EventTarget
 from vnetperf.plugin.vnf import UserPlane
 
 
@@ -50,6 +50,6 @@ class VnfRestart(Event):
             return f"sessions of {vnf} end with it, so that no frame could come after"
         return ""
 
-    def act(self, dut: Dut, down_s: float) -> None:
+    def act(self, dut: EventTarget, down_s: float) -> None:
         """Restart it."""
         dut.restart_vnf(self._number)

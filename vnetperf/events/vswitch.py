@@ -7,7 +7,8 @@ from typing import ClassVar
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan
-from vnetperf.plugin.event import Dut, Event
+from vnetperf.plugin.dut import load_dut
+from vnetperf.plugin.event import Event, EventTarget
 
 #: Longest wait for the tester's links after a restart, seconds.
 LINKS_S = 5.0
@@ -33,8 +34,9 @@ class VSwitchRestart(Event):
     def problem(self, plan: Plan) -> str:
         """A network of pods, and what a NAT has learnt, are not brought back in a trial."""
         scenario = plan.scenario
-        if scenario.deployment.pods:
-            return f"network {scenario.vswitch} of pods is not restarted in a trial by this version"
+        dut = load_dut(scenario.deployment, scenario.vswitch)
+        if problem := dut.find_restart_problem(scenario):
+            return problem
         if scenario.nat is not None and scenario.nat.mapping == "learnt":
             return (
                 "a NAT that is started again may map sessions otherwise, and mappings are learnt "
@@ -42,7 +44,7 @@ class VSwitchRestart(Event):
             )
         return ""
 
-    def act(self, dut: Dut, down_s: float) -> None:
+    def act(self, dut: EventTarget, down_s: float) -> None:
         """Restart it; a tester on virtio-user takes its connection when its links are read."""
         dut.restart_vswitch()
         if not dut.plan.has_tester:

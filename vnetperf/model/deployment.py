@@ -42,6 +42,11 @@ class VnfPort(Frozen):
     def __str__(self) -> str:
         return f"vnf{self.vnf}.{self.index}"
 
+    @property
+    def opposite(self) -> VnfPort:
+        """The other port of the VNF: what enters by this one leaves by it."""
+        return VnfPort(vnf=self.vnf, index=1 - self.index)
+
 
 Port = PhyPort | VnfPort
 
@@ -191,6 +196,11 @@ class Deployment(Frozen):
     beyond: tuple[tuple[PhyPort, MacAddress], ...] = ()
 
     @property
+    def dut_family(self) -> Literal["vswitches", "networks"]:
+        """The plugin family of what joins the ports."""
+        return "networks" if self.pods else "vswitches"
+
+    @property
     def vnf_numbers(self) -> range:
         """Numbers of the VNFs that are launched."""
         return range(self.first_vnf, self.first_vnf + self.vnf_count)
@@ -324,7 +334,7 @@ class Deployment(Frozen):
                 port = far
                 yield port
                 continue
-            port = VnfPort(vnf=hop.dst.vnf, index=1 - hop.dst.index)  # through the VNF
+            port = hop.dst.opposite
             yield port
         raise ValueError(f"{self.name}: the hops of chain {chain} form a loop")
 

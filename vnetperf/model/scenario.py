@@ -248,6 +248,11 @@ class Scenario(Frozen):
         return () if self.sockets or not self.deployment.pods else self.deployment.guests
 
     @property
+    def programs(self) -> int:
+        """Programs that talk where no tester sends: one at each end, or as many ranks of MPI."""
+        return self.pods * self.ranks
+
+    @property
     def vnf_addresses(self) -> bool:
         """True when VNFs write the address of whoever takes a frame in next."""
         return self.vnf_mode in ADDRESSING_MODES

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from vnetperf.model.testbed import KernelModule
-from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodPort
+from vnetperf.virt.pod_host import PodHost
 
 #: The bridge that pods of a host have, as CNI's bridge plugin calls it.
 BRIDGE = "cni0"
@@ -37,11 +38,11 @@ class BridgeNetwork(Network):
             self.route_pod(host, port, BRIDGE)
         return port
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The settings of the bridge."""
-        return {**super().facts(), "bridge": f"{BRIDGE}, STP off, multicast snooping off"}
+        return {**super().describe(), "bridge": f"{BRIDGE}, STP off, multicast snooping off"}
 
-    def stop(self, hosts: Sequence[PodHost]) -> None:
+    def remove(self, hosts: Sequence[PodHost]) -> None:
         """Delete the bridges; routes over the hosts' link go with the link's next use."""
         for host in hosts:
             host.delete(BRIDGE)

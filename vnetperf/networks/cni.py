@@ -46,15 +46,14 @@ from vnetperf.networks.bridge import BRIDGE_MODULE
 from vnetperf.networks.macvlan import MACVLAN_MODULE, MODES, isolation_problem
 from vnetperf.networks.vlan import VLAN_MODULE
 from vnetperf.plugin.network import (
-    PROC_SYS,
     TAG_OCTETS,
     Network,
     NetworkCapabilities,
     Pod,
-    PodHost,
     PodPort,
     pod_count,
 )
+from vnetperf.virt.pod_host import PROC_SYS, PodHost
 
 log = logging.getLogger(__name__)
 
@@ -639,7 +638,7 @@ class CniNetwork(Network):
         return next(filter(None, paths), path)
 
     @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+    def find_problem(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the conflist from being run: what it says itself, then what a machine has."""
         content, conflist = load_content(scenario), load_conflist(scenario)
         name = _READ.get(json.dumps(content, sort_keys=True), f"conflist {conflist.name}")
@@ -746,7 +745,7 @@ class CniNetwork(Network):
         # A plugin may leave it to the namespace's end.
         links.delete(attachment.interface, netns=attachment.sandbox)
 
-    def stop(self, hosts: Sequence[PodHost]) -> None:
+    def remove(self, hosts: Sequence[PodHost]) -> None:
         """Call DEL for all pods, whose interfaces stay with whoever has them open."""
         failed = []
         while self._attached:
@@ -757,9 +756,9 @@ class CniNetwork(Network):
         if failed:
             raise failed[0]
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The conflist, its programs, and what they have answered."""
-        conflist, common = self._conflist, super().facts()
+        conflist, common = self._conflist, super().describe()
         added = find_kind(conflist.first.type).added
         del common[OCTETS_ADDED]
         return {

@@ -39,9 +39,10 @@ from vnetperf.networks.bridge import BRIDGE_MODULE
 from vnetperf.networks.cni import IPTABLES, VETH_MODULE
 from vnetperf.networks.vxlan import VXLAN_MODULE
 from vnetperf.plugin.backend import check_process
-from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodPort
 from vnetperf.virt.cri import CONTAINERD
 from vnetperf.virt.oci import OWN, RUNC, journal_cgroups, shared_directories
+from vnetperf.virt.pod_host import PodHost
 
 log = logging.getLogger(__name__)
 
@@ -325,7 +326,7 @@ class DockerOverlayNetwork(Network):
         self._sandboxes: dict[int, Path] = {}
 
     @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+    def find_problem(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps a swarm from being made; all is needed."""
         if scenario.options.offloads is False:
             return "docker makes its interfaces with their offloads; leave offloads out"
@@ -381,12 +382,13 @@ class DockerOverlayNetwork(Network):
         """Raise when a daemon has ended."""
         for node in self._nodes.values():
             node.check_alive()
+        super().check_alive()
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Version and launch lines of the daemons, nodes of the swarm, and the overlay."""
         version = self.machine.facts.versions.get(DOCKERD.name, "")
         facts: dict[str, Any] = {
-            **super().facts(),
+            **super().describe(),
             "version": version.splitlines()[0] if version else "unknown",
             "launch line": {f"host{n}": " ".join(node.argv()) for n, node in self._nodes.items()},
         }
@@ -408,7 +410,7 @@ class DockerOverlayNetwork(Network):
         self._hand_over(port.pod.netdev, self.machine.netns, INTERFACE, sandbox)
         self._nodes[host.number].remove_container(port.pod.port.vnf)
 
-    def stop(self, hosts: Sequence[PodHost]) -> None:
+    def remove(self, hosts: Sequence[PodHost]) -> None:
         """End the daemons and their containers, whose interfaces end with them."""
         while self._nodes:
             number, node = self._nodes.popitem()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from vnetperf.host import ethtool, links
-from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodPort
+from vnetperf.virt.pod_host import PodHost
 
 
 class HostNetwork(Network):

@@ -10,7 +10,8 @@ from vnetperf.model.deployment import VnfPort, vnf_mac
 from vnetperf.model.frames import index_of, plain_name
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
-from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodHost, PodPort, add_address
+from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodPort
+from vnetperf.virt.pod_host import PodHost, add_address
 
 IPVLAN_MODULE = KernelModule(name="ipvlan", purpose="ipvlan", symbol="ipvlan_queue_xmit")
 #: Where what a pod sends is sent on: "l2" by its MAC address, on the parent; "l3" by the routes of
@@ -29,7 +30,7 @@ class IpvlanNetwork(Network):
     path: ClassVar[str] = "ipvlan, hosts' link, ipvlan"
 
     @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+    def find_problem(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps ipvlans from joining the pods."""
         problem = ""
         if not scenario.sockets:

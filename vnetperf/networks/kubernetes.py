@@ -35,13 +35,13 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.base import Frozen, text_like
-from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import AbsolutePath, MachineFacts, Program, Testbed
 from vnetperf.model.trial import HopCounters
-from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodPort
 from vnetperf.virt.endpoint import END_S, KILL, CpuTime, Endpoint, EndpointPair, EndpointProgram
+from vnetperf.virt.pod_host import PodHost
 
 #: Runs what is done in a cluster, and is needed for nothing else.
 KUBECTL = Program(
@@ -395,6 +395,7 @@ class KubernetesNetwork(Network):
         port="cluster", frames=(), modes=("pod", "host")
     )
     path: ClassVar[str] = "the cluster's own, not known here"
+    owns_endpoints: ClassVar[bool] = True
     #: The second pod is started twice, and each that was may have to be deleted.
     starts_s: ClassVar[float] = 3 * (START_S + GONE_S)
 
@@ -420,7 +421,7 @@ class KubernetesNetwork(Network):
         }
 
     @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+    def find_problem(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps pods from being made in a cluster."""
         if (cluster_facts := facts.seen.get(cls.name)) is None:
             return (
@@ -588,7 +589,7 @@ class KubernetesNetwork(Network):
         """The two pods."""
         return EndpointPair(self._endpoints[0], self._endpoints[1])
 
-    def counters(self, ports: Mapping[VnfPort, PodPort]) -> tuple[HopCounters, ...]:
+    def counters(self) -> tuple[HopCounters, ...]:
         """None: frames are not sent here, and counters of nodes are the cluster's."""
         return ()
 
@@ -606,7 +607,7 @@ class KubernetesNetwork(Network):
             if reason := diagnose_pod(current)[0]:
                 raise DutError(f"it does not run any more: {reason}", where=f"pod {name}")
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """What the API server says of pods; of nodes and networks it is not asked."""
         section = self.section
         return {
@@ -645,7 +646,7 @@ class KubernetesNetwork(Network):
         self._endpoints.pop(number, None)
         change.undo()
 
-    def stop(self, hosts: Sequence[PodHost]) -> None:
+    def remove(self, hosts: Sequence[PodHost]) -> None:
         """Delete the pods: nothing of them is on this machine."""
         while self._pods:
             _, (change, _) = self._pods.popitem()

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
-from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodHost, PodPort, pod_count
+from vnetperf.plugin.network import Network, NetworkCapabilities, Pod, PodPort, pod_count
+from vnetperf.virt.pod_host import PodHost
 
 MACVLAN_MODULE = KernelModule(name="macvlan", purpose="macvlan", symbol="macvlan_common_newlink")
 #: What the modes do between macvlans of one host: "bridge" hands frames over, "vepa" leaves them to
@@ -36,7 +37,7 @@ class MacvlanNetwork(Network):
     path: ClassVar[str] = "macvlan, hosts' link, macvlan"
 
     @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+    def find_problem(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps macvlans from joining the pods."""
         problem = isolation_problem(scenario.options.mode or MODES[0], scenario)
         return problem or cls.missing_requirement(facts)

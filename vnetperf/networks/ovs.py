@@ -18,7 +18,8 @@ from vnetperf.networks.vxlan import VNI
 from vnetperf.openvswitch.private import PrivateOvs, tunnel_settings
 from vnetperf.openvswitch.programs import DAEMON, DATAPATH, OVS_TOOLS, ovs_version_problem
 from vnetperf.plugin.backend import TUNNEL_MODULES, optional
-from vnetperf.plugin.network import TAG_OCTETS, Network, NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.plugin.network import TAG_OCTETS, Network, NetworkCapabilities, Pod, PodPort
+from vnetperf.virt.pod_host import PodHost
 
 #: Bridge of the pods, bridge of the hosts' link under a tunnel, and the tunnel's port.
 BRIDGE, UNDERLAY, TUNNEL = "br-pods", "br-link", "tunnel0"
@@ -62,7 +63,7 @@ class OvsFlatNetwork(Network):
         return (DATAPATH, *((TUNNEL_MODULES[cls.tunnel],) if cls.tunnel else ()))
 
     @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+    def find_problem(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the daemons from running, or from having their datapath."""
         options = scenario.options
         if options.mode != KERNEL and options.offloads:
@@ -154,13 +155,14 @@ class OvsFlatNetwork(Network):
         """Raise when a daemon has ended."""
         for switch in self.switches.values():
             switch.check_alive()
+        super().check_alive()
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Version, datapath, and the ports of each host's switch."""
         version = self.machine.facts.versions.get(self.daemon.name, "")
         columns = ("name", "type", "options", "mtu", "link_state")
         return {
-            **super().facts(),
+            **super().describe(),
             "version": version.splitlines()[0] if version else "unknown",
             "forwarded by": "the daemon's own datapath (netdev)"
             if self.userspace
@@ -175,7 +177,7 @@ class OvsFlatNetwork(Network):
             },
         }
 
-    def stop(self, hosts: Sequence[PodHost]) -> None:
+    def remove(self, hosts: Sequence[PodHost]) -> None:
         """End the daemons, which takes bridges and tunnels along."""
         self._joined = False
         while self.switches:
@@ -195,14 +197,14 @@ class OvsVlanNetwork(OvsFlatNetwork):
     path: ClassVar[str] = "veth, OVS, VLAN on the hosts' link, OVS, veth"
 
     @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+    def find_problem(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the daemons, or the traffic, from it: a pod's port is no trunk."""
         if not scenario.sockets and scenario.traffic.headers[1] in ("qinq", "vlan"):
             return (
                 f"pods' ports are in VLAN {VLAN_ID}, where OVS drops frames that have a tag "
                 "already; choose a profile with --traffic without one, or network ovs_flat"
             )
-        return super().missing(facts, scenario)
+        return super().find_problem(facts, scenario)
 
 
 class OvsVxlanNetwork(OvsFlatNetwork):

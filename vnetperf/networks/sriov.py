@@ -28,12 +28,12 @@ from vnetperf.plugin.network import (
     Network,
     NetworkCapabilities,
     Pod,
-    PodHost,
     PodPort,
     graph_port,
     host_number,
     pod_count,
 )
+from vnetperf.virt.pod_host import PodHost
 
 #: Longest wait for pods' links, which rise with that of the NIC, seconds.
 CARRIER_S = 20.0
@@ -102,7 +102,7 @@ class SriovNetwork(Network):
         return self.plan.scenario.options.own(VfOptions)
 
     @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+    def find_problem(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps this machine, or the traffic, from virtual functions of pods."""
         profile, options = scenario.traffic, scenario.options.own(VfOptions)
         sources = {*profile.values, *(profile.vary if profile.flows > 1 else ())}
@@ -231,10 +231,11 @@ class SriovNetwork(Network):
         """Raise when a representor is gone, and the mode with it; pods' interfaces others see."""
         if self._switch is not None:
             self._switch.representors()
+        super().check_alive()
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """As of every network; NICs and their virtual functions, as they are."""
-        facts = super().facts()
+        facts = super().describe()
         nics, functions = {}, {}
         for host, use in self._nics.items():
             nic, (parent, netns) = pci.nic(use.pci), self._parent(self._hosts[host])
@@ -263,7 +264,7 @@ class SriovNetwork(Network):
             self._switch.cut_off(port.pod.port)
         links.move(port.pod.netdev, host.netns, netns=self.machine.netns)
 
-    def stop(self, hosts: Sequence[PodHost]) -> None:
+    def remove(self, hosts: Sequence[PodHost]) -> None:
         """Bring the NICs down, and with them pods' links; the run's end takes functions away."""
         for host in self._hosts.values():
             # Where laying the link or making functions has failed there is nothing to bring down.

@@ -6,7 +6,7 @@ end by DPDK's af_packet driver.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,7 +23,8 @@ from vnetperf.networks.ovs import BRIDGE, OvsFlatNetwork
 from vnetperf.openvswitch.dpdk import DEFAULT_DESCRIPTORS, dpdk_config, dpdk_memory_mib
 from vnetperf.openvswitch.private import PrivateOvs
 from vnetperf.openvswitch.programs import DAEMON_WITH_DPDK, OVS_TOOLS, ovs_version_problem
-from vnetperf.plugin.network import NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.plugin.network import NetworkCapabilities, Pod, PodPort
+from vnetperf.virt.pod_host import PodHost
 
 #: MTU of DPDK's af_packet driver, by which the hosts' link is plugged in.
 LINK_MTU = 1500
@@ -53,7 +54,7 @@ class VhostUserNetwork(OvsFlatNetwork):
         return True
 
     @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+    def find_problem(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the daemons from running, or from having the hosts' link."""
         if scenario.pod_hosts == "other" and (scenario.options.mtu or 0) > LINK_MTU:
             return (
@@ -97,8 +98,8 @@ class VhostUserNetwork(OvsFlatNetwork):
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """The configuration of each host's daemon."""
-        return {
+        """Hosts and pods, and the configuration of each host's daemon."""
+        return super().launch_lines(plan, facts) | {
             f"ovs-vswitchd of host{number}": f"ovs-vswitchd unix:RUN_DIR/ovs{number}/db.sock; "
             "other_config "
             + " ".join(f"{k}={v}" for k, v in cls._config(plan, facts, number).items())
@@ -138,26 +139,22 @@ class VhostUserNetwork(OvsFlatNetwork):
         super().detach(host, port)
         self._plugged.discard(port.pod.port)
 
-    def counters(self, ports: Mapping[VnfPort, PodPort]) -> tuple[HopCounters, ...]:
+    def counters(self) -> tuple[HopCounters, ...]:
         """Frames that passed pods' ports, as the switches count them."""
         return tuple(
-            counters
-            for switch, names in self._by_switch(ports)
-            for counters in switch.counters(names)
+            counters for switch, names in self._by_switch() for counters in switch.counters(names)
         )
 
-    def links_down(self, ports: Mapping[VnfPort, PodPort]) -> tuple[str, ...]:
+    def links_down(self) -> tuple[str, ...]:
         """Pods whose application is not connected."""
         return tuple(
-            name for switch, names in self._by_switch(ports) for name in switch.links_down(names)
+            name for switch, names in self._by_switch() for name in switch.links_down(names)
         )
 
-    def _by_switch(
-        self, ports: Mapping[VnfPort, PodPort]
-    ) -> Iterator[tuple[PrivateOvs, dict[str, str]]]:
+    def _by_switch(self) -> Iterator[tuple[PrivateOvs, dict[str, str]]]:
         """Each host's switch with the pods' ports that it has, by their names there."""
         for number, switch in self.switches.items():
-            yield switch, {p.far: str(port) for port, p in ports.items() if p.host == number}
+            yield switch, {p.far: str(port) for port, p in self.ports.items() if p.host == number}
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Poll-mode threads of all daemons."""
@@ -171,10 +168,10 @@ class VhostUserNetwork(OvsFlatNetwork):
             for work in switch.pmd_work()
         )
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """What networks of OVS state, and what DPDK is and which thread polls which queue."""
         return {
-            **super().facts(),
+            **super().describe(),
             "forwarded by": "poll-mode threads of the daemons, by DPDK (netdev)",
             "other_config": {
                 f"host{number}": self._config(self.plan, self.machine.facts, number)

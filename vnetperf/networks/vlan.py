@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from vnetperf.model.testbed import KernelModule
-from vnetperf.plugin.network import TAG_OCTETS, Network, NetworkCapabilities, Pod, PodHost, PodPort
+from vnetperf.plugin.network import TAG_OCTETS, Network, NetworkCapabilities, Pod, PodPort
+from vnetperf.virt.pod_host import PodHost
 
 VLAN_MODULE = KernelModule(name="8021q", purpose="VLANs", symbol="vlan_dev_hard_start_xmit")
 #: The VLAN of all pods.

@@ -9,7 +9,8 @@ from vnetperf.model.frames import OVERHEAD, UDP_PORT
 from vnetperf.model.testbed import KernelModule
 from vnetperf.networks.bridge import BRIDGE, BRIDGE_MODULE, BridgeNetwork
 from vnetperf.plugin.backend import TUNNEL_MODULES
-from vnetperf.plugin.network import Network, NetworkCapabilities, PodHost, PodPort
+from vnetperf.plugin.network import Network, NetworkCapabilities, PodPort
+from vnetperf.virt.pod_host import PodHost
 
 VXLAN_MODULE = TUNNEL_MODULES["vxlan"]
 #: The tunnel's interface on each host, and its VXLAN network identifier.
@@ -53,15 +54,15 @@ class VxlanNetwork(BridgeNetwork):
                 add_tunnel(self, host, hosts[1 - host.number])
                 host.add_port(BRIDGE, TUNNEL)
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The settings of the tunnel."""
-        return {**Network.facts(self), "tunnel": _TUNNEL_FACT}
+        return {**Network.describe(self), "tunnel": _TUNNEL_FACT}
 
-    def stop(self, hosts: Sequence[PodHost]) -> None:
+    def remove(self, hosts: Sequence[PodHost]) -> None:
         """Delete tunnels and bridges."""
         for host in hosts:
             host.delete(TUNNEL)
-        super().stop(hosts)
+        super().remove(hosts)
 
 
 class VxlanRoutedNetwork(VxlanNetwork):
@@ -88,6 +89,6 @@ class VxlanRoutedNetwork(VxlanNetwork):
             for port in self.far_ports(host, ports):
                 host.add_route(port.pod.network, TUNNEL, address)
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The settings of the bridge and of the tunnel."""
-        return {**BridgeNetwork.facts(self), "tunnel": _TUNNEL_FACT}
+        return {**BridgeNetwork.describe(self), "tunnel": _TUNNEL_FACT}

@@ -11,10 +11,8 @@ from vnetperf.host.links import napi_thread_prefix, napi_threads
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import list_threads
-from vnetperf.model.base import Frozen
 from vnetperf.model.errors import DutError
-from vnetperf.model.machine_load import DatapathWork
-from vnetperf.model.scenario import NicUse, Placement, Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.scenario import Plan, Pollers, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.plugin.requirements import Requirements
 
@@ -218,58 +216,3 @@ class Backend(Requirements, ABC):
         Returns:
             JSON values.
         """
-
-
-class Datapath(Backend):
-    """What is planned of a vSwitch and of a container network alike.
-
-    Attributes:
-        capabilities: What it can do; `modes` among that.
-        Options: Options that it has beyond those of its capabilities (of a network: modes, `mtu`,
-            `offloads`): users give them by `--set` and in files under conf/switch/. Each has a
-            default.
-    """
-
-    Options: ClassVar[type[Frozen]] = Frozen
-    capabilities: ClassVar[Any]
-
-    @property
-    def mode(self) -> str:
-        """The mode the scenario requests, or the first; "" when there is but one."""
-        modes: tuple[str, ...] = self.capabilities.modes
-        return self.plan.scenario.options.mode or next(iter(modes), "")
-
-    @classmethod
-    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
-        """Poll-mode threads it would run, of a network on all hosts; none in the kernel."""
-        return ()
-
-    @classmethod
-    def hugepage_mib(cls, scenario: Scenario) -> int:
-        """Hugepage memory it needs, of a network on all hosts, MiB; 0 for none."""
-        return 0
-
-    @classmethod
-    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
-        """Queues it sends on at a physical port, or to a pod's socket; the other end polls all."""
-        return 1
-
-    @classmethod
-    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """What it starts, for `--plan`, as far as that is known: program -> command line."""
-        return {}
-
-    @classmethod
-    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
-        """What NICs of wires or the hosts' link lack for it, with the cure; "" for nothing."""
-        return ""
-
-    def before_trial(self) -> None:
-        """Get ready for a trial: `datapath_work` is read next, then its frames are sent."""
-
-    def datapath_work(self) -> tuple[DatapathWork, ...]:
-        """What each forwarding thread counts by itself: packets, cycles, lookups; or none.
-
-        It is read before and after each trial, while no frames flow.
-        """
-        return ()

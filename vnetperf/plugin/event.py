@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Protocol
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Deployment
 from vnetperf.model.scenario import Plan
+from vnetperf.plugin.dut import Dut
 from vnetperf.plugin.requirements import Requirements
-from vnetperf.plugin.vswitch import VSwitch
 
 
-class Dut(Protocol):
+class EventTarget(Protocol):
     """What an event acts on: the parts of a deployment that are on one host.
 
     Attributes:
@@ -24,7 +24,7 @@ class Dut(Protocol):
 
     plan: Plan
     machine: Machine
-    vswitch: VSwitch
+    vswitch: Dut
     generator: Any
 
     def restart_vswitch(self) -> None:
@@ -118,7 +118,7 @@ class Event(Requirements, ABC):
         return ""
 
     @abstractmethod
-    def act(self, dut: Dut, down_s: float) -> None:
+    def act(self, dut: EventTarget, down_s: float) -> None:
         """Let it happen, and return when the part is ready again.
 
         Args:

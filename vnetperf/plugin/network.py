@@ -1,55 +1,75 @@
-"""The contract of a container network, and what its backends do with a host of pods.
+"""The contract of a container network: a DUT that makes its own ends, which are pods.
 
-The deployment makes the hosts, then `prepare` on each, `attach` for each pod, `join` once; it reads
-counters around trials, and ends with `detach` and `stop`. Every change goes through the `Machine`
-it is given, or a function of `vnetperf/host/` with that machine's journal.
+A backend gives `prepare` for each host, `attach` for each pod, `join` once, `detach` and `remove`.
+What a deployment calls (`start`, `add_vnf_port`, `connect` ...) is here: hosts are made, pods are
+attached and joined, and packets are seen to pass between them. Every change goes through the
+`Machine`, or a function of `vnetperf/host/` with that machine's journal.
 """
 
 from __future__ import annotations
 
 import platform
+import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from vnetperf.host import links
-from vnetperf.host.linux import RTNH_F_ONLINK, netlink, run_in
-from vnetperf.host.machine import Machine
-from vnetperf.model.base import Frozen
-from vnetperf.model.deployment import VnfPort
-from vnetperf.model.scenario import PodHosts, Scenario
-from vnetperf.model.testbed import MachineFacts, Program
-from vnetperf.model.transfer import OCTETS_ADDED
-from vnetperf.model.trial import HopCounters
-from vnetperf.plugin.backend import Datapath
-from vnetperf.virt.endpoint import EndpointPair
-from vnetperf.virt.pods import POD_PROGRAMS
+from pydantic import model_validator
 
-#: Frames of an MTU of 9000, what virtual links have in common.
-JUMBO_FRAME_SIZE = 9018
-#: Prefix length of a pod's own network, and of the link between hosts.
-POD_PREFIX, LINK_PREFIX = 16, 24
+from vnetperf.host import links, tc_redirect
+from vnetperf.host.linux import read_file, run_in
+from vnetperf.host.machine import Machine
+from vnetperf.host.probe import LEAST_PACKET, largest_packet, probe_frame, send_until_arrival
+from vnetperf.host.wait import patient
+from vnetperf.model.base import Frozen
+from vnetperf.model.deployment import (
+    Attachment,
+    Deployment,
+    PhyPort,
+    Port,
+    VnfPort,
+    WireEnd,
+    dut_mac,
+    vnf_mac,
+)
+from vnetperf.model.errors import DutError
+from vnetperf.model.scenario import ETHERNET_OCTETS, Plan, PodHosts, Scenario
+from vnetperf.model.testbed import MachineFacts, Program, Testbed
+from vnetperf.model.traffic import Addressing, Stream
+from vnetperf.model.transfer import OCTETS_ADDED, POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
+from vnetperf.model.trial import HopCounters
+from vnetperf.plugin.dut import JUMBO_FRAME_SIZE, Dut, DutCapabilities, NicDriver
+from vnetperf.virt.pod_host import FarHost, PodHost, lay_uplinks
+from vnetperf.virt.pods import POD_PROGRAMS, missing_for_pods
+
+#: Prefix length of a pod's own network.
+POD_PREFIX = 16
 #: That of each pod beside the first two, within a network of theirs.
 MORE_PODS_PREFIX = 24
-#: Hosts on their link (TEST-NET-1, RFC 5737).
-HOST_ADDRESS = "192.0.2.{}"
+#: Addresses of pods: those of the traffic (RFC 2544 appendix C.2.2), of the first two and of those
+#: beside them in their networks.
+POD_ADDRESS = "198.{}.{}.1"
 #: A VLAN's tag, octets.
 TAG_OCTETS = 4
-#: Settings of a host's network namespace: it forwards, takes packets by any way, and a bridge with
-#: an address does not report that it listens for other snoopers (RFC 4286).
-SYSCTLS = {
-    "net/ipv4/igmp_link_local_mcast_reports": "0",
-    "net/ipv4/ip_forward": "1",
-    "net/ipv4/conf/all/rp_filter": "0",
-    "net/ipv4/conf/default/rp_filter": "0",
-}
-PROC_SYS = Path("/proc/sys")
+LOOPBACK = "lo"
+#: What a pod in a VM plugs into; frames are redirected between it and the pod's interface.
+GUEST_KIND = "tap"
+#: Kinds of socket that pods with DPDK applications have.
+SOCKETS = ("vhost-user", "memif")
+#: Longest wait for the first packet from pod to pod, for one of the pods' MTU, and where that does
+#: not come for each of those by which the largest that does is found out, seconds.
+FIRST_S, PROBE_S, HALVING_S = 10.0, 1.0, 0.2
+#: Of pods with sockets.
+NO_FIRST_PACKET = (
+    "not measured: nothing has the pods' sockets before the tester, whose own start would be in it"
+)
 
 
-class NetworkCapabilities(Frozen):
-    """What a network can do; the planner compares it with what a scenario needs.
+class NetworkCapabilities(DutCapabilities):
+    """What a network can do. What each DUT states follows from this, unless it is stated as well.
 
     Attributes:
         port: What a pod is given: one end of a veth pair, an interface on the host's (macvlan,
@@ -62,10 +82,8 @@ class NetworkCapabilities(Frozen):
             elsewhere they have the loopback interface of their host.
         routed: Where packets are routed between two pods: frames are then addressed to a gateway,
             and have a TTL less by one or more.
-        modes: Names of its modes, the first being the default; empty when it has but one.
         overhead: Octets that frames between hosts are longer by, at the cost of the pods' MTU.
         tag: Octets that they are longer by at no such cost (IEEE 802.1Q).
-        max_frame_size: Largest frame it carries from pod to pod, octets including FCS.
         shares_mac: True when all pods of a host have its interface's MAC address.
         most_on_host: Most pods that one host can have; None for any number.
         agents: True where each of two hosts makes its part by itself, so that they can be hosts of
@@ -79,18 +97,36 @@ class NetworkCapabilities(Frozen):
     places: tuple[PodHosts, ...] = ("same", "other")
     frames: tuple[PodHosts, ...] = ("same", "other")
     routed: tuple[PodHosts, ...] = ()
-    modes: tuple[str, ...] = ()
     overhead: int = 0
     tag: int = 0
-    max_frame_size: int = JUMBO_FRAME_SIZE
     shares_mac: bool = False
     most_on_host: int | None = None
     agents: bool = False
+    wires: tuple[str, ...] = ()
+    attachments: tuple[str, ...] = ()
+    chains: bool = False
+    max_frame_size: int = JUMBO_FRAME_SIZE
+    addressing: Addressing = "port"
+    nic_drivers: tuple[NicDriver, ...] = ("kernel",)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derive(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        port = fields.get("port", "")
+        options = ("mtu",) if port in SOCKETS else () if port == "cluster" else ("mtu", "offloads")
+        return {
+            # What the tester is calibrated over.
+            "wires": ("memif", "veth") if port in SOCKETS else (fields.get("link", "veth"),),
+            "attachments": ("veth" if port in ("host", "cluster") else port,),
+            "forwarding": ("l2", "l3") if fields.get("routed") else ("l2",),
+            "options": options,
+            **fields,
+        }
 
     @property
     def by_socket(self) -> bool:
         """True where pods have sockets for DPDK applications, and no interfaces of the kernel."""
-        return self.port in ("vhost-user", "memif")
+        return self.port in SOCKETS
 
     @property
     def elsewhere(self) -> bool:
@@ -149,27 +185,6 @@ class PodPort(Frozen):
     place: str = "the host"
 
 
-def change(netns: Path, action: str, where: str, request: Callable[[Any], object]) -> None:
-    """Make a netlink request in a namespace."""
-
-    def send() -> None:
-        with netlink(action, where) as route:
-            request(route)
-
-    run_in(netns, send)
-
-
-def add_address(netns: Path, name: str, address: str) -> None:
-    """Give an interface an address, "192.0.2.1/24", unless it has it."""
-    index, (ip, _, length) = links.get(name, netns).index, address.partition("/")
-    change(
-        netns,
-        f"give {name} the address {address}",
-        str(netns),
-        lambda route: route.addr("replace", index=index, address=ip, prefixlen=int(length)),
-    )
-
-
 def pod_count(scenario: Scenario) -> int:
     """Pods that are deployed: two for frames, and for programs as many as they need."""
     return max(2, scenario.pods) if scenario.sockets else 2
@@ -185,179 +200,13 @@ def graph_port(pod: int) -> VnfPort:
     return VnfPort(vnf=pod, index=0)
 
 
-class PodHost:
-    """A host of pods: a network namespace of the run with an interface towards the other host."""
-
-    def __init__(self, machine: Machine, number: int) -> None:
-        self.machine = machine
-        self.number = number
-        self.netns = machine.subdir(f"host{number}") / "netns"
-        self.uplink = machine.interface_name(f"u{number}")
-        self.address = HOST_ADDRESS.format(number + 1)
-
-    def create(self) -> None:
-        """Make the namespace, which forwards packets; it ends with the run."""
-        self.machine.create_netns(self.netns)
-
-        def write() -> None:
-            for name, value in SYSCTLS.items():
-                (PROC_SYS / name).write_text(f"{value}\n")
-
-        run_in(self.netns, write)
-
-    @property
-    def uplink_mac(self) -> str:
-        """Address of its interface towards the other host."""
-        return links.get(self.uplink, self.netns).mac
-
-    def has(self, name: str) -> bool:
-        """Whether it has an interface."""
-        return links.find(name, self.netns) is not None
-
-    def add_link(self, name: str, kind: str, mtu: int, *, offloads: bool, **options: Any) -> None:
-        """Make an interface: quiet, and up."""
-        links.create_link(self.machine.journal, name, kind, netns=self.netns, **options)
-        links.make_ready(name, self.netns, mtu=mtu, offloads=offloads)
-
-    def add_bridge(self, name: str, mtu: int, *, offloads: bool) -> None:
-        """Make a bridge that neither filters nor talks."""
-        quiet = {"br_stp_state": 0, "br_mcast_snooping": 0}
-        self.add_link(name, "bridge", mtu, offloads=offloads, **quiet)
-
-    def index(self, name: str) -> int:
-        """Number of an interface in its namespace."""
-        return links.get(name, self.netns).index
-
-    def take_cable(self, name: str, mtu: int, mac: str, *, offloads: bool) -> None:
-        """Have the end of a cable in the run's namespace as interface towards the other host."""
-        links.move(name, self.netns, netns=self.machine.netns)
-        index = self.index(name)
-        self.change(
-            f"call {name} {self.uplink}",
-            lambda route: route.link("set", index=index, ifname=self.uplink),
-        )
-        links.make_ready(self.uplink, self.netns, mtu=mtu, offloads=offloads)
-        self.set_mac(self.uplink, mac)
-
-    def delete(self, name: str) -> None:
-        """Delete an interface; that it is gone is not an error."""
-        links.delete(name, netns=self.netns)
-
-    def change(self, action: str, request: Callable[[Any], object]) -> None:
-        """Make a netlink request in its namespace."""
-        change(self.netns, action, f"host {self.number} of pods", request)
-
-    def set_mac(self, name: str, mac: str) -> None:
-        """Set the MAC address of an interface, unless it has it: neighbours would be gone."""
-        if links.get(name, self.netns).mac != mac:
-            links.set_address(name, mac, netns=self.netns)
-
-    def add_port(self, bridge: str, name: str) -> None:
-        """Make an interface a port of a bridge."""
-        port, master = self.index(name), self.index(bridge)
-        self.change(
-            f"make {name} a port of {bridge}",
-            lambda route: route.link("set", index=port, master=master),
-        )
-
-    def give_address(self, name: str = "") -> None:
-        """Give an interface the host's address; "" for the one towards the other host."""
-        add_address(self.netns, name or self.uplink, f"{self.address}/{LINK_PREFIX}")
-
-    def move_address(self, source: str, target: str) -> None:
-        """Give the host's address to another interface, which is brought up."""
-        index = self.index(source)
-        self.change(f"take the address of {source}", lambda route: route.flush_addr(index=index))
-        self.give_address(target)
-        links.make_ready(target, self.netns, offloads=True)
-
-    def add_neighbour(self, name: str, address: str, mac: str) -> None:
-        """Set the MAC address of a neighbour, so that none is requested."""
-        index = self.index(name)
-        self.change(
-            f"set the neighbour {address}",
-            lambda route: route.neigh(
-                "replace", dst=address, lladdr=mac, ifindex=index, state="permanent"
-            ),
-        )
-
-    def add_route(self, network: str, name: str, gateway: str) -> None:
-        """Route a network through a neighbour at an interface."""
-        index = self.index(name)
-        self.change(
-            f"route {network} via {gateway}",
-            lambda route: route.route(
-                "replace", dst=network, gateway=gateway, oif=index, flags=RTNH_F_ONLINK
-            ),
-        )
-
-    def add_forwarding(self, name: str, mac: str, host: str) -> None:
-        """Send what a tunnel's interface has for a MAC address to a host."""
-        index = self.index(name)
-        self.change(
-            f"forward {mac} to {host}",
-            lambda route: route.fdb("append", ifindex=index, lladdr=mac, dst=host),
-        )
+def pod_address(port: VnfPort) -> str:
+    """IPv4 address of a pod."""
+    return POD_ADDRESS.format(18 + port.vnf % 2, port.vnf // 2)
 
 
-class FarHost(PodHost):
-    """The other host of pods where another agent, or a cluster, has it: nothing of it is made here.
-
-    Args:
-        machine: The machine of this host.
-        number: Number of the other.
-        uplink_mac: Address of its interface towards this one.
-    """
-
-    def __init__(self, machine: Machine, number: int, uplink_mac: str) -> None:
-        super().__init__(machine, number)
-        self._uplink_mac = uplink_mac
-
-    @property
-    def uplink_mac(self) -> str:
-        """As the plan has it."""
-        return self._uplink_mac
-
-    def create(self) -> None:
-        """It is made there."""
-
-    def has(self, name: str) -> bool:
-        """Nothing of it is here."""
-        return False
-
-    def index(self, name: str) -> int:
-        """Of what `change` leaves alone."""
-        return 0
-
-    def add_link(self, name: str, kind: str, mtu: int, *, offloads: bool, **options: Any) -> None:
-        """It is made there."""
-
-    def delete(self, name: str) -> None:
-        """It is deleted there."""
-
-    def change(self, action: str, request: Callable[[Any], object]) -> None:
-        """It is changed there."""
-
-
-def lay_uplinks(hosts: Sequence[PodHost], mtu: int, *, offloads: bool) -> None:
-    """Join two hosts by a veth pair, with addresses and neighbours: the link that networks use."""
-    near, other = hosts
-    near.machine.load_module("veth")
-    links.create_veth(
-        near.machine.journal,
-        (near.uplink, other.uplink),
-        netns=(near.netns, other.netns),
-        mtu=mtu,
-        offloads=offloads,
-    )
-    for host in hosts:
-        host.give_address()
-    for host, far in ((near, other), (other, near)):
-        host.add_neighbour(host.uplink, far.address, far.uplink_mac)
-
-
-class Network(Datapath):
-    """A container network of one deployment.
+class Network(Dut):
+    """A container network of one deployment: two hosts with a link, and pods on one or on both.
 
     After `stop` pods keep their interfaces and sockets, since programs in them have them open, but
     of a network whose daemon ends them with itself, or whose pods are a cluster's; `prepare` begins
@@ -366,13 +215,42 @@ class Network(Datapath):
     Attributes:
         capabilities: What it can do.
         path: What a packet passes between two pods on two hosts, for `--plan` and the report.
-        starts_s: Longest that a deployment may wait for its pods to start, seconds.
+        hosts: The two hosts, by number.
+        ports: What pods were given: the first two, then those beside them with ports of their own.
     """
 
     programs: ClassVar[tuple[Program, ...]] = POD_PROGRAMS
     capabilities: ClassVar[NetworkCapabilities]
     path: ClassVar[str]
-    starts_s: ClassVar[float] = 0.0
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self.hosts = [
+            FarHost(machine, number, "")
+            if self.capabilities.elsewhere
+            else PodHost(machine, number)
+            for number in (0, 1)
+        ]
+        self.ports: dict[VnfPort, PodPort] = {}
+        #: The pod on another host of the testbed, which that host's agent makes.
+        self._far: PodPort | None = None
+        if plan.scenario.deployment.cables:
+            self._leave_to_others(plan.scenario.deployment)
+        self._created = self._cable_plugged = False
+        #: Where guests of pods plug in.
+        self._taps: dict[VnfPort, Attachment] = {}
+        #: Of each pod, how long what was done to it took.
+        self._times: dict[VnfPort, dict[str, float]] = {}
+
+    def _leave_to_others(self, graph: Deployment) -> None:
+        """Of two hosts of a testbed this one makes its own part, with what the plan has of both."""
+        ((near, _),), (cable,), (local,) = graph.beyond, graph.cables, graph.tester_vnf_ports
+        (far,) = (port for port in cable if port != near)
+        other = graph_port(1 - local.vnf)
+        mac = vnf_mac(other) if self.capabilities.shares_mac else dut_mac(far)
+        self.hosts[other.vnf] = FarHost(self.machine, other.vnf, mac)
+        pod = self._pod(other, "")
+        self._far = PodPort(pod=pod, host=other.vnf, kind="", mtu=self.mtu)
 
     @property
     def place(self) -> PodHosts:
@@ -383,43 +261,6 @@ class Network(Datapath):
     def routes(self) -> bool:
         """Whether it routes between the pods."""
         return self.place in self.routed_places(self.plan.scenario)
-
-    @classmethod
-    def routed_places(cls, scenario: Scenario) -> tuple[PodHosts, ...]:
-        """Where it routes packets between two pods.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            By default those of its capabilities.
-        """
-        return cls.capabilities.routed
-
-    @classmethod
-    def pod_mtu(cls, scenario: Scenario) -> int:
-        """MTU of pods.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            By default that of the hosts' link without what the network adds to a frame, octets. A
-            packet of this size is sent between the pods before the first trial.
-        """
-        return scenario.mtu - cls.capabilities.overhead
-
-    @classmethod
-    def tools(cls, facts: MachineFacts) -> tuple[str, ...] | None:
-        """Endpoint tools that its pods have, where these are not the machine's.
-
-        Args:
-            facts: The machine.
-
-        Returns:
-            Their names; None, by default, where programs are the machine's.
-        """
-        return None
 
     @property
     def has_ports(self) -> bool:
@@ -451,6 +292,45 @@ class Network(Datapath):
             A name that is unique in the run.
         """
         return self.machine.interface_name(f"p{number}")
+
+    @classmethod
+    def routed_places(cls, scenario: Scenario) -> tuple[PodHosts, ...]:
+        """Where it routes packets between two pods.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            By default those of its capabilities.
+        """
+        return cls.capabilities.routed
+
+    @classmethod
+    def pod_mtu(cls, scenario: Scenario) -> int:
+        """MTU of pods.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            By default that of the hosts' link without what the network adds to a frame, octets. A
+            packet of this size is sent between the pods before the first trial.
+        """
+        return scenario.mtu - cls.capabilities.overhead
+
+    @classmethod
+    def find_problem(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps this network from joining a scenario's pods, wherever these may be.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" when nothing does; otherwise what is missing and the cure, in one sentence. By
+            default what is missing of the programs and modules that it declares.
+        """
+        return cls.missing_requirement(facts)
 
     def lay_link(self, hosts: Sequence[PodHost]) -> None:
         """Join the hosts, before any has something of the network; by default with a veth pair.
@@ -521,57 +401,25 @@ class Network(Datapath):
         if self.routes:
             self.route_far_pods(hosts, ports)
 
-    def endpoints(self) -> EndpointPair | None:
-        """The pods as ends of transfers, where they are not on this machine.
-
-        Returns:
-            None, by default, where endpoints take the pods' interfaces over.
-        """
-        return None
-
-    def counters(self, ports: Mapping[VnfPort, PodPort]) -> tuple[HopCounters, ...]:
-        """Frames that passed pods' ports since they were made, as the network sees them.
+    def detach(self, host: PodHost, port: PodPort) -> None:
+        """Take a pod's interface away, or what its host has of its socket.
 
         Args:
-            ports: What the pods were given.
-
-        Returns:
-            One entry per pod whose interface is there: what the pod sends is received.
+            host: Its host.
+            port: What it was given.
         """
-        table = self.machine.link_statistics()
-        return tuple(
-            HopCounters(
-                port=str(port),
-                rx=statistics.tx,
-                tx=statistics.rx,
-                rx_dropped=statistics.tx_dropped,
-                tx_dropped=statistics.rx_dropped,
-            )
-            for port, pod_port in ports.items()
-            if (statistics := table.get(pod_port.pod.netdev)) is not None
-        )
+        if port.pod.netdev:
+            self.machine.delete_link(port.pod.netdev)
 
-    def links_down(self, ports: Mapping[VnfPort, PodPort]) -> tuple[str, ...]:
-        """Pods whose interface has no carrier, or whose socket nobody is connected to.
+    def remove(self, hosts: Sequence[PodHost]) -> None:
+        """Take away what `prepare` and `join` made. Idempotent; by default nothing is left.
 
         Args:
-            ports: What the pods were given.
-
-        Returns:
-            Names of the pods' ports.
-        """
-        up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
-        return tuple(str(port) for port, pod_port in ports.items() if pod_port.pod.netdev not in up)
-
-    def check_alive(self) -> None:
-        """Raise when something that the network runs has ended; by default nothing runs.
-
-        Raises:
-            DutError: With the tail of its log.
+            hosts: The two hosts.
         """
 
-    def facts(self) -> dict[str, Any]:
-        """What all networks of the kernel have in common.
+    def describe(self) -> dict[str, Any]:
+        """What the network is, for the result; by default what all of the kernel have in common.
 
         Returns:
             JSON values.
@@ -586,23 +434,6 @@ class Network(Datapath):
             OCTETS_ADDED: self.capabilities.overhead + self.capabilities.tag,
             "offloads": "on" if self.offloads else "off",
         }
-
-    def detach(self, host: PodHost, port: PodPort) -> None:
-        """Take a pod's interface away, or what its host has of its socket.
-
-        Args:
-            host: Its host.
-            port: What it was given.
-        """
-        if port.pod.netdev:
-            self.machine.delete_link(port.pod.netdev)
-
-    def stop(self, hosts: Sequence[PodHost]) -> None:
-        """Take away what `prepare` and `join` made. Idempotent; by default nothing is left.
-
-        Args:
-            hosts: The two hosts.
-        """
 
     def attach_veth(self, host: PodHost, pod: Pod, *, mac: str = "") -> PodPort:
         """Give a pod one end of a veth pair whose other end is at its host.
@@ -690,3 +521,460 @@ class Network(Datapath):
             Those that are not on it.
         """
         return [port for port in ports if port.host != host.number]
+
+    @classmethod
+    def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
+        """Frames are addressed to the gateway where the network routes; hosts are the testbed's."""
+        if testbed.hosts and scenario.pod_hosts == "other":
+            graph = scenario.deployment.over_hosts()
+            scenario = scenario.model_copy(update={"deployment": graph, "tunnel": "none"})
+        if cls.capabilities.shares_mac and scenario.pod_hosts == "same":
+            mac = vnf_mac(scenario.deployment.tester_vnf_ports[0])
+            return scenario.model_copy(update={"dut_macs": (mac, mac)})
+        if scenario.pod_hosts not in cls.routed_places(scenario):
+            return scenario
+        return scenario.model_copy(update={"forwarding": "l3"})
+
+    @classmethod
+    def list_attachments(cls, scenario: Scenario) -> tuple[str, ...]:
+        """The kind of port that pods have, and a tap for those in VMs."""
+        in_vms = (GUEST_KIND,) if scenario.deployment.guests else ()
+        return (*cls.capabilities.attachments, *in_vms)
+
+    @classmethod
+    def largest_frame(cls, scenario: Scenario) -> int:
+        """What fits into the MTU of pods; the hosts' link has the one that frames need."""
+        can, most = cls.capabilities, super().largest_frame(scenario)
+        if scenario.options.mtu is None and not can.overhead:
+            scenario = scenario.model_copy(update={"max_frame_size": most})
+        return min(most, cls.pod_mtu(scenario) + ETHERNET_OCTETS)
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps the network from carrying the scenario here."""
+        can = cls.capabilities
+        place = scenario.pod_hosts
+        if place not in can.places:
+            return f"network {cls.name} has no pods on the {place} host; --hosts {can.places[0]}"
+        if scenario.routed and place not in cls.routed_places(scenario):
+            return (
+                f"network {cls.name} does not route between pods on the {scenario.pod_hosts} host; "
+                "leave --forwarding out"
+            )
+        problem = (
+            cls._find_host_problem(scenario)
+            or cls._find_program_problem(scenario)
+            or cls._find_guest_problem(facts, scenario)
+            or missing_for_pods(scenario.pod, facts)
+        )
+        if problem:
+            return problem
+        hosts = 2 if place == "other" else 1
+        if can.most_on_host is not None and pod_count(scenario) > can.most_on_host * hosts:
+            most = can.most_on_host
+            return f"network {cls.name} has {most} pod on a host; choose --pods {most * hosts}"
+        return cls.find_problem(facts, scenario)
+
+    @classmethod
+    def _find_host_problem(cls, scenario: Scenario) -> str:
+        """What keeps the hosts of pods from being those of a testbed; "" where they are not."""
+        can = cls.capabilities
+        if not scenario.deployment.cables or can.agents:
+            return ""
+        if can.elsewhere:
+            return (
+                f"pods of network {cls.name}, and their hosts, are a cluster's; choose a testbed "
+                "without hosts of its own"
+            )
+        return (
+            f"network {cls.name} is made by one agent for both hosts of pods; choose a testbed of "
+            "one host, where each is a namespace"
+        )
+
+    @classmethod
+    def _find_program_problem(cls, scenario: Scenario) -> str:
+        """What keeps pods from having programs with sockets; "" where they have none."""
+        can = cls.capabilities
+        if not (can.by_socket and scenario.sockets):
+            return ""
+        return (
+            f"pods of network {cls.name} have {can.port} sockets, for DPDK applications, and no "
+            "interfaces for programs: it carries frames alone (testcases/test_rfc2544.py); choose "
+            "a network whose pods have interfaces"
+        )
+
+    @classmethod
+    def _find_guest_problem(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps pods in VMs from having a port of the network; "" where there are none."""
+        if not scenario.deployment.guests:
+            return ""
+        can = cls.capabilities
+        if can.port == "host" or scenario.pod_hosts not in can.frames:
+            return f"a pod in a VM has a port of its own, and network {cls.name} gives it none here"
+        if can.by_socket:
+            return (
+                f"frames are handed to a guest that is a pod by an interface, and network "
+                f"{cls.name} gives pods {can.port} sockets; -k pvp has guests at vhost-user sockets"
+            )
+        if can.port == "vf":
+            return (
+                f"pods of network {cls.name} have virtual functions, of which a guest is given a "
+                "whole one: -k pvp_sriov --vnf vloop:vm has such guests; choose macvlan here"
+            )
+        if can.shares_mac:
+            return (
+                f"pods of network {cls.name} have the MAC address of their host's interface, which "
+                "a guest's NIC cannot have as well; choose macvlan"
+            )
+        return tc_redirect.missing_modules(facts, "handing frames to a guest and back")
+
+    @classmethod
+    def find_frames_problem(cls, scenario: Scenario) -> str:
+        """Why no tester can send frames between the pods."""
+        if scenario.sockets:
+            return ""
+        if scenario.deployment.guests and (problem := _find_guest_frames_problem(scenario)):
+            return problem
+        if scenario.pod != "netns":
+            return "frames of a tester are sent from no container; leave --pod out"
+        places = cls.capabilities.frames
+        if scenario.pod_hosts in places:
+            return ""
+        if cls.capabilities.elsewhere:
+            return (
+                f"pods of network {cls.name} are a cluster's, between which a tester here sends no "
+                "frames; choose testcases/test_endpoints.py"
+            )
+        return (
+            f"pods on the {scenario.pod_hosts} host have no ports of their own on network "
+            f"{cls.name}, and frames need them; choose --hosts {places[0]}, or "
+            "testcases/test_endpoints.py"
+        )
+
+    @classmethod
+    def find_restart_problem(cls, scenario: Scenario) -> str:
+        """Not in a trial by this version."""
+        return f"network {cls.name} of pods is not restarted in a trial by this version"
+
+    @classmethod
+    def offloads_cables(cls, scenario: Scenario) -> bool:
+        """Whether the hosts' link has its offloads, as usual for pods."""
+        return scenario.options.offloads is not False
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """Hosts, pods and the path between them, for `--plan`, and what the network starts."""
+        scenario = plan.scenario
+        if cls.capabilities.elsewhere:
+            place = "one node" if scenario.pod_hosts == "same" else "two nodes"
+            return {"pods": f"two of a cluster, on {place}", "network": cls.path}
+        way = "routed" if scenario.routed else "switched"
+        mtu = cls.pod_mtu(scenario)
+        lines = {
+            f"pod{port.vnf}": f"on host{host_number(scenario, port.vnf)}, "
+            f"address {pod_address(port)}, MAC {vnf_mac(port)}, MTU {mtu}"
+            for port in map(graph_port, range(pod_count(scenario)))
+            if port in scenario.deployment.ends or not scenario.deployment.cables
+        }
+        hosts = "one host" if scenario.pod_hosts == "same" else "two hosts"
+        lines["network"] = f"{cls.name}, {way} between pods on {hosts}"
+        if scenario.pod_hosts == "other":
+            lines["network"] += f": {cls.path}"
+        if problem := cls.find_frames_problem(scenario):
+            lines["frames"] = f"none: {problem}"
+        return lines
+
+    def start(self) -> None:
+        """Make the hosts, and what each that has pods has of the network."""
+        if not self._created:
+            self._created = True
+            if self.plan.scenario.deployment.guests:  # filters go with the pods' interfaces
+                tc_redirect.load_modules(self.machine)
+            for host in self.hosts:
+                host.create()
+            if self._far is None:
+                self.lay_link(self.hosts)
+        scenario = self.plan.scenario
+        if self._far is not None and not self._cable_plugged:
+            return  # until the cable is there
+        ends = scenario.deployment.tester_vnf_ports
+        for number in sorted({host_number(scenario, port.vnf) for port in ends}):
+            self.prepare(self.hosts[number])
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        """The cable to another host of the testbed is the link; else pods are all there is."""
+        if self._far is None or end.netdev is None:
+            raise self.cannot_plug(end)
+        if self._cable_plugged:
+            return
+        far = self.hosts[self._far.host]
+        host = self.hosts[1 - far.number]
+        mac, mtu = dut_mac(PhyPort(index=end.wire)), self.plan.scenario.mtu
+        host.take_cable(end.netdev, mtu, mac, offloads=self.offloads)
+        host.give_address()
+        host.add_neighbour(host.uplink, far.address, far.uplink_mac)
+        self._cable_plugged = True
+        self.prepare(host)
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """Where a pod's interface or socket will be."""
+        self.check_kind(kind)
+        if self.capabilities.by_socket:
+            socket = self.machine.vnf_socket(str(port))
+            listens = kind == "vhost-user"
+            return Attachment(
+                port=port, kind=kind, socket=socket, vnf_is_server=listens, queues=queues
+            )
+        if kind == GUEST_KIND:
+            of_network = {"mtu": self.mtu, "offloads": self.offloads}
+            tap = self.machine.interface_name(f"{'b' if port.index else 't'}{port.vnf}")
+            return Attachment(port=port, kind=kind, netdev=tap, queues=queues, **of_network)
+        if self.has_ports:
+            netdev = self.netdev(port.vnf)
+            return Attachment(port=port, kind=kind, netdev=netdev, queues=queues)
+        netns = str(self._find_host(port).netns)
+        return Attachment(port=port, kind="loopback", netdev=LOOPBACK, netns=netns)
+
+    def _find_host(self, port: VnfPort) -> PodHost:
+        return self.hosts[host_number(self.plan.scenario, port.vnf)]
+
+    def _pod(self, port: VnfPort, netdev: str, socket: str = "") -> Pod:
+        return Pod(
+            port=port,
+            netdev=netdev,
+            socket=socket,
+            mac=vnf_mac(port),
+            address=pod_address(port),
+            gateway_mac=dut_mac(graph_port(port.vnf % 2)),  # one for all pods of a host
+        )
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """Give a pod its interface or socket; the last is seen to reach the other."""
+        port, by_socket = attachment.port, self.capabilities.by_socket
+        if by_socket:
+            pod = self._pod(port, "", attachment.require("socket"))
+        elif attachment.kind == GUEST_KIND:
+            self._taps[port] = attachment
+            pod = self._pod(port, self.netdev(port.vnf))
+        else:
+            pod = self._pod(port, attachment.require("netdev"))
+        host, new = self._find_host(port), not self.is_plugged(pod)
+        self._attach(host, pod)
+        if len(self.ports) < len(self.plan.scenario.deployment.tester_vnf_ports):
+            return
+        if new:  # nobody has it open yet: removed, and attached to what other pods have by now
+            began = time.monotonic()
+            self.detach(host, self.ports.pop(port))
+            removed_s = time.monotonic() - began
+            self._attach(host, pod)
+            self._times[port][POD_REMOVED] = removed_s
+        began = time.monotonic()
+        elsewhere = () if self._far is None else (self._far,)
+        self.join(self.hosts, (*self.ports.values(), *elsewhere))
+        # At sockets nobody is yet: the tester is a pod's application, and connects later.
+        testable = self.has_ports and self.passes_interfaces
+        if new and testable and not elsewhere:
+            self.require_packets_pass(port, began)
+
+    def _attach(self, host: PodHost, pod: Pod) -> None:
+        began, new = time.monotonic(), not self.is_plugged(pod)
+        self.ports[pod.port] = self.attach(host, pod)
+        self._times[pod.port] = {POD_ATTACHED: time.monotonic() - began}
+        if new and (tap := self._taps.get(pod.port)) is not None:
+            self._lead_to_guest(pod.netdev, tap)
+
+    def _lead_to_guest(self, netdev: str, tap: Attachment) -> None:
+        """Hand all that comes in by a pod's interface to its guest, and back."""
+        name = tap.require("netdev")
+        taps = [name]
+        if tap.port.vnf in self.plan.scenario.through_guests:
+            taps.append(self.offer_vnf_port(tap.port.opposite, GUEST_KIND).require("netdev"))
+        for tap_name in taps:
+            self.machine.delete_link(tap_name)  # with what led to an interface before this one
+            self.machine.create_tap(
+                tap_name,
+                self.mtu,
+                offloads=self.offloads,
+                multi_queue=tap.multi_queue,
+            )
+        tc_redirect.redirect(self.machine, {netdev: name, name: netdev})
+
+    def require_packets_pass(self, to: VnfPort, began: float) -> None:
+        """Wait for the first packet to a pod, and see that one of the pods' MTU passes."""
+        (sender,) = (port for port in self.ports if port != to)
+        ends = self.plan.scenario.deployment.ends
+        forth = next(s for s in self.plan.scenario.streams if ends[s.direction] == sender)
+        link = [self.ports[port].pod.netdev for port in (sender, to)]
+
+        def passes(packet: int, limit_s: float) -> bool:
+            frame = probe_frame(forth, packet)
+            return self.machine.in_netns(
+                lambda: send_until_arrival(frame, link[0], link[1], limit_s)
+            )
+
+        if not passes(LEAST_PACKET, patient(FIRST_S)):
+            raise DutError(
+                f"no packet passes from pod{sender.vnf} to pod{to.vnf} within {FIRST_S:g} s",
+                where=f"network {self.name}",
+                cure="see the counters of the hosts' interfaces and, of a conflist, its addresses, "
+                "routes and firewall",
+            )
+        times = self._times[to]
+        times[POD_FIRST_PACKET] = times[POD_ATTACHED] + time.monotonic() - began
+        mtus = [self.ports[port].mtu for port in (sender, to)]
+        most = min(mtus)
+        if not passes(most, patient(PROBE_S)):
+            most = largest_packet(lambda packet: passes(packet, patient(HALVING_S)), most)
+        if most == max(mtus):
+            return
+        raise DutError(
+            f"the pods' interfaces have an MTU of {' and '.join(map(str, dict.fromkeys(mtus)))}, "
+            f"and packets of up to {most} octets pass between them: longer ones are lost",
+            where=f"network {self.name}",
+            accepted=f"pods with an MTU of {most} or less, on a link of the hosts with "
+            f"{self.plan.scenario.mtu}",
+            cure="give the network that MTU (mtu in a conflist), or the hosts' link a larger one "
+            "(--set mtu=)",
+        )
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        """Let the pods beside the first two, which do since both are there, be reached as well."""
+        if self._far is not None or self.capabilities.port == "host":
+            return
+        first = len(self.ports)
+        for port in map(graph_port, range(first, pod_count(self.plan.scenario))):
+            self._attach(self._find_host(port), self._pod(port, self.netdev(port.vnf)))
+        if len(self.ports) > first:
+            self.join(self.hosts, tuple(self.ports.values()))
+
+    @property
+    def pods(self) -> tuple[PodPort, ...]:
+        """What each pod has, by number; on the hosts' own network pods of a host share a port."""
+        numbers = range(pod_count(self.plan.scenario))
+        shared = self.capabilities.port == "host"
+        return tuple(self.ports[graph_port(n % 2 if shared else n)] for n in numbers)
+
+    def find_netns(self, pod: PodPort) -> Path:
+        """Network namespace of a pod's host."""
+        return self.hosts[pod.host].netns
+
+    def next_hop(self, pod: PodPort, far: PodPort) -> str:
+        """MAC address that a pod's frames to another carry: its gateway's, or the other's own."""
+        place: PodHosts = "same" if pod.host == far.host else "other"
+        routed = place in self.routed_places(self.plan.scenario)
+        return pod.pod.gateway_mac if routed else far.pod.mac
+
+    def remove_port(self, port: Port) -> None:
+        """Take a pod's interface away, or its socket's port."""
+        if not isinstance(port, VnfPort) or port not in self.ports:
+            raise self.no_port(port, self.ports)
+        pod_port = self.ports.pop(port)
+        self.detach(self.hosts[pod_port.host], pod_port)
+
+    def links_down(self) -> tuple[str, ...]:
+        """Pods whose interface has no carrier, or whose socket nobody is connected to."""
+        up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
+        return tuple(
+            str(port) for port, pod_port in self.ports.items() if pod_port.pod.netdev not in up
+        )
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """What passed pods' interfaces, and the cable to another host of the testbed.
+
+        Of a pod what it sends is received. One whose interface is gone has no entry.
+        """
+        interfaces = self.machine.link_statistics()
+        counters = [
+            HopCounters(
+                port=str(port),
+                rx=statistics.tx,
+                tx=statistics.rx,
+                rx_dropped=statistics.tx_dropped,
+                tx_dropped=statistics.rx_dropped,
+            )
+            for port, pod_port in self.ports.items()
+            if (statistics := interfaces.get(pod_port.pod.netdev)) is not None
+        ]
+        if self._far is None:
+            return tuple(counters)
+        host = self.hosts[1 - self._far.host]
+        uplink = (links.statistics(host.netns) | interfaces).get(host.uplink)
+        if uplink is not None:
+            ((port, _),) = self.plan.scenario.deployment.beyond
+            counters.append(
+                HopCounters(
+                    port=str(port),
+                    rx=uplink.rx,
+                    tx=uplink.tx,
+                    rx_dropped=uplink.rx_dropped,
+                    tx_dropped=uplink.tx_dropped,
+                )
+            )
+        return tuple(counters)
+
+    def fragments(self) -> int | None:
+        """Those that the hosts have made, of packets that they routed and of a tunnel's."""
+        if self.capabilities.elsewhere:
+            return None
+        snmp = Path("/proc/thread-self/net/snmp")
+        local_hosts = (host for host in self.hosts if not isinstance(host, FarHost))
+        return links.sum_counts(
+            links.count_fragments(run_in(host.netns, partial(read_file, snmp)))
+            for host in local_hosts
+        )
+
+    def check_alive(self) -> None:
+        """Raise when a pod's interface is gone, or what the network runs has ended."""
+        if self.capabilities.elsewhere:
+            return
+        netdevs = self.machine.link_statistics()
+        gone = [
+            f"the interface of pod{port.vnf} ({pod_port.pod.netdev})"
+            for port, pod_port in self.ports.items()
+            if pod_port.pod.netdev and pod_port.pod.netdev not in netdevs
+        ]
+        if gone:
+            raise DutError(f"gone: {', '.join(gone)}", where=self.name)
+
+    def facts(self) -> dict[str, Any]:
+        """The network, and what each pod was given."""
+        # What a plugin gave may not be what was planned.
+        mtu = min((pod_port.mtu for pod_port in self.ports.values()), default=self.mtu)
+        return {
+            **self.describe(),
+            "MTU of pods": mtu,
+            **({"first packet": NO_FIRST_PACKET} if self.capabilities.by_socket else {}),
+            "pods": {
+                f"pod{port.vnf}": {
+                    "host": pod_port.host,
+                    "interface": f"{pod_port.kind} {pod_port.pod.netdev or pod_port.pod.socket}",
+                    "in": "a VM, by tc redirect to its tap"
+                    if port in self._taps
+                    else pod_port.place,
+                    "address": pod_port.pod.address,
+                    "MAC": pod_port.pod.mac,
+                    "gateway": pod_port.gateway or "none: frames carry the other pod's address",
+                    "MTU": pod_port.mtu,
+                    **{name: round(spent, 4) for name, spent in self._times[port].items()},
+                }
+                for port, pod_port in self.ports.items()
+            },
+        }
+
+    def stop(self) -> None:
+        """Take the network away; hosts and pods' interfaces stay until the run ends."""
+        self.ports = {}
+        if self._created:
+            self.remove(self.hosts)
+
+
+def _find_guest_frames_problem(scenario: Scenario) -> str:
+    """Why frames do not pass pods that are in VMs; "" where they do."""
+    if scenario.vnf_addresses or scenario.vnf_swaps:
+        return (
+            "a guest that is a pod passes frames on as they are, and mode "
+            f"{scenario.vnf_mode} changes their addresses; choose --vnf-mode io or bridge"
+        )
+    if scenario.deployment.cables:
+        return "frames pass guests on a testbed of one host only, where hosts are namespaces"
+    return ""

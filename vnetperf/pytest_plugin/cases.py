@@ -22,6 +22,7 @@ from vnetperf.model.parameters import THROUGHPUT, TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Comparison, Value, Variant, split_id, variant_id
 from vnetperf.plugin import registry
+from vnetperf.plugin.dut import load_dut
 from vnetperf.runner.scenarios import (
     check_mode,
     check_names,
@@ -521,7 +522,11 @@ _FOR_SOME: dict[str, tuple[Callable[[Scenario], object], str, str]] = {
         "lets the number of VNFs be chosen",
         "-k pvvp_dpdk",
     ),
-    "hosts": (lambda scenario: scenario.deployment.pods, "has pods", "-k bmp2bmp_vxlan"),
+    "hosts": (
+        lambda scenario: scenario.deployment.dut_family == "networks",
+        "has pods",
+        "-k bmp2bmp_vxlan",
+    ),
 }
 _OF_VSWITCH = ("nat", "lb")
 
@@ -531,7 +536,6 @@ def _refuse_for_all(
 ) -> None:
     """Refuse a mode, or an option that is for some scenarios, that none of these can have."""
     from vnetperf.deployment.capability_check import mode_error
-    from vnetperf.deployment.pods import switch_class
 
     if not scenarios or any(scenario.variant for scenario in scenarios):
         return  # what is wrong for a variant may be right for others
@@ -552,7 +556,7 @@ def _refuse_for_all(
             f"leave it out, or measure one, e.g. {example}"
         )
     wrong = [
-        mode_error(scenario, switch_class(scenario.deployment, scenario.vswitch).capabilities)
+        mode_error(scenario, load_dut(scenario.deployment, scenario.vswitch).capabilities)
         for scenario in scenarios
     ]
     if all(wrong):

@@ -15,9 +15,8 @@ import pytest
 from vnetperf.agent.hosts import TestbedClient
 from vnetperf.analysis.sharing import TESTER, Sharing
 from vnetperf.config import Configuration
-from vnetperf.deployment.capability_check import find_size_problem
+from vnetperf.deployment.capability_check import find_size_problem, require_frames
 from vnetperf.deployment.planner import largest_frame, make_plan
-from vnetperf.deployment.pods import require_frames
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.parameters import THROUGHPUT, TestName

@@ -24,9 +24,8 @@ from vnetperf.agent.client import restore_command
 from vnetperf.agent.hosts import TestbedClient
 from vnetperf.analysis.logged_tests import Case
 from vnetperf.config import Configuration
-from vnetperf.deployment.capability_check import require_size
+from vnetperf.deployment.capability_check import require_frames, require_size
 from vnetperf.deployment.planner import largest_frame, make_loop_plan, make_plan
-from vnetperf.deployment.pods import require_frames
 from vnetperf.host.linux import run_program
 from vnetperf.host.log import RunLog
 from vnetperf.log.folder import point_latest, run_log

@@ -22,6 +22,7 @@ from vnetperf.model.preset import Preset
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import ADDRESSING_MODES, STANDARD_FRAME_SIZE, Scenario, split_id
 from vnetperf.plugin import registry
+from vnetperf.plugin.dut import load_dut
 
 
 def scenario_ids() -> list[str]:
@@ -50,11 +51,9 @@ def _list_deployments(vswitch: str) -> tuple[str, ...]:
 
 def can_be_loaded(scenario_id: str) -> bool:
     """Whether a scenario's own vSwitch or network can be: others are measured all the same."""
-    from vnetperf.deployment.pods import switch_class
-
     deployment, name = split_id(scenario_id)
     try:
-        switch_class(make_deployment(deployment), name)
+        load_dut(make_deployment(deployment), name)
     except VnetperfError:
         return False
     return True
@@ -88,7 +87,6 @@ def _guest(chosen: str) -> str:
 
 def make_scenario(scenario_id: str, configuration: Configuration, variant: str = "") -> Scenario:
     """A scenario by its id."""
-    from vnetperf.deployment.pods import switch_class
     from vnetperf.plugin.vnf import UserPlane
 
     deployment, vswitch = split_id(scenario_id)
@@ -97,7 +95,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     tunnel = settings.tunnel if settings.tunnel != "auto" else "none" if graph.sites else "vxlan"
     if settings.tunnel != "auto":
         graph = graph.in_tunnels()
-    backend = switch_class(graph, vswitch)
+    backend = load_dut(graph, vswitch)
     capabilities = backend.capabilities
     # Chains that no port distinguishes are distinguished by address.
     learned = settings.rules == "learning" and graph.chains > 1

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from vnetperf.config import Configuration
 from vnetperf.deployment.endpoints import find_endpoint_problem
-from vnetperf.deployment.pods import find_network, switch_class
 from vnetperf.log.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.model.errors import CapabilityError, VnetperfError
 from vnetperf.model.options import GuestOptions
@@ -27,6 +26,7 @@ from vnetperf.model.transfer import (
     Way,
 )
 from vnetperf.plugin import registry
+from vnetperf.plugin.dut import load_dut
 from vnetperf.plugin.endpoint_tool import choose_tool, find_tool_problem, tool_names
 from vnetperf.plugin.vnf import EndpointHost, UserPlane, Vnf
 from vnetperf.plugin.workload import Workload, WorkloadRequest, require_workload
@@ -128,13 +128,13 @@ def endpoint_scenario(configuration: Configuration, scenario: Scenario) -> Scena
     """A scenario as it is deployed for endpoints."""
     settings, graph = configuration.settings, scenario.deployment
     wire = WIRE
-    if graph.pods:  # what the network's hosts are joined by
-        wire = switch_class(graph, scenario.vswitch).capabilities.wires[0]
+    if graph.dut_family == "networks":  # what the network's hosts are joined by
+        wire = load_dut(graph, scenario.vswitch).capabilities.wires[0]
     changes: dict[str, object] = {
         "variant": variant_with(scenario, ENDPOINTS_VARIANT),
         "wire": wire if scenario.wire == "auto" else scenario.wire,
     }
-    if scenario.deployment.pods or scenario.deployment.apart:
+    if graph.dut_family == "networks" or graph.apart:
         changes |= {"sockets": True, "pods": 2}
     inside = settings.endpoint_server == "vnf"
     if inside and settings.vnf_mode == "auto":
@@ -229,8 +229,7 @@ def endpoint_spec(
     in_vnf = settings.endpoint_server == "vnf" or deployed.ends_in_guests
     inside = deployed if in_vnf else None
     facts = run.facts()
-    network = find_network(deployed)
-    of_image = None if network is None else network.tools(facts)
+    of_image = load_dut(deployed.deployment, deployed.vswitch).tools(facts)
     # Of several hosts those with an endpoint: where the tester would be, or one of two apart.
     hosts = run.plan(deployed).hosts if facts.hosts else ()
     having = {p.host for p in hosts if p.ends} or {p.host for p in hosts if p.has_tester}

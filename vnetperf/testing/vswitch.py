@@ -23,6 +23,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.plugin.dut import Dut
 from vnetperf.plugin.vswitch import VSwitch, VSwitchCapabilities
 from vnetperf.testing.cases import NEEDED_OPTIONS, OPTION_VALUES, Case, other_cases, plain_cases
 from vnetperf.testing.frames import FrameTester, stream_frame
@@ -268,7 +269,7 @@ class LifeCycle(Sighting):
             pytest.skip(f"{self.vswitch} has no deployment with {ends.replace('_', ' ')}")
         plan = stage.plan(stage.scenario(fitting[0], FrameTester.name))
         # One that has a class for each mode hands the plan on to it.
-        kind = self.backend
+        kind: type[Dut] = self.backend
         if kind.__new__ is not object.__new__:
             kind = type(stage.deploy(plan).vswitch)
             stage.clear()

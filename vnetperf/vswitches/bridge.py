@@ -15,7 +15,8 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.plugin.backend import TUNNEL_MODULES, optional
-from vnetperf.plugin.vswitch import JUMBO_FRAME_SIZE, VSwitchCapabilities
+from vnetperf.plugin.dut import JUMBO_FRAME_SIZE
+from vnetperf.plugin.vswitch import VSwitchCapabilities
 from vnetperf.vswitches.kernelports import (
     KernelSwitch,
     give_underlay_address,

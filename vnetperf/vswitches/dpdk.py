@@ -31,7 +31,8 @@ from vnetperf.openvswitch.programs import (
     ovs_version_problem,
 )
 from vnetperf.plugin import vswitch
-from vnetperf.plugin.vswitch import JUMBO_FRAME_SIZE, VSwitchCapabilities
+from vnetperf.plugin.dut import JUMBO_FRAME_SIZE
+from vnetperf.plugin.vswitch import VSwitchCapabilities
 from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.openflow import flow_limit
 from vnetperf.vswitches.openvswitch.switch import ovs_scenario_problem

@@ -19,7 +19,8 @@ from vnetperf.openvswitch.programs import (
     ovs_version_problem,
 )
 from vnetperf.plugin.backend import TUNNEL_MODULES, optional
-from vnetperf.plugin.vswitch import JUMBO_FRAME_SIZE, VSwitchCapabilities
+from vnetperf.plugin.dut import JUMBO_FRAME_SIZE
+from vnetperf.plugin.vswitch import VSwitchCapabilities
 from vnetperf.vswitches.kernelports import KINDS, KernelAttachments, queues_problem, tunnel_modules
 from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.openflow import flow_limit

@@ -10,7 +10,7 @@ from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
-from vnetperf.plugin import registry
+from vnetperf.plugin.dut import load_dut
 from vnetperf.plugin.wire import Wire
 
 #: Longest wait for a link: speed and MDI are negotiated, optics come up.
@@ -103,10 +103,10 @@ class Nic(Wire):
 
 def _steers(scenario: Scenario) -> bool:
     """Whether what is deployed takes frames by its ports' addresses, as networks of pods do."""
-    if scenario.deployment.pods or not scenario.vswitch:
+    if not scenario.vswitch:
         return scenario.addressing == "port"
-    vswitch = registry.load("vswitches", scenario.vswitch)
-    return bool(vswitch.capabilities.addressing == "port")
+    dut = load_dut(scenario.deployment, scenario.vswitch)
+    return dut.capabilities.addressing == "port"
 
 
 def _nic_problems(facts: MachineFacts, testbed: Testbed) -> Iterator[str]:

@@ -8,7 +8,8 @@ from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
-from vnetperf.plugin.vswitch import JUMBO_FRAME_SIZE, HasSessions, VSwitch, VSwitchCapabilities
+from vnetperf.plugin.dut import JUMBO_FRAME_SIZE
+from vnetperf.plugin.vswitch import HasSessions, VSwitch, VSwitchCapabilities
 
 
 class BalancingSwitch(HasSessions, VSwitch):

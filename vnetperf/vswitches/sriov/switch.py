@@ -24,7 +24,8 @@ from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.plugin.vswitch import JUMBO_FRAME_SIZE, VSwitch, VSwitchCapabilities
+from vnetperf.plugin.dut import JUMBO_FRAME_SIZE
+from vnetperf.plugin.vswitch import VSwitch, VSwitchCapabilities
 from vnetperf.vswitches.sriov import virtual_functions
 from vnetperf.vswitches.sriov.eswitch import EswitchMode, LegacyMode, SwitchdevMode
 from vnetperf.vswitches.sriov.virtual_functions import VFIO, VfPort, vf_driver, vfio_problem

@@ -22,7 +22,8 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.plugin.vswitch import JUMBO_FRAME_SIZE, VSwitchCapabilities
+from vnetperf.plugin.dut import JUMBO_FRAME_SIZE
+from vnetperf.plugin.vswitch import VSwitchCapabilities
 from vnetperf.vswitches.kernelports import IPV4_SETTINGS, KernelSwitch, add_way, netlink
 
 SOURCES = Path(__file__).parent
