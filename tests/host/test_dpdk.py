@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,16 +107,18 @@ def test_of_several_requests_a_refusal_leaves_the_connection(
     program: Callable[..., Path],
 ) -> None:
     refusal = b'{"/x": {"error": "no such rate", "accepted": "0 to 9"}}'
-    with EngineSocket(program(b'{"/x": 1}', refusal, b'{"/x": 3}', b'{"/y": 4}')) as client:
-        assert client.ask_all("/x", []) == []
+    with closing(
+        EngineSocket(program(b'{"/x": 1}', refusal, b'{"/x": 3}', b'{"/y": 4}'))
+    ) as client:
+        assert client.ask_rows("/x", []) == []
         with pytest.raises(GeneratorError, match="no such rate"):
-            client.ask_all("/x", [{"rate": 1}, {"rate": 10}, {"rate": 2}])
+            client.ask_rows("/x", [{"rate": 1}, {"rate": 10}, {"rate": 2}])
         assert client.ask("/y") == 4
 
 
 def test_the_engines_client_tells_refusals(program: Callable[..., Path]) -> None:
     refusal = b'{"/x": {"error": "no such rate", "accepted": "0 to 9"}}'
-    with EngineSocket(program(b'{"/x": {"a": 1}}', refusal, b'{"/x": null}')) as client:
+    with closing(EngineSocket(program(b'{"/x": {"a": 1}}', refusal, b'{"/x": null}'))) as client:
         assert client.pid == 42
         assert client.ask("/x", rate=0.1, none=None) == {"a": 1}
         with pytest.raises(GeneratorError, match="no such rate") as caught:

@@ -52,10 +52,7 @@ class Double:
         self.stops = 0
         self.stopped = False
 
-    def watch(self, check: Callable[[], None]) -> None:
-        self.check = check
-
-    def ask_all(self, command: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    def ask_rows(self, command: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         name = command.removeprefix("/loadgen/")
         self.said += [(name, dict(row)) for row in rows]
         answer = self.answers.get(name, {})
@@ -159,7 +156,7 @@ def test_listed_values_are_handed_over_in_files_that_go_again(
     double: Double, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, bytes] = {}
-    asked = double.ask_all
+    asked = double.ask_rows
 
     def look(command: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         for row in rows:
@@ -167,7 +164,7 @@ def test_listed_values_are_handed_over_in_files_that_go_again(
                 seen[f"{command} {name}"] = (double.path.parent / name).read_bytes()
         return asked(command, rows)
 
-    monkeypatch.setattr(double, "ask_all", look)  # what is on the disk at that moment
+    monkeypatch.setattr(double, "ask_rows", look)  # what is on the disk at that moment
     ports, other = bytes(range(6)), bytes(range(6, 12))
     sent = FieldSpec(offset=34, width=2, base=0, count=3, mode="table", table=ports)
     back = FieldSpec(offset=36, width=2, base=0, count=3, mode="table", table=other)
@@ -305,14 +302,14 @@ def test_an_engine_that_is_stopped_is_named_and_not_waited_for(
 def test_a_trial_that_is_stopped_sends_no_more(double: Double, engine: Engine) -> None:
     """The engine has the order before its workers have followed it."""
     states = iter(["running", "draining", "done"])
-    asked = double.ask_all
+    asked = double.ask_rows
 
     def changing(command: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         if command.endswith("trial/status"):
             double.answers["trial/status"] = {"state": next(states)}
         return asked(command, rows)
 
-    double.ask_all = changing  # type: ignore[method-assign]
+    double.ask_rows = changing  # type: ignore[method-assign]
     engine.stop()
     assert next(states, None) is None
 

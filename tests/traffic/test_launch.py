@@ -58,7 +58,7 @@ def test_memory_is_planned_for_a_nics_queues() -> None:
 
 def worker(number: int, cpu: int, node: int, *clock: int) -> WorkerInfo:
     exchanges, least, most = clock or (0, 0, 0)
-    return WorkerInfo(number, number, cpu, node, 100 + number, 1, 1, exchanges, least, most)
+    return WorkerInfo(number, cpu, node, 100 + number, 1, 1, exchanges, least, most)
 
 
 def test_clocks_of_two_sockets_are_bounded_by_what_the_engine_measured() -> None:
@@ -82,7 +82,7 @@ def test_clocks_that_were_not_compared_are_unknown() -> None:
     offset = clock_offset((near, far))
     assert is_unknown(offset)
     assert "processor 4 and processor 24" in offset
-    of_before = WorkerInfo(1, 1, 24, 1, 101, 1, 1)
+    of_before = WorkerInfo(1, 24, 1, 101, 1, 1)
     assert is_unknown(clock_offset((near, of_before)))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from vnetperf.host.links import LinkStatistics
 from vnetperf.host.machine import Machine
-from vnetperf.model.deployment import VnfPort
+from vnetperf.model.deployment import PhyPort, VnfPort
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches import kernelports
@@ -17,7 +17,7 @@ from vnetperf.vswitches.bridge import LinuxBridge
 
 
 class Notes:
-    """What kernelports asks of a machine."""
+    """What a switch in the kernel asks of a machine for its ports."""
 
     def __init__(self) -> None:
         self.made: dict[str, tuple[Any, ...]] = {}
@@ -53,48 +53,58 @@ def machine(notes: Notes) -> Machine:
 PORT = VnfPort(vnf=12, index=1)
 
 
+def bridge(machine: Machine, mtu: int = 1500, *, offloads: bool | None = None) -> LinuxBridge:
+    plan = MagicMock()
+    plan.scenario.mtu, plan.scenario.options.offloads = mtu, offloads
+    return LinuxBridge(machine, plan)
+
+
 def test_a_tap_is_one_device_for_both(machine: Machine, notes: Notes) -> None:
-    offer = kernelports.offer(machine, PORT, "tap", 4)
+    switch = bridge(machine, 9000)
+    offer = switch.offer_vnf_port(PORT, "tap", 4)
     assert not notes.made
-    assert kernelports.make(machine, offer, 9000) == offer.netdev
+    assert switch.make_attachment(offer) == offer.netdev
     assert notes.made == {"vp12345678v12b": ("tap", 9000, {"offloads": False, "multi_queue": True})}
 
 
 def test_a_tap_is_made_for_one_queue_where_it_is_opened_so(machine: Machine, notes: Notes) -> None:
-    offer = kernelports.offer(machine, PORT, "tap").model_copy(update={"multi_queue": False})
-    made = kernelports.make(machine, offer, 1500)
+    switch = bridge(machine)
+    offer = switch.offer_vnf_port(PORT, "tap").model_copy(update={"multi_queue": False})
+    made = switch.make_attachment(offer)
     assert notes.made[made] == ("tap", 1500, {"offloads": False, "multi_queue": False})
 
 
 def test_the_vnf_has_one_end_of_a_pair_and_the_switch_the_other(
     machine: Machine, notes: Notes
 ) -> None:
-    offer = kernelports.offer(machine, PORT, "veth", 4)
-    made = kernelports.make(machine, offer, 1500, offloads=True)
+    switch = bridge(machine, offloads=True)
+    offer = switch.offer_vnf_port(PORT, "veth", 4)
+    made = switch.make_attachment(offer)
     assert made != offer.netdev
     assert notes.made == {made: ("veth", offer.netdev, 1500, {"offloads": True, "queues": 4})}
 
 
 @pytest.mark.parametrize("kind", kernelports.KINDS)
 def test_a_port_that_a_vnf_has_open_is_kept(machine: Machine, notes: Notes, kind: str) -> None:
-    offer = kernelports.offer(machine, PORT, kind)
-    made = kernelports.make(machine, offer, 1500)
+    switch = bridge(machine)
+    offer = switch.offer_vnf_port(PORT, kind)
+    made = switch.make_attachment(offer)
     notes.made[made] = ("as it was",)
-    assert kernelports.make(machine, offer, 1500) == made
+    assert switch.make_attachment(offer) == made
     assert notes.made == {made: ("as it was",)}
 
 
 @pytest.mark.parametrize("kind", kernelports.KINDS)
 def test_what_was_made_is_what_is_removed(machine: Machine, notes: Notes, kind: str) -> None:
-    offer = kernelports.offer(machine, PORT, kind)
-    made = kernelports.make(machine, offer, 1500)
-    kernelports.remove(machine, offer)
+    switch = bridge(machine)
+    made = switch.make_attachment(switch.offer_vnf_port(PORT, kind))
+    switch.delete_attachment(PORT)
     assert notes.deleted == [made]
 
 
 def test_ports_of_a_deployment_have_names_of_their_own(machine: Machine) -> None:
     ports = [VnfPort(vnf=v, index=i) for v in range(100) for i in (0, 1)]
-    names = {kernelports.offer(machine, port, "tap").netdev for port in ports}
+    names = {bridge(machine).offer_vnf_port(port, "tap").netdev for port in ports}
     assert len(names) == len(ports)
     assert all(len(str(name)) <= 15 for name in names)
 
@@ -102,22 +112,24 @@ def test_ports_of_a_deployment_have_names_of_their_own(machine: Machine) -> None
 def test_counters_are_the_switchs_and_those_of_what_is_gone_are_left_out(
     machine: Machine,
 ) -> None:
-    made = kernelports.make(machine, kernelports.offer(machine, PORT, "tap"), 1500)
-    found = kernelports.counters(machine, {"vnf12.1": made, "phy0": "gone"})
-    assert found == (HopCounters(port="vnf12.1", rx=5, tx=7, rx_dropped=1, tx_dropped=2),)
+    switch = bridge(machine)
+    made = switch.make_attachment(switch.offer_vnf_port(PORT, "tap"))
+    switch.netdevs = {PORT: made, PhyPort(index=0): "gone"}
+    counts = HopCounters(port="vnf12.1", rx=5, tx=7, rx_dropped=1, tx_dropped=2)
+    assert switch.counters() == (counts,)
 
 
 def test_an_unknown_kind_names_those_there_are(machine: Machine) -> None:
-    with pytest.raises(DutError, match="accepted: tap, veth"):
-        kernelports.offer(machine, PORT, "vhost-user")
+    with pytest.raises(DutError, match="accepted: veth, tap"):
+        bridge(machine).offer_vnf_port(PORT, "vhost-user")
 
 
-def test_a_port_that_could_not_be_made_is_not_recorded(machine: Machine) -> None:
+def test_a_port_that_could_not_be_made_is_not_recorded() -> None:
     class Full(Notes):
         def create_tap(self, name: str, mtu: int, **options: Any) -> None:
             raise HostError("no room", where=name)
 
-    switch = LinuxBridge(cast("Machine", Full()), MagicMock())
+    switch = bridge(cast("Machine", Full()))
     with pytest.raises(HostError, match="no room"):
-        switch.make_attachment(kernelports.offer(machine, PORT, "tap"))
+        switch.make_attachment(switch.offer_vnf_port(PORT, "tap"))
     assert not switch.attachments

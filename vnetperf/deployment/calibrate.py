@@ -10,6 +10,7 @@ from statistics import median
 from typing import Unpack
 
 from vnetperf.deployment import deploy
+from vnetperf.deployment.backends import Backends
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import wait_for
 from vnetperf.model.calibration import (
@@ -63,9 +64,7 @@ def looped(
     with deploy.open_run(plan, **options) as run:
         machine = Machine(run, facts)
         deploy.reserve(machine, plan)
-        generator: TrafficGenerator = registry.load("traffic", plan.scenario.generator)(
-            machine, plan
-        )
+        generator = Backends(plan.scenario).generator(machine, plan)
         try:
             # Both ends of one wire are the generator's: port 0 is looped to port 1, over the cable
             # between the two NICs too. The end that listens is opened first.

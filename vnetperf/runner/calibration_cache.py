@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
+from vnetperf.deployment.backends import Backends
 from vnetperf.host.paths import cache_directory
 from vnetperf.model.calibration import Calibration
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
-from vnetperf.plugin import registry
 
 #: A stored calibration that is older is measured anew.
 MAX_AGE = timedelta(hours=12)
@@ -45,7 +45,7 @@ class CalibrationCache:
                 plan.testbed.agent.transport,
                 plan.scenario.generator,
                 # With defaults: one that is written out changes nothing.
-                registry.load("traffic", plan.scenario.generator).read_section(plan.testbed),
+                Backends(plan.scenario).generator.read_section(plan.testbed),
                 plan.wire,
                 plan.nics,
                 plan.placement.cores.get("tester"),

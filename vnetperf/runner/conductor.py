@@ -27,6 +27,7 @@ from vnetperf.analysis.logged_tests import (
 )
 from vnetperf.analysis.results_from_log import derive_result, merge_searches
 from vnetperf.analysis.rounds import in_rounds, start_loads, wants_round
+from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.events import find_event_problem
 from vnetperf.log.records import (
@@ -53,7 +54,6 @@ from vnetperf.model.preset import Preset
 from vnetperf.model.result import Profile, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict, same_load
-from vnetperf.plugin import registry
 from vnetperf.plugin.vswitch import HasSessions
 from vnetperf.procedures import StandardTest, standard_test
 from vnetperf.procedures.base import RULES, KnownThroughput
@@ -99,7 +99,7 @@ def require_generator(run: Planning, scenario: Scenario, test: str) -> None:
         request = next(procedure)
     except (StopIteration, NoResultError):
         return  # it requests no trial
-    generator = registry.load("traffic", scenario.generator)
+    generator = Backends(scenario).generator
     apart = bool(run.facts().hosts) and len(run.plan(scenario).testers) > 1
     where = f"{scenario.id}, test {test}"
     for trial_request in (request, *kind.later(kind.parameters(preset))):
@@ -144,7 +144,7 @@ def begin_test(
     test alone, frames/s per interface, and what it is limited by, where its trials were no
     measurement above it.
     """
-    configuration, generator = run.configuration, registry.load("traffic", scenario.generator)
+    configuration, generator = run.configuration, Backends(scenario).generator
     preset, media = configuration.preset, configuration.testbed.media
     max_load, reason = _max_load(run, scenario, frame_size, lowered)
     directions = len({stream.direction for stream in scenario.streams})
@@ -220,7 +220,7 @@ def _find_session_timeout(scenario: Scenario) -> float | None:
     """Seconds that the vSwitch holds a session without frames; None where time ends none."""
     if scenario.translated is None:
         return None
-    vswitch = registry.load("vswitches", scenario.vswitch)
+    vswitch = Backends(scenario).vswitch
     return vswitch.session_timeout_s(scenario) if issubclass(vswitch, HasSessions) else None
 
 

@@ -11,6 +11,7 @@ from math import ceil
 from typing import Protocol
 
 from vnetperf.config import Configuration
+from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.endpoints import find_endpoint_problem
 from vnetperf.log.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.model.errors import CapabilityError, VnetperfError
@@ -28,7 +29,7 @@ from vnetperf.model.transfer import (
 from vnetperf.plugin import registry
 from vnetperf.plugin.dut import load_dut
 from vnetperf.plugin.endpoint_tool import choose_tool, find_tool_problem, tool_names
-from vnetperf.plugin.vnf import EndpointHost, UserPlane, Vnf
+from vnetperf.plugin.vnf import EndpointHost, UserPlane
 from vnetperf.plugin.workload import Workload, WorkloadRequest, require_workload
 from vnetperf.runner.calm import await_calm
 from vnetperf.runner.run import Run
@@ -89,7 +90,7 @@ def _find_problem(run: Planning, noted: str, kind: str, reasons: Iterator[str]) 
 def find_users_problem(run: Planning, scenario: Scenario) -> str:
     """What keeps users' traffic of a scenario from being measured; it is noted."""
     if scenario.deployment.vnf_count:
-        vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
+        vnf = Backends(scenario).vnf
         if issubclass(vnf, UserPlane):
             problem = vnf.no_users(run.facts(), run.plan(scenario))
         else:
@@ -118,7 +119,7 @@ def users_specs(run: Planning) -> list[TransferSpec]:
 def measure_users_traffic(run: Run, planning: Planning, scenario: Scenario) -> Transfers:
     """Measure the transfers of users."""
     transfers = _measure_or_replay(run, scenario, "users_transfer", users_specs(planning))
-    vnf = registry.load_vnf(scenario.vnf)
+    vnf = Backends(scenario).vnf
     if issubclass(vnf, UserPlane) and vnf.ends_with_users:
         run.forget_deployment()
     return transfers
@@ -181,7 +182,7 @@ def _find_inside_problem(run: Planning, scenario: Scenario) -> str:
         return ""
     if not scenario.deployment.vnf_count:
         return f"{scenario.deployment.name} has no VNF to be in; leave --endpoint-server out"
-    vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
+    vnf = Backends(scenario).vnf
     if issubclass(vnf, EndpointHost):
         return vnf.no_inside(run.facts(), scenario)
     return (

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import platform
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -33,46 +33,6 @@ from vnetperf.plugin.vswitch import VSwitch
 NAPI, NOT_THREADED = "napi", "leave --set napi=threaded out"
 #: Kinds of attachment made here, a VM's first.
 KINDS = ("tap", "veth")
-
-
-def offer(
-    machine: Machine, port: VnfPort, kind: str, queues: int = 1, *, offloads: bool = False
-) -> Attachment:
-    """Say where a VNF port will be; nothing is made yet.
-
-    Offloads are for what plugs in as well: what a guest sends into a tap, the tap's do not rule.
-    """
-    if kind not in KINDS:
-        raise DutError(
-            f"cannot make a {kind} for a VNF", where=str(port), accepted=", ".join(KINDS)
-        )
-    netdev = _name(machine, port, "v")
-    return Attachment(port=port, kind=kind, netdev=netdev, queues=queues, offloads=offloads)
-
-
-def make(machine: Machine, attachment: Attachment, mtu: int, *, offloads: bool = False) -> str:
-    """Make what was offered, up and quiet; a switch that restarts finds it as it left it."""
-    vnf_side, switch_side = _sides(machine, attachment)
-    if switch_side in machine.link_statistics():  # a VNF has it open
-        return switch_side
-    if attachment.kind == "tap":
-        multi_queue = attachment.multi_queue
-        machine.create_tap(switch_side, mtu, offloads=offloads, multi_queue=multi_queue)
-    else:
-        queues = attachment.queues
-        machine.create_veth(vnf_side, switch_side, mtu, offloads=offloads, queues=queues)
-    return switch_side
-
-
-def remove(machine: Machine, attachment: Attachment) -> None:
-    """Delete what was made; that it is gone is not an error."""
-    machine.delete_link(_sides(machine, attachment)[1])  # a pair's other end goes with it
-
-
-def counters(machine: Machine, netdevs: Mapping[str, str]) -> tuple[HopCounters, ...]:
-    """What went through ports, as the switch sees them."""
-    table = machine.link_statistics()
-    return tuple(hop_counters(port, table[name]) for port, name in netdevs.items() if name in table)
 
 
 def hop_counters(port: str, link: LinkStatistics, *, from_vnf: bool = False) -> HopCounters:
@@ -171,24 +131,45 @@ class KernelAttachments(VSwitch):
         super().__init__(machine, plan)
         self.attachments: dict[Port, Attachment] = {}
 
+    @property
+    def _offloads(self) -> bool:
+        return bool(self.plan.scenario.options.offloads)
+
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """A tap, or one end of a veth pair."""
+        """A tap, or one end of a veth pair.
+
+        Offloads are for what plugs in as well: what a guest sends into a tap, the tap's do not
+        rule.
+        """
         self.check_kind(kind)
-        offloads = bool(self.plan.scenario.options.offloads)
-        return offer(self.machine, port, kind, queues, offloads=offloads)
+        netdev = _name(self.machine, port, "v")
+        return Attachment(
+            port=port, kind=kind, netdev=netdev, queues=queues, offloads=self._offloads
+        )
 
     def make_attachment(self, attachment: Attachment) -> str:
-        """Make the tap or the pair; the switch's interface of it."""
-        scenario = self.plan.scenario
-        offloads = bool(scenario.options.offloads)
-        netdev = make(self.machine, attachment, scenario.mtu, offloads=offloads)
+        """Make the tap or the pair, up and quiet; return the switch's interface of it.
+
+        A switch that restarts finds it as it left it.
+        """
+        vnf_side, switch_side = _sides(self.machine, attachment)
+        mtu, offloads = self.plan.scenario.mtu, self._offloads
+        if switch_side in self.machine.link_statistics():
+            pass  # a VNF has it open
+        elif attachment.kind == "tap":
+            multi_queue = attachment.multi_queue
+            self.machine.create_tap(switch_side, mtu, offloads=offloads, multi_queue=multi_queue)
+        else:
+            queues = attachment.queues
+            self.machine.create_veth(vnf_side, switch_side, mtu, offloads=offloads, queues=queues)
         self.attachments[attachment.port] = attachment
-        return netdev
+        return switch_side
 
     def delete_attachment(self, port: Port) -> None:
-        """Delete what was made for a VNF's port, if it is one."""
+        """Delete what was made for a VNF's port, if it is one; that it is gone is no error."""
         if attachment := self.attachments.pop(port, None):
-            remove(self.machine, attachment)
+            # A pair's other end goes with it.
+            self.machine.delete_link(_sides(self.machine, attachment)[1])
 
 
 def queues_problem(scenario: Scenario) -> str:
@@ -280,7 +261,12 @@ class KernelSwitch(KernelAttachments):
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of every port, by the kernel's statistics of its interface."""
-        return counters(self.machine, {str(port): name for port, name in self.netdevs.items()})
+        table = self.machine.link_statistics()
+        return tuple(
+            hop_counters(str(port), table[name])
+            for port, name in self.netdevs.items()
+            if name in table
+        )
 
     def parts(self) -> dict[str, str]:
         """Interfaces that must be there while it runs, and what each is."""

@@ -411,7 +411,7 @@ class Engine:
             socket = connect_engine(process, run_dir, timeout_s)
             undo_on_error.callback(socket.close)
             engine = cls(process, socket)
-            socket.watch(engine.expect_running)
+            socket.check = engine.expect_running
             protocol = engine._ask("info")["protocol"]
             if protocol != PROTOCOL:
                 raise GeneratorError(
@@ -444,7 +444,7 @@ class Engine:
         if self.process.stopped:  # no need to wait for an answer
             self.expect_running()
         try:
-            return self._socket.ask_all(f"/loadgen/{command}", rows)
+            return self._socket.ask_rows(f"/loadgen/{command}", rows)
         except GeneratorError as error:
             if not error.accepted:  # not a refusal: the connection or the process
                 self._expect_alive(error)
@@ -465,10 +465,6 @@ class Engine:
         if self.process.stopped:
             raise GeneratorError(f"the engine (pid {self.pid}) {IS_STOPPED}", where="loadgen")
 
-    def _wait_for(self, predicate: Callable[[], bool], timeout_s: float, description: str) -> None:
-        with host_failures():
-            self.process.wait_for(predicate, timeout_s, description, POLL_S)
-
     def info(self) -> EngineInfo:
         """Describe the engine, its ports and workers, as they are now."""
         reply = self._ask("info")
@@ -488,16 +484,17 @@ class Engine:
         replies = self._ask_all("port", [{"port": number} for number in range(count)])
         return tuple(parse_reply(PortInfo, r, number=n) for n, r in enumerate(replies))
 
-    def _port_info(self, number: int) -> PortInfo:
-        return parse_reply(PortInfo, self._ask("port", port=number), number=number)
-
     def wait_links(self, timeout_s: float = 10.0) -> None:
         """Wait until the links of all ports are up."""
         for port in self.info().ports:
             self._wait_link(port.number, timeout_s)
 
     def _wait_link(self, port: int, timeout_s: float) -> None:
-        self._wait_for(lambda: self._port_info(port).link_up, timeout_s, f"the link of port {port}")
+        def is_up() -> bool:
+            return parse_reply(PortInfo, self._ask("port", port=port), number=port).link_up
+
+        with host_failures():
+            self.process.wait_for(is_up, timeout_s, f"the link of port {port}", POLL_S)
 
     def unplug(self, port: int) -> None:
         """Let go of a port whose far end is about to go; a trial that is running goes on.

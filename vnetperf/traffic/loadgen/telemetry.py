@@ -10,11 +10,11 @@ import logging
 import struct
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import inf
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 
 from vnetperf.host.dpdk import DpdkTelemetry
 from vnetperf.host.processes import ManagedProcess
@@ -34,11 +34,10 @@ REPLY_TIMEOUT_S = 30.0
 POLL_S = 0.002
 
 
-class EngineSocket:
+class EngineSocket(DpdkTelemetry):
     """DPDK's telemetry socket of one process, for use from one thread."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         if len(str(path).encode()) > _PATH_MAX:
             raise GeneratorError(
                 f"path of {len(str(path))} characters is too long for a socket",
@@ -47,8 +46,8 @@ class EngineSocket:
                 cure="use a shorter run directory",
             )
         try:
-            self._telemetry = DpdkTelemetry(path, REPLY_TIMEOUT_S)
-            self.pid = int(self._telemetry.greeting["pid"])
+            super().__init__(path, REPLY_TIMEOUT_S)
+            self.pid = int(self.greeting["pid"])
             """Process that replies."""
         except (OSError, ValueError, KeyError, TypeError) as error:
             self.close()
@@ -58,31 +57,16 @@ class EngineSocket:
 
     def ask(self, command: str, **parameters: object) -> Any:
         """Run one command and return its value."""
-        return self.ask_all(command, (parameters,))[0]
+        return self.ask_rows(command, (parameters,))[0]
 
-    def ask_all(self, command: str, rows: Sequence[Mapping[str, object]]) -> list[Any]:
+    def ask_rows(self, command: str, rows: Sequence[Mapping[str, object]]) -> list[Any]:
         """Run one command with each row of parameters; all of them, also when one is refused."""
         requests = [_render(command, row) for row in rows]
         if requests and (command.startswith(CHANGES) or not command.startswith(QUERIES)):
             log.debug("%s, %d times", requests[0], len(requests))
         with host_failures():
-            values = self._telemetry.ask_all(requests)
+            values = self.ask_all(requests)
         return [_accepted(command.partition(",")[0], value) for value in values]
-
-    def watch(self, check: Callable[[], None]) -> None:
-        """Have something checked while a reply is waited for; it raises when none will come."""
-        self._telemetry.check = check
-
-    def close(self) -> None:
-        """Close the connection; may be called again."""
-        if hasattr(self, "_telemetry"):
-            self._telemetry.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
 
 
 def _render(command: str, parameters: Mapping[str, object]) -> str:
@@ -95,7 +79,7 @@ def _render(command: str, parameters: Mapping[str, object]) -> str:
 
 
 def _accepted(command: str, value: Any) -> Any:
-    """A reply that is no refusal."""
+    """Return the reply, or raise if the engine refused the command."""
     if value is None:
         raise GeneratorError("the command is unknown or failed", where=command)
     if isinstance(value, dict) and "error" in value:
@@ -192,7 +176,6 @@ class WorkerInfo:
     """One thread that sends and receives."""
 
     number: int
-    lcore: int
     cpu: int
     numa_node: int
     tid: int
@@ -219,8 +202,6 @@ class EngineInfo:
     tsc_hz: int
     largest_frame: int
     """Octets including FCS."""
-    window: int
-    """Frames within which a duplicate is recognised."""
     ports: tuple[PortInfo, ...]
     workers: tuple[WorkerInfo, ...]
 

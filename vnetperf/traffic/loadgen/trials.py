@@ -77,16 +77,12 @@ class StreamPart:
         share: Its share of the stream's frames, 0..1.
         spec: The engine's stream; its id is the part's own.
         broadcast: Its frames go to everybody, and are counted apart.
-        first: It sends frames `first`, `first` + `step`, ... of its kind of frame.
-        step: See there.
     """
 
     stream: Stream
     share: float
     spec: StreamSpec
     broadcast: bool = False
-    first: int = 0
-    step: int = 1
 
 
 @dataclass(frozen=True)
@@ -116,15 +112,9 @@ def compile_parts(
             spec = _spec(len(parts), frame, fields, queue, away=frame.stream.tx_port in away)
             if expected:
                 spec = replace(spec, expected=expected[place][2])
-            part = StreamPart(
-                frame.stream,
-                share * turn.share,
-                spec,
-                broadcast=frame.broadcast,
-                first=turn.first,
-                step=turn.step,
+            parts.append(
+                StreamPart(frame.stream, share * turn.share, spec, broadcast=frame.broadcast)
             )
-            parts.append(part)
     if len(parts) > MAX_STREAMS:
         raise GeneratorError(
             f"{len(streams)} streams over several queues, in several sizes, or of sessions that "
