@@ -9,8 +9,7 @@ PYTHON3 = $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$p && break; done)
 # Whose docstrings have arguments, results and errors: contracts, the model, the kits for plugins.
-CONTRACTS := vnetperf/model vnetperf/testing $(wildcard vnetperf/*/base.py) vnetperf/plugin/backend.py \
-	vnetperf/plugin/collector.py vnetperf/plugin/wire.py vnetperf/runner/bench.py
+CONTRACTS := vnetperf/model vnetperf/testing vnetperf/plugin $(wildcard vnetperf/*/base.py) vnetperf/runner/bench.py
 
 .PHONY: help install deps deps-test venv engine demo test test-fast test-all check bench fuzz lock clean
 

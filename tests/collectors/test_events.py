@@ -97,7 +97,7 @@ def test_events_of_a_busy_thread_are_counted_and_no_others() -> None:
         (told,) = collector.stop()
     assert (told.role, told.thread) == ("pmd", "pmd-c01")
     assert PAGES * 0.8 <= told.counts["page faults"] <= PAGES * 2
-    assert collector.why == ""
+    assert collector.reason == ""
     assert open_files() == fds
 
 
@@ -126,13 +126,13 @@ def test_what_cannot_be_counted_says_why_once(
     collector = EventCollector(me(""))
     collector.start()
     assert collector.stop() == ()
-    assert collector.why.startswith("not measured: ")
-    assert says in collector.why
+    assert collector.reason.startswith("not measured: ")
+    assert says in collector.reason
     collecting = CollectorSession(me(""))
     collecting.start()
     told = collecting.stop()
     assert told["events"] == ()
-    assert told["uncollected"]["events"] == collector.why
+    assert told["uncollected"]["events"] == collector.reason
     assert 0 < told["watched_cpu_s"] < 5
     assert told["collected_s"] > 0
     assert told["threads"]  # processor time is told all the same
@@ -169,7 +169,7 @@ def test_a_counter_that_counts_no_loop_is_none(monkeypatch: pytest.MonkeyPatch) 
     collector = EventCollector(me(""))
     collector.start()
     assert collector.stop() == ()
-    assert "counted nothing" in collector.why
+    assert "counted nothing" in collector.reason
     assert open_files() == fds
 
 
@@ -190,7 +190,7 @@ def test_an_event_that_is_not_counted_takes_no_other_with_it(
         (told,) = collector.stop()
     assert told.counts == {"dTLB load misses": 4}
     for words in ("iTLB load misses: ", "this processor has none"):
-        assert words in collector.why
+        assert words in collector.reason
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_a_nat_whose_mappings_are_learnt_is_not_restarted_in_a_trial() -> None:
 
 
 def test_only_what_is_there_can_be_reset() -> None:
-    assert "it has link phy0, link phy1, vnf0, vswitch" in why_not("vnf1")
+    assert "vswitch, vnf0, link phy0, link phy1" in why_not("vnf1")
     assert "phy2phy has no vnf0" in why_not("vnf0", deployment="phy2phy")
     assert "has no flux" in why_not("flux")
     assert "has no physical port phy7" in why_not("link phy7", wire="veth")

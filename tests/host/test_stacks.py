@@ -137,12 +137,12 @@ def test_a_switch_without_threads_and_a_machine_without_perf_say_so(
     sampler = StackSampler(bare, ())
     sampler.start()
     assert sampler.stop() == {}
-    assert "the kernel forwards" in sampler.why
+    assert "the kernel forwards" in sampler.reason
     monkeypatch.setenv("PATH", str(tmp_path))
     sampler = StackSampler(bare, (Pollers(role="pmd", pid=os.getpid(), thread_prefix=""),))
     sampler.start()
     assert sampler.stop() == {}
-    assert "'perf' is not installed" in sampler.why
+    assert "'perf' is not installed" in sampler.reason
 
 
 def test_a_perf_that_is_not_permitted_is_told_by_its_own_words(
@@ -157,7 +157,7 @@ def test_a_perf_that_is_not_permitted_is_told_by_its_own_words(
     sampler.start()
     bare.processes[0].wait(20)
     assert sampler.stop() == {}
-    assert "Access to performance monitoring" in sampler.why
+    assert "Access to performance monitoring" in sampler.reason
 
 
 @pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
@@ -172,6 +172,6 @@ def test_perf_samples_a_thread_or_says_why_not(tmp_path: Path) -> None:
             process.wait(1.5)
         stacks = sampler.stop()
         process.kill()
-    assert bool(stacks) != bool(sampler.why)
+    assert bool(stacks) != bool(sampler.reason)
     assert all(stack.startswith("python") for stack in stacks)
     assert not (tmp_path / "profile.data").exists()

@@ -37,7 +37,7 @@ class EnergyCollector(Collector[EnergyUse]):
     """
 
     name: ClassVar[str] = "energy"
-    asks: ClassVar[bool] = True
+    stops_last: ClassVar[bool] = True
 
     def __init__(self, pollers: tuple[Pollers, ...], root: Path = Path("/")) -> None:
         super().__init__(pollers)
@@ -62,7 +62,7 @@ class EnergyCollector(Collector[EnergyUse]):
             self._watch = threading.Thread(target=self._keep_up, args=arguments, daemon=True)
             self._watch.start()
         if not self._last and not self._metered() and not self._controller():
-            self.why = "not measured: " + self._explain_absence()
+            self.reason = "not measured: " + self._explain_absence()
 
     def stop(self) -> tuple[EnergyUse, ...]:
         """Take the second sample."""
@@ -99,9 +99,9 @@ class EnergyCollector(Collector[EnergyUse]):
             uses.append(EnergyUse(part=part, joules=wall * watts, source="power meter", **over))
         moved = [use for use in uses if use.joules > 0]
         if uses and not moved:
-            self.why = "not measured: its meters stand still, as those of a virtual machine do"
+            self.reason = "not measured: its meters stand still, as those of a virtual machine do"
         elif too_slow and not (program and moved):  # beside RAPL nobody misses a controller
-            self.why = f"not measured: {'; '.join(too_slow)}"
+            self.reason = f"not measured: {'; '.join(too_slow)}"
         return tuple(moved)
 
     @staticmethod

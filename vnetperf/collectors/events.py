@@ -40,7 +40,7 @@ class EventCollector(Collector[ThreadEvents]):
         """Open the counters of every thread, as many as there are."""
         refused: dict[str, str] = {}
         if threads.CYCLES in self.events and (reason := threads.explain_no_counts()):
-            self.why = f"not measured: {reason}"
+            self.reason = f"not measured: {reason}"
             return
         for poller, thread in busy_threads(self.pollers):
             fds: dict[str, int] = {}
@@ -53,7 +53,7 @@ class EventCollector(Collector[ThreadEvents]):
                     refused.setdefault(event.name, error.what)
             if fds:
                 self._open.append((poller.role, thread.name, fds, {}))
-        self.why = _not_measured(refused, len(self.events))
+        self.reason = _not_measured(refused, len(self.events))
         for _, _, fds, before in self._open:
             for name, fd in fds.items():
                 before[name] = threads.read_counter(fd)

@@ -36,8 +36,8 @@ def parse_event(text: str) -> Event | None:
 
 
 def list_events(graph: Graph) -> tuple[str, ...]:
-    """List the texts of all events that a deployment allows."""
-    kinds = [registry.load("events", name) for name in registry.names("events")]
+    """List the texts of all events that a deployment allows: vswitch, then VNFs, then links."""
+    kinds = [registry.load("events", name) for name in reversed(registry.names("events"))]
     return tuple(text for kind in kinds for text in kind.choices(graph))
 
 

@@ -137,8 +137,8 @@ class CollectorSession:
         samples: list[ThreadLoad | ThreadEvents | EnergyUse] = []
         self._machine.end()
         machine: MachineLoad | None = None
-        for collector in sorted(self._collectors, key=lambda collector: collector.asks):
-            if collector.asks and machine is None:
+        for collector in sorted(self._collectors, key=lambda collector: collector.stops_last):
+            if collector.stops_last and machine is None:
                 machine = self._machine.stop()
             try:
                 samples += collector.stop()
@@ -146,7 +146,7 @@ class CollectorSession:
                 self._fail(collector, error)
         machine = machine or self._machine.stop()
         self._cpu_s += time.thread_time() - before
-        reasons = {c.name: c.why for c in self._collectors if c.why}
+        reasons = {c.name: c.reason for c in self._collectors if c.reason}
         self._sampled = {
             "threads": tuple(sample for sample in samples if isinstance(sample, ThreadLoad)),
             "events": tuple(sample for sample in samples if isinstance(sample, ThreadEvents)),
@@ -163,8 +163,8 @@ class CollectorSession:
         sampled = self.sample()
         reasons = dict(sampled["uncollected"])
         stacks = self._sampler.stop() if self._sampler is not None else {}
-        if self._sampler is not None and self._sampler.why:
-            reasons.setdefault("profile", self._sampler.why)
+        if self._sampler is not None and self._sampler.reason:
+            reasons.setdefault("profile", self._sampler.reason)
         return {**sampled, "stacks": stacks, "uncollected": reasons}
 
     def _fail(self, collector: Collector[Any], error: Exception) -> None:

@@ -25,10 +25,10 @@ _FRAME = re.compile(
 
 
 class StackSampler:
-    """Call stacks of threads by `perf`, from `start` to `stop`; `why` is set where it has none."""
+    """Call stacks of threads by `perf`, from `start` to `stop`; `reason` says why it has none."""
 
     def __init__(self, machine: Machine, pollers: tuple[Pollers, ...]) -> None:
-        self.why = ""
+        self.reason = ""
         self._machine = machine
         self._pollers = pollers
         self._process: ManagedProcess | None = None
@@ -38,7 +38,7 @@ class StackSampler:
         """Begin to sample."""
         tids = [str(thread.tid) for _, thread in busy_threads(self._pollers)]
         if not tids:
-            self.why = "not measured: the vSwitch has no threads of its own, the kernel forwards"
+            self.reason = "not measured: the vSwitch has no threads of its own, the kernel forwards"
             return
         argv = [PERF, "record", "--freq", str(PROFILE_HZ), "--tid", ",".join(tids)]
         argv += ["--call-graph", f"dwarf,{_STACK_OCTETS}", "--output", str(self._file)]
@@ -48,7 +48,7 @@ class StackSampler:
             refuse_untrusted(pause)  # perf starts it, and only perf is looked at
             self._process = self._machine.spawn(PERF, [*argv, "--", *pause])
         except HostError as error:
-            self.why = f"not measured: {error.what}"
+            self.reason = f"not measured: {error.what}"
 
     def stop(self) -> dict[str, int]:
         """End sampling; samples by call stack."""
@@ -60,17 +60,17 @@ class StackSampler:
             process.signal(signal.SIGINT)
             process.stop()  # perf writes what it has; the second signal is ignored meanwhile
             if ended:
-                self.why = f"not measured: perf ended: {process.log_tail(3)}"
+                self.reason = f"not measured: perf ended: {process.log_tail(3)}"
                 return {}
             argv = [PERF, "script", "--input", str(self._file), "--fields", "comm,tid,ip,sym,dso"]
             stacks = fold_stacks(self._machine.run(argv, timeout=_SCRIPT_S))
         except (HostError, OSError) as error:
-            self.why = f"not measured: {getattr(error, 'what', error)}"
+            self.reason = f"not measured: {getattr(error, 'what', error)}"
             return {}
         finally:
             self._file.unlink(missing_ok=True)
         if not stacks:
-            self.why = "not measured: perf took no sample"
+            self.reason = "not measured: perf took no sample"
         return stacks
 
 

@@ -24,16 +24,16 @@ class Collector(Requirements, ABC, Generic[SampleT]):
 
     Attributes:
         name: Its name in the registry, and in results.
-        asks: Its second sample takes a while, so that it is the last to be stopped.
-        why: "not measured: " and the reason when it has no measurement; "".
+        stops_last: Its second sample takes a while, so that it is the last to be stopped.
+        reason: "not measured: " and the reason when it has no measurement; "".
     """
 
     name: ClassVar[str]
-    asks: ClassVar[bool] = False
+    stops_last: ClassVar[bool] = False
 
     def __init__(self, pollers: tuple[Pollers, ...]) -> None:
         self.pollers = pollers
-        self.why = ""
+        self.reason = ""
 
     @abstractmethod
     def start(self) -> None:

@@ -103,8 +103,8 @@ class Event(Requirements, ABC):
         Returns:
             Name of the host; "" if none of them has it, or if several have one.
         """
-        hosts = [part.host for part in plan.hosts if part.has_dut]
-        return hosts[0] if len(hosts) == 1 else ""
+        hosts = {*plan.host_of.values()}
+        return hosts.pop() if len(hosts) == 1 else ""
 
     def problem(self, plan: Plan) -> str:
         """Say why it cannot happen, before anything is deployed.

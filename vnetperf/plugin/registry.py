@@ -125,6 +125,13 @@ def names(family: Family) -> tuple[str, ...]:
 def load(family: Family, name: str) -> Any:
     """Import a backend's class.
 
+    Args:
+        family: Its family.
+        name: Its name.
+
+    Returns:
+        The class.
+
     Raises:
         ConfigError: There is none, it cannot be imported, or what it declares is another thing to
             one that is there already.

@@ -69,8 +69,8 @@ class CollectorContract:
             collector = self.backend((pollers,))
             collector.start()
             readings = collector.stop()
-        assert readings or collector.why.startswith("not measured: "), (
-            "without a value `why` says the reason"
+        assert readings or collector.reason.startswith("not measured: "), (
+            "without a value `reason` says the reason"
         )
         for use in readings:
             assert isinstance(use, ThreadLoad | ThreadEvents | EnergyUse)
@@ -100,7 +100,7 @@ class CollectorContract:
             for collector in (first, second):
                 collector.start()
                 collector.stop()
-        assert first.why == second.why
+        assert first.reason == second.reason
 
     def test_leaves_no_file_open_and_no_process(self) -> None:
         """Some hundred trials follow each other."""

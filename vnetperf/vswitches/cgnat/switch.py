@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from vnetperf.model.testbed import Testbed
-from vnetperf.plugin.vswitch import ModalSwitch, VSwitch
+from vnetperf.plugin.modal_switch import ModalSwitch
+from vnetperf.plugin.vswitch import VSwitch
 from vnetperf.vswitches.cgnat.base import NatSwitch
 from vnetperf.vswitches.cgnat.dpdk import ENGINE, DpdkNat, DpdkNatOptions
 from vnetperf.vswitches.cgnat.kernel import KernelNat, KernelNatOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from vnetperf.model.scenario import Scenario
-from vnetperf.plugin.vswitch import ModalSwitch
+from vnetperf.plugin.modal_switch import ModalSwitch
 from vnetperf.vswitches.lb.base import BalancingSwitch
 from vnetperf.vswitches.lb.ipvs import IpvsBalancer
 from vnetperf.vswitches.lb.programs import ProgramBalancer

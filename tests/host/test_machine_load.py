@@ -8,22 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from vnetperf.collectors import cpu as cpu_collector
-from vnetperf.collectors.cpu import CpuCollector, tickless_processors
-from vnetperf.collectors.energy import EnergyCollector
-from vnetperf.deployment.trial import CollectorSession
-from vnetperf.host.linux import counts_running_time
 from vnetperf.host.machine_load import MachineSampler, interrupts_apart
 from vnetperf.host.proc import kernel_threads
-from vnetperf.host.threads import Thread
-from vnetperf.host.wait import wait_for
 from vnetperf.model.machine_load import (
-    EnergyUse,
     MachineLoad,
     OtherThreads,
     ProcessorLoad,
@@ -138,6 +129,8 @@ def thread(role: str, cpu: int, run_s: float | None, name: str = "w", **more: An
 
 #: A pmd and a tester on processor 0, a VNF on 1, and nobody of ours on 2.
 OURS = (thread("pmd", 0, 0.5), thread("tester", 0, 0.2), thread("vnf0", 1, 0.6))
+
+
 TWO = (processor(0), processor(1, idle=0.4), processor(2))
 
 
@@ -153,6 +146,7 @@ def test_others_are_who_is_left_on_the_processors_of_pollers() -> None:
 
 #: Samples until no thread of the machine begins or ends between the two of one.
 TRIES = 200
+
 
 #: The first namespace of process numbers; one of a container's own shows only its own threads.
 needs_all_threads = pytest.mark.skipif(
@@ -284,36 +278,10 @@ def test_steal_is_judged_by_a_hundred_ticks_or_more() -> None:
     assert "hypervisor took 2.0%" in text
 
 
-def test_collectors_own_time_is_in_no_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The processors' times are read after all collectors have begun, and before any ends."""
-    calls: list[str] = []
-
-    class Slow(CpuCollector):
-        def start(self) -> None:
-            calls.append("collector begins")
-
-        def stop(self) -> tuple[ThreadLoad, ...]:
-            calls.append("collector ends")
-            return ()
-
-    for name in ("begin", "end"):
-        own = getattr(MachineSampler, name)
-
-        def noted(self: MachineSampler, own: Any = own, name: str = name) -> None:
-            calls.append(f"machine {name}s")
-            own(self)
-
-        monkeypatch.setattr(MachineSampler, name, noted)
-    monkeypatch.setattr("vnetperf.plugin.registry.names", lambda _: ["slow"])
-    monkeypatch.setattr("vnetperf.plugin.registry.load", lambda *_: Slow)
-    session = CollectorSession(())
-    session.start()
-    session.stop()
-    assert calls == ["collector begins", "machine begins", "machine ends", "collector ends"]
-
-
 #: Linux 5.10 and later: frames, drops, squeezes, ..., the processor; before it has 11 columns.
 ROW = "{:08x} {:08x} {:08x} 0 0 0 0 0 0 0 0 0 {:08x} 0 0\n"
+
+
 OLD = "{:08x} {:08x} {:08x} 0 0 0 0 0 0 0 0\n"
 
 
@@ -424,261 +392,6 @@ def test_a_number_that_another_thread_has_by_now_is_looked_at_anew(tmp_path: Pat
     assert [one.tid for one in kernel_threads((), tmp_path)] == [3]
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [("3-5,7\n", {3, 4, 5, 7}), ("  (null)\n", set()), ("\n", set()), (None, set())],
-)
-def test_processors_without_ticks_are_the_kernels(
-    tmp_path: Path, text: str | None, found: set[int]
-) -> None:
-    if text is not None:
-        write(tmp_path, "sys/devices/system/cpu/nohz_full", text)
-    assert tickless_processors(tmp_path) == found
-
-
-@pytest.mark.parametrize(
-    ("cpu", "release", "run_s"),
-    [(0, "6.1.0-9-amd64", 0.2), (1, "6.1.0-9-amd64", 1.0), (1, "5.15.0", None), (1, "5.16", 1.0)],
-)
-def test_where_no_tick_brings_the_schedulers_count_up_to_date_that_of_now_is_taken(
-    cpu: int, release: str, run_s: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thread that ran for a second, whose count of the scheduler is 0.8 s old."""
-    monkeypatch.setattr(cpu_collector, "tickless_processors", lambda: frozenset({1}))
-    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
-    monkeypatch.setattr(cpu_collector, "kernel_threads", lambda _: ())
-    mine = Thread(os.getpid(), "poller", frozenset())
-    poller = Pollers(role="pmd", pid=os.getpid(), thread_prefix="")
-    monkeypatch.setattr(cpu_collector, "busy_threads", lambda _: [(poller, mine)])
-    about: dict[str, Any] = {"name": "poller", "role": "pmd", "started": 5, "cpu": cpu}
-    about |= {"system_ticks": 3, "guest_ticks": 0, "involuntary": 0, "voluntary": 0, "wait_ns": 0}
-    samples = iter(
-        [
-            cpu_collector._Sample(**about, time_s=0.0, user_ticks=0, run_ns=0),
-            cpu_collector._Sample(**about, time_s=2.0, user_ticks=TICKS, run_ns=200_000_000),
-        ]
-    )
-    monkeypatch.setattr(cpu_collector, "_sample", lambda *_: next(samples))
-    collector = CpuCollector((poller,))
-    collector.start()
-    (load,) = collector.stop()
-    assert load.run_s == run_s
-    assert (load.watched_s, load.user) == (2.0, 0.5)
-
-
-def test_the_scheduler_tells_what_a_thread_ran() -> None:
-    collector = CpuCollector((Pollers(role="tester", pid=os.getpid(), thread_prefix=""),))
-    collector.start()
-    deadline = os.times().elapsed + 0.05
-    while os.times().elapsed < deadline:
-        pass
-    mine = [one for one in collector.stop() if one.role == "tester"]
-    assert sum(one.run_s or 0.0 for one in mine) > 0
-    assert all(one.wait_s is not None and one.wait_s >= 0 for one in mine)
-
-
-def meters(
-    root: Path,
-    *,
-    package: int,
-    dram: int,
-    microwatts: int,
-    device: str = "",
-    interval: str = "1000",
-) -> None:
-    zone = "sys/class/powercap/intel-rapl:0"
-    write(root, f"{zone}/name", "package-0\n")
-    write(root, f"{zone}/energy_uj", f"{package}\n")
-    write(root, f"{zone}/max_energy_range_uj", "1000000\n")
-    write(root, "sys/class/powercap/intel-rapl:0:1/name", "dram\n")
-    write(root, "sys/class/powercap/intel-rapl:0:1/energy_uj", f"{dram}\n")
-    for number, name in ((0, "coretemp"), (1, "power_meter")):
-        folder = f"sys/class/hwmon/hwmon{number}{device}"
-        write(root, f"{folder}/name", f"{name}\n")
-        write(root, f"{folder}/power1_average", f"{microwatts}\n")
-        write(root, f"{folder}/power1_oem_info", "Chassis\n")
-        write(root, f"{folder}/power1_average_interval", f"{interval}\n")
-
-
-@pytest.mark.parametrize("device", ["", "/device"])
-def test_energy_is_that_of_every_meter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
-) -> None:
-    clock = iter([100.0, 102.0])
-    monkeypatch.setattr("vnetperf.collectors.energy.time.monotonic", lambda: next(clock))
-    meters(tmp_path, package=900_000, dram=5, microwatts=100_000_000, device=device)
-    collector = EnergyCollector((), tmp_path)
-    collector.start()
-    # What it told at the start was of the time before.
-    meters(tmp_path, package=100_000, dram=5, microwatts=200_000_000, device=device)
-    assert collector.stop() == (  # the memory's meter stands still
-        EnergyUse(part="package-0", joules=0.2, source="RAPL", watched_s=2.0),
-        EnergyUse(part="Chassis, hwmon1", joules=400.0, source="power meter", watched_s=2.0),
-    )
-    assert collector.why == ""
-
-
-def test_a_counter_may_go_round_more_than_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a trial of half an hour it does."""
-    monkeypatch.setattr("vnetperf.collectors.energy._READ_EVERY_S", 0.01)
-    meters(tmp_path, package=0, dram=0, microwatts=0)
-    zone = tmp_path / "sys/class/powercap/intel-rapl:0"
-    collector = EnergyCollector((), tmp_path)
-    collector.start()
-    for microjoules in (600_000, 200_000, 800_000, 400_000):
-        (tmp_path / "next").write_text(f"{microjoules}\n")
-        (tmp_path / "next").replace(zone / "energy_uj")
-        wait_for(lambda now=microjoules: collector._last[zone] == now, 30, "a look at it")
-    (used, *_) = collector.stop()
-    assert (used.part, used.joules) == ("package-0", pytest.approx(2.4))
-
-
-@pytest.mark.parametrize(("interval", "says"), [("5000", "over 5 s"), ("", "over unknown")])
-def test_a_mean_of_more_than_the_trial_is_none_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interval: str, says: str
-) -> None:
-    clock = iter([100.0, 102.0])
-    monkeypatch.setattr("vnetperf.collectors.energy.time.monotonic", lambda: next(clock))
-    meters(tmp_path, package=1, dram=5, microwatts=100_000_000, interval=interval)
-    collector = EnergyCollector((), tmp_path)
-    collector.start()
-    meters(tmp_path, package=1_000_000, dram=5, microwatts=200_000_000, interval=interval)
-    assert [one.part for one in collector.stop()] == ["package-0"]
-    assert collector.why.startswith("not measured: Chassis, hwmon1: ")
-    assert says in collector.why
-
-
-@pytest.mark.parametrize("microwatts", [4294967295, 4294967295000, 65535000000])
-def test_power_that_stands_for_none_is_not_measured(tmp_path: Path, microwatts: int) -> None:
-    meters(tmp_path, package=5, dram=5, microwatts=microwatts, interval="1")
-    collector = EnergyCollector((), tmp_path)
-    collector.start()
-    meters(tmp_path, package=500_005, dram=5, microwatts=microwatts, interval="1")
-    assert [one.part for one in collector.stop()] == ["package-0"]
-
-
-#: As ipmitool prints it.
-READING = """
-    Instantaneous power reading:                    50 Watts
-    Minimum during sampling period:                  6 Watts
-    Maximum during sampling period:                304 Watts
-    Average power reading over sample period:       49 Watts
-    IPMI timestamp:                           Thu Feb 15 08:36:01 2024
-    Sampling period:                          00000001 Seconds.
-    Power reading state is:                   activated
-"""
-
-
-@pytest.mark.parametrize(
-    ("reading", "wall", "late", "found"),
-    [
-        (READING, 2.0, 0.05, 98.0),
-        (READING, 2.0, 0.5, "its mean is over 1 s that ended 0.5 s after it, the trial was of 2 s"),
-        (READING, 0.5, 0.0, "its mean is over 1 s or more, the trial was of 0.5 s"),
-        (READING, 2.0, 1.5, "its mean is over 1 s that ended 1.5 s after it, the trial was of 2 s"),
-        (READING.replace("00000001", "00000005"), 2.0, 0.0, "its mean is over 5 s"),
-        (READING.replace("activated", "deactivated"), 2.0, 0.0, "tells no mean power: Instant"),
-        (READING.replace("49", "65535"), 2.0, 0.0, "65535 W"),
-        (READING.replace("49", "9" * 5000), 2.0, 0.0, "tells no mean power"),
-        (READING.replace("49", "-1"), 2.0, 0.0, "tells no mean power"),
-        ("\\xff\\xfe", 2.0, 0.0, "tells no mean power"),
-        ("", 2.0, 0.0, "tells no mean power: it ended with 0"),
-    ],
-)
-def test_a_management_controller_is_asked_where_the_kernel_has_no_meter(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    reading: str,
-    wall: float,
-    late: float,
-    found: float | str,
-) -> None:
-    clock = iter([100.0, 100.0 + wall, 100.0 + wall + late])
-    monkeypatch.setattr("vnetperf.collectors.energy.time.monotonic", lambda: next(clock))
-    program = tmp_path / "ipmitool"
-    program.write_text(f"#!/bin/sh\n[ \"$*\" = 'dcmi power reading' ] && echo '{reading}'\n")
-    program.chmod(0o755)
-    write(tmp_path, "dev/ipmi0", "")
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    collector = EnergyCollector((), tmp_path)
-    collector.start()
-    joules = [one.joules for one in collector.stop()]
-    if isinstance(found, str):
-        assert joules == []
-        assert found in collector.why
-    else:
-        assert (joules, collector.why) == ([found], "")
-
-
-def test_a_controller_that_fails_is_told_unless_the_processor_has_a_meter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "ipmitool"
-    program.write_text("#!/bin/sh\necho 'DCMI request failed: Invalid command' >&2; exit 1\n")
-    program.chmod(0o755)
-    write(tmp_path, "dev/ipmi0", "")
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    for parts, why in (
-        ([], "not measured: power by IPMI: ipmitool tells no mean power: DCMI request failed"),
-        (["package-0"], ""),
-    ):
-        clock = iter([100.0, 102.0, 102.0])
-        monkeypatch.setattr(
-            "vnetperf.collectors.energy.time.monotonic", lambda now=clock: next(now)
-        )
-        collector = EnergyCollector((), tmp_path)
-        collector.start()
-        if parts:
-            write(tmp_path, "sys/class/powercap/intel-rapl:0/energy_uj", "9000000\n")
-        assert [one.part for one in collector.stop()] == parts
-        assert collector.why.startswith(why)
-        assert bool(collector.why) == bool(why)
-        write(tmp_path, "sys/class/powercap/intel-rapl:0/name", "package-0\n")
-        write(tmp_path, "sys/class/powercap/intel-rapl:0/energy_uj", "5\n")
-
-
-def test_where_no_meter_is_the_reason_is_told(tmp_path: Path) -> None:
-    collector = EnergyCollector((), tmp_path)
-    collector.start()
-    assert collector.stop() == ()
-    assert "neither RAPL" in collector.why
-    write(tmp_path, "sys/class/powercap/intel-rapl:0/energy_uj", "5\n")
-    collector = EnergyCollector((), tmp_path)
-    collector.start()
-    assert collector.stop() == ()
-    assert "stand still" in collector.why
-
-
-@pytest.mark.parametrize("interval", ["0", "4294967295"])
-def test_an_interval_that_stands_for_none_is_unknown(tmp_path: Path, interval: str) -> None:
-    """A mean over no time is of the moment that it was asked in, and of no trial."""
-    meters(tmp_path, package=5, dram=5, microwatts=200_000_000, interval=interval)
-    collector = EnergyCollector((), tmp_path)
-    collector.start()
-    meters(tmp_path, package=500_005, dram=5, microwatts=200_000_000, interval=interval)
-    assert [one.part for one in collector.stop()] == ["package-0"]
-    assert "its mean is over unknown" in collector.why
-
-
-def test_times_that_a_kernel_does_not_keep_are_not_zero(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without CONFIG_SCHEDSTATS and delay accounting schedstat has zeros for every thread."""
-    for text, keeps in (("0 0 0\n", False), ("7 0 1\n", True), ("", False)):
-        write(tmp_path, "proc/thread-self/schedstat", text)
-        assert counts_running_time(tmp_path / "proc") is keeps
-    monkeypatch.setattr(cpu_collector, "_tells_running_time", lambda: False)
-    collector = CpuCollector((Pollers(role="tester", pid=os.getpid(), thread_prefix=""),))
-    collector.start()
-    sum(range(3_000_000))
-    found = collector.stop()
-    assert found
-    assert {(one.run_s, one.wait_s) for one in found} == {(None, None)}
-
-
 def test_nobody_is_said_to_have_run_where_no_times_are_kept(tmp_path: Path) -> None:
     write(tmp_path, "proc/stat", "cpu0 0 0 0 100 0 0 0 9 0 0\nprocesses 5\n")
     write(tmp_path, "proc/1/task/1/schedstat", "0 0 0\n")
@@ -714,23 +427,3 @@ def test_times_that_fell_are_none_and_no_less(tmp_path: Path) -> None:
     assert one.steal == found.steal == 0
     assert one.idle == pytest.approx(15 * one.user, rel=0.01)
     assert found.context_switches_per_s is None
-
-
-@pytest.mark.parametrize(("before", "went_round"), [(500_000, False), (262_143_300_000, True)])
-def test_a_meter_that_began_anew_did_not_go_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int, *, went_round: bool
-) -> None:
-    """262 kJ in 20 s are not used: a sleep of the machine had it begin anew."""
-    clock = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    zone, whole = "sys/class/powercap/intel-rapl:0", "262143328850\n"
-    meters(tmp_path, package=before, dram=5, microwatts=0)
-    write(tmp_path, f"{zone}/max_energy_range_uj", whole)
-    collector = EnergyCollector((), tmp_path)
-    collector.start()
-    clock[0] += 20.0
-    meters(tmp_path, package=100, dram=1000, microwatts=0)
-    write(tmp_path, f"{zone}/max_energy_range_uj", whole)
-    parts = [one.part for one in collector.stop()]
-    assert ("package-0" in parts) is went_round
-    assert ("package-0: its counter began anew" in collector.why) is not went_round
