@@ -6,6 +6,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, get_args
@@ -18,7 +19,7 @@ from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import find_size_problem
 from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.deployment.pods import require_frames
-from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
+from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.parameters import THROUGHPUT, TestName
 from vnetperf.model.preset import Preset
@@ -34,6 +35,7 @@ from vnetperf.pytest_plugin.cases import (
     find_selected,
     measured_test,
     round_count,
+    usage_errors,
 )
 from vnetperf.pytest_plugin.session import BenchSession, load_configuration
 from vnetperf.runner import transfers
@@ -186,13 +188,8 @@ def _print_plans(
     on: str = "",
 ) -> None:
     """The plans of a testbed."""
-    client = connect(configuration.testbed, read_only=True)
-    try:
+    with usage_errors(), closing(connect(configuration.testbed, read_only=True)) as client:
         facts = client.inventory()
-    except VnetperfError as error:
-        raise pytest.UsageError(str(error)) from None
-    finally:
-        client.close()
     groups: dict[tuple[Selected, str], dict[PlannedCase, None]] = {}
     for case in planned:
         groups.setdefault((case.selected, case.subject), {})[case] = None
