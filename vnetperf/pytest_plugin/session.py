@@ -303,11 +303,6 @@ class OutcomeCounter:
         return tuple(_case_name(nodeid) for nodeid in self.cases if nodeid not in self._ran)
 
     @property
-    def unfinished(self) -> bool:
-        """Whether cases were selected that did not run."""
-        return bool(self.not_run)
-
-    @property
     def nothing_measured(self) -> bool:
         """Whether cases were selected and every one was skipped."""
         return bool(self._counts["skipped"]) and set(self._counts) == {"skipped"}
