@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import platform
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -16,7 +15,7 @@ from typing import TypeVar
 
 from vnetperf.host import cpu, hugepages, kernel, limits, nic
 from vnetperf.host.environment import VARIABLES
-from vnetperf.host.facts import attempt, describe_error, file_text, unknown
+from vnetperf.host.facts import attempt, describe_error, file_text, read_meminfo, unknown
 from vnetperf.host.facts.hardware import collect
 from vnetperf.host.facts.security import lockdown_mode
 from vnetperf.host.linux import (
@@ -266,22 +265,16 @@ def read_free_memory(*, sys: Path = cpu.SYS, proc: Path = PROC) -> dict[int, int
     """
     nodes = numbered_entries(sys / "devices/system/node", "node")
     if len(nodes) < 2:  # memory added while running may be missing in the node's own figures
-        kb = _meminfo(proc / "meminfo").get("MemAvailable")
+        kb = read_meminfo(proc / "meminfo").get("MemAvailable")
         return {} if kb is None else {next(iter(nodes), 0): kb}
     free: dict[int, int] = {}
     for node, folder in nodes.items():
-        values = _meminfo(folder / "meminfo")
+        values = read_meminfo(folder / "meminfo")
         if "MemFree" in values:
             # What lies in memory file systems (Shmem) is no cache, though FilePages counts it.
             cached = values.get("Active(file)", 0) + values.get("Inactive(file)", 0)
             free[node] = values["MemFree"] + cached
     return free
-
-
-def _meminfo(file: Path) -> dict[str, int]:
-    """Figures in KiB of the machine's memory or of a node's, whose lines begin with its name."""
-    figures = re.findall(r"(\w+(?:\(\w+\))?):\s+([0-9]{1,18})\b", file_text(file))
-    return {name: int(number) for name, number in figures}
 
 
 def read_distances(*, sys: Path = cpu.SYS) -> dict[int, dict[int, int]]:

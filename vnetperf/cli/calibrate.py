@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from vnetperf.cli import print_event
@@ -41,8 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     wire = loaded.settings.wire
     if wire == "auto" and loaded.testbed.hosts:
         wire = WIRE_WITHIN  # over which runs look it up, whatever their cables are
-    client = TestbedClient(loaded.testbed, print_event)
-    try:
+    with closing(TestbedClient(loaded.testbed, print_event)) as client:
         facts = client.inventory()
         scenario = Scenario(
             deployment=make_deployment("phy2phy"),
@@ -55,8 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
         )
         plan, brief = make_loop_plan(scenario, loaded.testbed, facts), not loaded.preset.benchmark
         calibration = client.calibrate(plan, loaded.preset.frame_sizes, brief=brief)
-    finally:
-        client.close()
     store = CalibrationCache()
     store.add(store.key(plan, facts, brief=brief), calibration)
     if arguments.json:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vnetperf.cli import find_runs_folder
+from vnetperf.cli import read_records
 from vnetperf.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,9 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Publish."""
     from vnetperf.analysis.results_from_log import derive
-    from vnetperf.analysis.runs import find_run
-    from vnetperf.log.folder import read_run
-    from vnetperf.log.trial_log import read_log
     from vnetperf.report import write_atomically
     from vnetperf.report.publish import openmetrics
 
@@ -57,8 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             "nothing was asked for", where="publish", accepted="--openmetrics FILE, --testapi URL"
         )
-    run_path = find_run(arguments.run, find_runs_folder([arguments.run]))
-    results = derive(read_log(run_path) if run_path.is_file() else read_run(run_path))
+    results = derive(read_records(arguments.run)[1])
     if arguments.openmetrics == "-":
         sys.stdout.write(openmetrics(results))
     elif arguments.openmetrics:

@@ -173,7 +173,7 @@ LINK_ALIAS = "rtnl-link-"
 
 def module_loaded(name: str) -> bool:
     """Whether a module is loaded, or built into the kernel with something to show."""
-    return (SYS_MODULE / _module_name(name)).is_dir()
+    return (SYS_MODULE / _plain_name(name)).is_dir()
 
 
 def module_problem(module: KernelModule | str) -> str:
@@ -184,7 +184,7 @@ def module_problem(module: KernelModule | str) -> str:
     directory = MODULES / os.uname().release
     if not directory.is_dir():
         return f"it is not loaded, and {directory} is not there to load it from"
-    if _module_name(kernel_module.name) in _module_names(directory / "modules.dep"):
+    if _plain_name(kernel_module.name) in _module_names(directory / "modules.dep"):
         return ""
     return f"it is neither loaded nor under {directory}"
 
@@ -193,14 +193,14 @@ def _as_module(module: KernelModule | str) -> KernelModule:
     if isinstance(module, KernelModule):
         return module
     common = {candidate.name: candidate for candidate in COMMON_MODULES}
-    return common.get(_module_name(module)) or KernelModule(name=module)
+    return common.get(_plain_name(module)) or KernelModule(name=module)
 
 
 def _is_built_in(module: KernelModule) -> bool:
     """Whether the kernel has it, by its list, or by a symbol when the list is not installed."""
     listed = _module_names(MODULES / os.uname().release / "modules.builtin")
     if listed:
-        return _module_name(module.name) in listed
+        return _plain_name(module.name) in listed
     return module.symbol in _symbols()
 
 
@@ -221,7 +221,7 @@ def _module_names(file: Path) -> frozenset[str]:
     except OSError:
         return frozenset()
     paths = (line.partition(":")[0].strip() for line in lines)
-    return frozenset(_module_name(Path(path).name.partition(".ko")[0]) for path in paths)
+    return frozenset(_plain_name(Path(path).name.partition(".ko")[0]) for path in paths)
 
 
 def configuration(root: Path = Path("/")) -> str:
@@ -272,7 +272,7 @@ def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
         )
     order = run_modprobe([modprobe, "--show-depends", "--", name], name, journal.run_id)
     lines = [line.split() for line in order.splitlines()]
-    needed = [_module_name(Path(line[1]).name.split(".ko")[0]) for line in lines if len(line) > 1]
+    needed = [_plain_name(Path(line[1]).name.split(".ko")[0]) for line in lines if len(line) > 1]
     missing = [needed_name for needed_name in needed if not module_loaded(needed_name)]
     description = f"load modules {' '.join(missing)}"
     with journal.changing("modules", description, {"modules": missing}) as change:
@@ -346,11 +346,11 @@ def explain_unload_risk(module: str) -> str:
         for words in lines
         if len(words) == 3
         and words[1].startswith(LINK_ALIAS)
-        and _module_name(words[2]) == _module_name(module)
+        and _plain_name(words[2]) == _plain_name(module)
     ]
     if kinds:
         return f"it would delete every {'/'.join(kinds)} link in every namespace"
-    drivers = (SYS_MODULE / _module_name(module) / "drivers").glob("*")
+    drivers = (SYS_MODULE / _plain_name(module) / "drivers").glob("*")
     devices = [
         device.name
         for driver in drivers
@@ -414,7 +414,8 @@ def run_modprobe(command: list[str], name: str, run_id: str) -> str:
     return done.stdout
 
 
-def _module_name(name: str) -> str:
+def _plain_name(name: str) -> str:
+    """The kernel takes - and _ for the same in names of modules and options."""
     return name.replace("-", "_")
 
 
@@ -480,16 +481,11 @@ def boot_options(cmdline: str) -> Any:
     values_by_name: dict[str, list[str]] = {}
     for word in words:
         name, equals, value = word.partition("=")
-        values_by_name.setdefault(_option_name(name), []).append(value if equals else "yes")
+        values_by_name.setdefault(_plain_name(name), []).append(value if equals else "yes")
     options: dict[str, Any] = {}
     for name, meaning in BOOT_OPTIONS.items():
-        if values := values_by_name.get(_option_name(name)):
+        if values := values_by_name.get(_plain_name(name)):
             options[name] = {"value": "; ".join(values), "means": meaning}
         elif name in REPORTED_IF_ABSENT:
             options[name] = NOT_GIVEN
     return options
-
-
-def _option_name(name: str) -> str:
-    """The kernel takes - and _ in names for the same."""
-    return name.replace("-", "_")

@@ -18,7 +18,15 @@ from typing import Any
 from vnetperf.host import ethtool, linux
 from vnetperf.host.files import mounts_below
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.linux import netlink, parse_count, parse_json, parse_number, read_file, run_in
+from vnetperf.host.linux import (
+    netlink,
+    parse_count,
+    parse_json,
+    parse_number,
+    read_file,
+    read_process_times,
+    run_in,
+)
 from vnetperf.host.threads import pin_thread
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
@@ -309,16 +317,13 @@ def napi_threads(name: str) -> tuple[int, ...]:
         with contextlib.suppress(OSError, ValueError, IndexError):
             # Anybody may call a process so, but only the kernel's threads are kthreadd's.
             called = read_file(comm)
-            if called.startswith(begins) and _parent(comm.parent) == _KTHREADD:
-                thread_ids.append(int(comm.parent.name))
+            times = read_process_times(pid := int(comm.parent.name))
+            if called.startswith(begins) and times and times.parent == _KTHREADD:
+                thread_ids.append(pid)
     return tuple(sorted(thread_ids))
 
 
 _KTHREADD = 2
-
-
-def _parent(process: Path) -> int:
-    return int(read_file(process / "stat").rpartition(")")[2].split()[1])
 
 
 def napi_thread_prefix(name: str) -> str:

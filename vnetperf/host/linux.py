@@ -203,7 +203,9 @@ def unmount(target: Path) -> None:
 
 def delete_module(name: str) -> None:
     """Unload a kernel module, unless something uses it."""
-    _checked(_libc.syscall(_delete_module_number(), name.encode(), os.O_NONBLOCK), name)
+    # asm-generic architectures (aarch64, riscv, loongarch) share one table.
+    number = {"x86_64": 176, "ppc64le": 129, "s390x": 129}.get(os.uname().machine, 106)
+    _checked(_libc.syscall(number, name.encode(), os.O_NONBLOCK), name)
 
 
 def call_in_thread(function: Callable[[], T]) -> T:
@@ -259,11 +261,6 @@ _PR_CAPBSET_DROP = 24  # linux/prctl.h
 def drop_from_bounds(capability: int) -> None:
     """Take a capability from all that the calling *thread* will start, root or not."""
     _checked(_libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0), "prctl")
-
-
-def _delete_module_number() -> int:
-    # asm-generic architectures (aarch64, riscv, loongarch) share one table.
-    return {"x86_64": 176, "ppc64le": 129, "s390x": 129}.get(os.uname().machine, 106)
 
 
 PROC = Path("/proc")

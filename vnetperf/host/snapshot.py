@@ -105,7 +105,7 @@ def take_snapshot(roots: HostRoots | None = None, areas: Collection[str] | None 
     readers = {
         **_READERS,
         "processes": _processes,
-        "netns": _netns,
+        "netns": lambda: dict.fromkeys(linux.network_namespaces(PROC), "exists"),
         "irqs": _irqs,
         "files": lambda: _files((roots.run, roots.state, *MACHINE_TREES)) | _shared_memory(),
     }
@@ -359,11 +359,6 @@ def _routes() -> dict[str, str]:
         words = line.split()
         routes[f"{words[0]}/{words[1]} {words[9]} metric {words[5]}"] = f"via {words[4]}"
     return routes
-
-
-def _netns() -> dict[str, str]:
-    """Namespaces that a process is in, or that a mount keeps."""
-    return dict.fromkeys(linux.network_namespaces(PROC), "exists")
 
 
 def _modules() -> dict[str, str]:

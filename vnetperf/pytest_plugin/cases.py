@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice, product
@@ -37,14 +38,20 @@ if TYPE_CHECKING:
     from vnetperf.model.testbed import MachineFacts
 
 
+@contextmanager
+def usage_errors(about: str = "") -> Iterator[None]:
+    """Raise what is wrong with the user's choice as pytest's own error, after what it is about."""
+    try:
+        yield
+    except VnetperfError as error:
+        raise pytest.UsageError(f"{about}{error}") from None
+
+
 def round_count(config: pytest.Config, configuration: Configuration | None) -> int:
     """How often each case is to be deployed and measured; 0 for once, without rounds."""
-    try:
-        typed = validate(
-            CommandLine, read_options(config.option, CommandLine), "command line"
-        ).repeat
-    except ConfigError as error:
-        raise pytest.UsageError(str(error)) from None
+    with usage_errors():
+        options = read_options(config.option, CommandLine)
+        typed = validate(CommandLine, options, "command line").repeat
     planned = configuration.preset.repeat if configuration is not None else 1
     count = planned if typed is None else typed
     return count if count > 1 else 0
@@ -234,10 +241,8 @@ def check_variants(configuration: Configuration, comparisons: Iterable[Compariso
             if variant in checked:
                 continue
             checked.add(variant)
-            try:
+            with usage_errors(f"{comparison.name}: "):
                 check_names(configuration.varied(variant))
-            except ConfigError as error:
-                raise pytest.UsageError(f"{comparison.name}: {error}") from None
 
 
 def build_scenario(

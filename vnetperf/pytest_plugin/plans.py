@@ -6,6 +6,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, get_args
@@ -17,7 +18,7 @@ from vnetperf.analysis.sharing import TESTER, Sharing
 from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import find_size_problem, require_frames
 from vnetperf.deployment.planner import largest_frame, make_plan
-from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
+from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.parameters import THROUGHPUT, TestName
 from vnetperf.model.preset import Preset
@@ -34,6 +35,7 @@ from vnetperf.pytest_plugin.cases import (
     find_selected,
     measured_test,
     round_count,
+    usage_errors,
 )
 from vnetperf.pytest_plugin.session import BenchSession, load_configuration
 from vnetperf.runner import transfers
@@ -182,13 +184,8 @@ def _print_plans(
     on: str = "",
 ) -> None:
     """The plans of a testbed."""
-    client = TestbedClient(configuration.testbed, read_only=True)
-    try:
+    with usage_errors(), closing(TestbedClient(configuration.testbed, read_only=True)) as client:
         facts = client.inventory()
-    except VnetperfError as error:
-        raise pytest.UsageError(str(error)) from None
-    finally:
-        client.close()
     groups: dict[tuple[Selected, str], dict[PlannedCase, None]] = {}
     for case in planned:
         groups.setdefault((case.selected, case.subject), {})[case] = None

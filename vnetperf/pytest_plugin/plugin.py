@@ -513,7 +513,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         ours = session.config.stash[_SESSION]
         if exitstatus == pytest.ExitCode.OK and ours.outcomes.nothing_measured:
             session.exitstatus = exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
-        cut = bool(session.shouldfail or session.shouldstop) and ours.outcomes.unfinished
+        cut = bool((session.shouldfail or session.shouldstop) and ours.outcomes.not_run)
         if ours.finish(int(exitstatus), cut=cut and not ours.worker):
             session.exitstatus = exitstatus = pytest.ExitCode.INTERRUPTED
         wrong = ours.trouble or ours.expecting.failed

@@ -24,7 +24,13 @@ from vnetperf.config.settings import read_options
 from vnetperf.log import folder as folders
 from vnetperf.model.errors import CapabilityError, ConfigError, HostError, LogError, VnetperfError
 from vnetperf.model.units import duration
-from vnetperf.pytest_plugin.cases import Selected, build_scenario, check_variants, round_count
+from vnetperf.pytest_plugin.cases import (
+    Selected,
+    build_scenario,
+    check_variants,
+    round_count,
+    usage_errors,
+)
 from vnetperf.pytest_plugin.terminal import LiveProgress
 from vnetperf.pytest_plugin.xdist import WorkerProgress
 from vnetperf.runner.scenarios import can_be_loaded, check_backends, scenario_ids
@@ -53,7 +59,7 @@ def load_configuration(
 ) -> Configuration:
     """The configuration that options, environment and files add up to, on one testbed."""
     resume = pytest_config.getoption("resume", None)
-    try:
+    with usage_errors():
         loaded = load(
             read_options(pytest_config.option),
             test_case=test_case,
@@ -64,9 +70,7 @@ def load_configuration(
             number=testbed_number(pytest_config) if number is None else number,
         )
         check_backends(loaded)
-        return loaded
-    except ConfigError as error:
-        raise pytest.UsageError(str(error)) from None
+    return loaded
 
 
 #: Options of pytest that choose tests, beside paths.
@@ -129,10 +133,8 @@ def select_run_cases(config: pytest.Config) -> None:
 
 def _refuse_log(folder: Path) -> NoReturn:
     """Say why the log of a run cannot be read, before anything is collected."""
-    try:
+    with usage_errors():
         folders.read_run(folder)
-    except VnetperfError as error:
-        raise pytest.UsageError(str(error)) from None
     raise pytest.UsageError(
         f"--resume {folder}: its log does not begin as that of a run; start a run without --resume"
     )
@@ -220,10 +222,8 @@ class ThresholdCheck:
 def _load_thresholds(path: Path) -> Expectations:
     from vnetperf.analysis.thresholds import Expectations
 
-    try:
+    with usage_errors():
         return Expectations.load(path, scenario_ids())
-    except ConfigError as error:
-        raise pytest.UsageError(str(error)) from None
 
 
 def _case_name(nodeid: str) -> str:
@@ -301,11 +301,6 @@ class OutcomeCounter:
     def not_run(self) -> tuple[str, ...]:
         """Those that did not run."""
         return tuple(_case_name(nodeid) for nodeid in self.cases if nodeid not in self._ran)
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether cases were selected that did not run."""
-        return bool(self.not_run)
 
     @property
     def nothing_measured(self) -> bool:
@@ -448,10 +443,8 @@ class BenchSession:
             if (log := folders.log_path(Path(resume), testbed=name)) not in logs:
                 continue
             now = run_record(self._configuration_on(number), "", resumed=True)
-            try:
+            with usage_errors():
                 resumed = ResumedRun.read(log, now)
-            except VnetperfError as error:
-                raise pytest.UsageError(str(error)) from None
             for test in (test for tests in resumed.rounds.values() for test in tests if test.final):
                 ended[test.case[0].partition(",")[0], number] += test.end is not None
             for transfers in (transfers for moved in resumed.moved.values() for transfers in moved):
@@ -533,10 +526,8 @@ class BenchSession:
         """Under pytest-xdist: name the folder that the first worker that measures will make."""
         self._refuse_rounds(None)
         if not self._name and (resume := self.config.getoption("resume")):
-            try:
+            with usage_errors():  # a log is damaged, or its session goes on
                 folders.merge_worker_logs(Path(resume))  # of a session that was killed
-            except VnetperfError as error:  # one is damaged, or its session goes on
-                raise pytest.UsageError(str(error)) from None
             self._refuse_other_testbeds()
             if len(self.configuration.settings.testbeds) == 1:
                 raise pytest.UsageError(

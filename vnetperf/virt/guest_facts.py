@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ from vnetperf.virt.domain import Domain, on_off
 from vnetperf.virt.guest import Guest
 from vnetperf.virt.guest_agent import GuestAgent
 from vnetperf.virt.images import Image
+from vnetperf.virt.tools import hash_file
 
 #: Names of ethtool's features in results, in their order there.
 ETHTOOL_FEATURES = {
@@ -155,5 +155,4 @@ def disk_hash(disk: Path, most: int = MAX_HASHED) -> str:
     state = disk.stat()
     if state.st_size > most:
         return unknown(f"{state.st_size} octets are too many to read; changed {state.st_mtime:.0f}")
-    with disk.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return hash_file(disk)

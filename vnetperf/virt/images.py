@@ -67,7 +67,7 @@ def list_entries(name: str | None = None) -> list[ImageEntry]:
 
 def add_entry(folder: Path, name: str, key: str, content: dict[str, Any]) -> ImageEntry:
     """Take a finished image into the store, in one step."""
-    files = {path.name: _hash(path) for path in sorted(folder.iterdir())}
+    files = {path.name: tools.hash_file(path) for path in sorted(folder.iterdir())}
     content = {"architecture": platform.machine(), "files": files, **content}
     content = {"format": FORMAT, "name": name, "key": key, **content}
     (folder / MANIFEST).write_text(json.dumps({**content, "check": _checksum(content)}, indent=1))
@@ -136,7 +136,7 @@ def verified_manifest(image_entry: ImageEntry) -> dict[str, Any]:
     for name, expected in manifest["files"].items():
         path = image_entry.folder / name
         try:
-            digest = _hash(path)
+            digest = tools.hash_file(path)
         except OSError as error:
             raise _damaged(path, error.strerror or str(error), image_entry) from error
         if digest != expected:
@@ -173,11 +173,6 @@ def _damaged(path: Path, reason: str, image_entry: ImageEntry) -> HostError:
 
 def _checksum(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 DEFAULT_IMAGE = "vloop"

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host.linux import read_file
+from vnetperf.host.facts import read_meminfo
 from vnetperf.model.errors import VnetperfError
 from vnetperf.virt import kernel, kvm, tools
 from vnetperf.virt.kernel import lab_dir
@@ -125,13 +124,10 @@ def _accelerator(accel: str) -> Check:
 
 def check_memory(wanted_mib: int) -> Check:
     """Check whether the machine has the memory that a lab wants, in MiB."""
-    try:
-        match = re.search(r"^MemAvailable:\s+(\d{1,18})\b", read_file(MEMINFO), re.MULTILINE)
-    except OSError:
-        match = None
-    if match is None:
+    available_kb = read_meminfo(MEMINFO).get("MemAvailable")
+    if available_kb is None:
         return Check("memory", "this kernel does not report what is free")
-    free = int(match[1]) // 1024
+    free = available_kb // 1024
     if free < wanted_mib:
         says = f"{free} MiB free, {wanted_mib} MiB wanted"
         return Check("memory", says, "free some, or give a smaller --memory", fatal=False)

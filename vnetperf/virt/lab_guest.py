@@ -130,9 +130,6 @@ def run_dir() -> Iterator[Path]:
 def _remove_stale(folder: Path) -> None:
     """Remove what processes that were killed have left; others may be of another container."""
     for path in folder.iterdir():
-        number = path.name.partition("-")[0]
-        if not (path / _LOCK).exists() and Path(f"/proc/{number}").exists():
-            continue  # of a version without these locks
         with (
             contextlib.suppress(OSError),  # somebody has it
             contextlib.closing(_locked(path / _LOCK, fcntl.LOCK_NB)),

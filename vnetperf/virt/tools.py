@@ -363,10 +363,14 @@ def unpack_packages(packages: Iterable[Package], folder: Path, target: Path) -> 
 
 def _is_downloaded(folder: Path, package: Package) -> bool:
     path = folder / package.file
-    if not path.is_file() or path.stat().st_size != package.size:
-        return False
+    is_whole = path.is_file() and path.stat().st_size == package.size
+    return is_whole and hash_file(path) == package.sha256
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == package.sha256
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _require_all(packages: list[Package], names: Sequence[str]) -> list[Package]:

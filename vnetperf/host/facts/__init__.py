@@ -62,6 +62,12 @@ def file_number(path: Path) -> int | str:
     return text if is_unknown(text) else unknown(f"{path} has {text[:SHOWN]!r}")
 
 
+def read_meminfo(file: Path) -> dict[str, int]:
+    """Figures in KiB of the machine's memory or of a node's, whose lines begin with its name."""
+    figures = re.findall(r"(\w+(?:\(\w+\))?):\s+([0-9]{1,18})\b", file_text(file))
+    return {name: int(number) for name, number in figures}
+
+
 def attempt(function: Callable[[], Any]) -> Any:
     """What a function finds, or why it could not: one missing fact must not cost the others."""
     try:

@@ -290,10 +290,10 @@ def links_elsewhere() -> list[tuple[int, str]]:
     """
     stacked: list[tuple[int, str]] = []
     try:
-        own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return stacked
-    with close_after(own) as own_namespace:
+    with close_after(fd) as own_namespace:
         for place, owner in find_other_namespaces(os.fstat(own_namespace).st_ino).items():
             with contextlib.suppress(HostError):  # it has gone, or we are not root
                 stacked += run_in(place, partial(_links_over, own_namespace, owner))
