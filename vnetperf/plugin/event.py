@@ -103,7 +103,7 @@ class Event(Requirements, ABC):
         Returns:
             Name of the host; "" if none of them has it, or if several have one.
         """
-        hosts = {*plan.host_of.values()}
+        hosts = {*plan.port_hosts.values()}
         return hosts.pop() if len(hosts) == 1 else ""
 
     def problem(self, plan: Plan) -> str:
