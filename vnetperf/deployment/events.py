@@ -48,7 +48,7 @@ def find_event_problem(plan: Plan, event: str) -> str:
 def _find_restart_problem(scenario: Scenario) -> str:
     if scenario.deployment.pods:
         return f"network {scenario.vswitch} of pods is not restarted in a trial by this version"
-    if scenario.nat is not None and scenario.nat.mapping == "learnt":
+    if scenario.change is not None and scenario.change.learns_ends:
         return (
             "a NAT that is started again may map sessions otherwise, and mappings are learnt "
             "between trials, not within one"

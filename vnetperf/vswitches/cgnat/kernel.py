@@ -17,6 +17,7 @@ from vnetperf.vswitches.cgnat.base import (
     OUTSIDE,
     NatOptions,
     NatSwitch,
+    nat_of,
 )
 from vnetperf.vswitches.conntrack import (
     MAX,
@@ -87,7 +88,7 @@ class KernelNat(NatSwitch, TrackingRouter):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the kernel from translating here."""
-        nat = scenario.nat or Nat()
+        nat = nat_of(scenario)
         if scenario.options.own(KernelNatOptions).random_ports and nat.mapping != "learnt":
             return "with random_ports no mapping is known before; add --nat mapping=learnt"
         return super().missing(facts, scenario)
@@ -115,7 +116,7 @@ class KernelNat(NatSwitch, TrackingRouter):
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The rule, for `--plan`."""
-        nat = plan.scenario.nat or Nat()
+        nat = nat_of(plan.scenario)
         first, last = nat.block_of(0), nat.block_of(nat.subscribers - 1)
         return {
             plan.scenario.options.mode or cls.capabilities.modes[0]: (

@@ -11,6 +11,11 @@ from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.plugin.vswitch import JUMBO_FRAME_SIZE, HasSessions, VSwitch, VSwitchCapabilities
 
 
+def services_of(scenario: Scenario) -> Services:
+    """Services and flows of a scenario, or the usual ones."""
+    return scenario.change if isinstance(scenario.change, Services) else Services()
+
+
 class BalancingSwitch(HasSessions, VSwitch):
     """A mode of the load balancer: clients at phy0, backends at phy1.
 
@@ -30,7 +35,7 @@ class BalancingSwitch(HasSessions, VSwitch):
         max_frame_size=JUMBO_FRAME_SIZE,
         modes=("nft", "iptables", "ipvs", "tc", "xdp"),
         forwarding=("l3",),
-        balances=True,
+        frame_change=Services.key,
         options=("mtu", "napi"),
         nic_drivers=("kernel",),
     )
@@ -44,12 +49,12 @@ class BalancingSwitch(HasSessions, VSwitch):
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """What does it and for which services, for `--plan`."""
         mode = plan.scenario.options.mode or cls.capabilities.modes[0]
-        return {mode: f"{cls.does_it} {plan.scenario.services or Services()}"}
+        return {mode: f"{cls.does_it} {services_of(plan.scenario)}"}
 
     @property
     def services(self) -> Services:
         """Services and flows of the scenario."""
-        return self.plan.scenario.services or Services()
+        return services_of(self.plan.scenario)
 
     @property
     def protocol(self) -> str:
