@@ -38,7 +38,7 @@ def test_the_densities_of_csit() -> None:
         (16384, 1_032_192, 16),
     ):
         nat = Nat(subscribers=subscribers)
-        assert (nat.sessions, nat.addresses) == (sessions, addresses)
+        assert (nat.sessions, nat.public_addresses) == (sessions, addresses)
 
 
 @pytest.mark.parametrize("block", [1, 63, 64, 1000, PORTS_OF_ADDRESS])

@@ -6,11 +6,12 @@ Each refusal names its cure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import Any
 
 from vnetperf.config.settings import CHANGE_SETTINGS
 from vnetperf.deployment.backends import Backends
+from vnetperf.model.addresses import TEST_ADDRESSES
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, FrameSizeError, accepted_names
 from vnetperf.model.frames import (
@@ -32,7 +33,6 @@ from vnetperf.plugin.generator import GeneratorCapabilities
 from vnetperf.plugin.vnf import UserPlane
 
 #: Networks that a deployment knows ways to (RFC 2544 appendix C.2.2).
-TEST_NETWORK = ip_network("198.18.0.0/15")
 #: Headers of frames through a NAT.
 SESSION_HEADERS: tuple[tuple[HeaderKind, ...], ...] = (PLAIN, ("ethernet", "ipv4", "tcp"))
 #: From a tester port's MAC address to that of the next (model/deployment.py).
@@ -125,10 +125,10 @@ def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
     beyond = [
         str(value)
         for name, value in profile.values.items()
-        if name in ("ipv4_src", "ipv4_dst") and ip_address(value) not in TEST_NETWORK
+        if name in ("ipv4_src", "ipv4_dst") and ip_address(value) not in TEST_ADDRESSES.whole
     ]
     if routed and beyond:
-        yield error(f"there is no way to {', '.join(beyond)}", accepted=str(TEST_NETWORK))
+        yield error(f"there is no way to {', '.join(beyond)}", accepted=str(TEST_ADDRESSES.whole))
     yield from map(error, _change_reasons(scenario))
     if scenario.rules == "stream" and not profile.plain:
         yield error(

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
+from vnetperf.model.addresses import AddressPlan
 from vnetperf.model.frame_change import FIRST_PORT, PORTS_OF_ADDRESS, FlowEnds, FrameChange
 from vnetperf.model.profile import MOST_FLOWS, TrafficProfile
 
@@ -84,6 +85,11 @@ class Services(FrameChange):
     def sides(self) -> tuple[FlowEnds, FlowEnds]:
         """Both ends of every flow: at phy0, before the load balancer, and at phy1, behind it."""
         return _sides(self)
+
+    @property
+    def addresses(self) -> AddressPlan:
+        """Clients behind phy0, backends behind phy1, virtual addresses are nobody's."""
+        return AddressPlan((CLIENTS, BACKENDS), unrouted=VIRTUAL)
 
     def find_profile_problem(self, profile: TrafficProfile) -> str:
         """Why answers cannot be sent, where it is not known which backend a flow has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, NamedTuple, Self
 
+from vnetperf.model.addresses import AddressPlan
 from vnetperf.model.base import Frozen
 from vnetperf.model.profile import TrafficProfile
 
@@ -66,6 +67,11 @@ class FrameChange(Frozen):
     @abstractmethod
     def sessions(self) -> int:
         """Number of flows; the DUT holds a session of each."""
+
+    @property
+    @abstractmethod
+    def addresses(self) -> AddressPlan:
+        """Where clients and servers are: behind phy0 and phy1."""
 
     @abstractmethod
     def sides(self) -> tuple[FlowEnds, FlowEnds]:

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal, NamedTuple, Self, cast
 
 from pydantic import Field, model_validator
 
+from vnetperf.model.addresses import TEST_ADDRESSES, AddressPlan
 from vnetperf.model.base import Frozen
 from vnetperf.model.frame_change import (
     FIRST_PORT,
@@ -25,7 +26,7 @@ from vnetperf.model.frame_change import (
 from vnetperf.model.profile import MOST_FLOWS
 
 #: Network of the servers, behind phy1 (RFC 2544 appendix C.2.2): frames go to its first address.
-SERVERS = IPv4Network("198.19.0.0/16")
+SERVERS = TEST_ADDRESSES.networks[1]
 
 
 class PortBlock(NamedTuple):
@@ -76,7 +77,7 @@ class Nat(FrameChange):
         if self.subscribers > room:
             raise ValueError(
                 f"{self.subscribers} subscribers with blocks of {self.block_size} ports need "
-                f"{self.addresses} public addresses, and pool {self.pool} has "
+                f"{self.public_addresses} public addresses, and pool {self.pool} has "
                 f"{self.pool.num_addresses}: that is room for {room}; give fewer or smaller "
                 "blocks, or a larger pool"
             )
@@ -110,7 +111,7 @@ class Nat(FrameChange):
         return PORTS_OF_ADDRESS // self.block_size
 
     @property
-    def addresses(self) -> int:
+    def public_addresses(self) -> int:
         """Public addresses that are needed."""
         return -(-self.subscribers // self.per_address)
 
@@ -142,6 +143,11 @@ class Nat(FrameChange):
         return inside, FlowEnds(bound.public, bound.public_ports, *server)
 
     @property
+    def addresses(self) -> AddressPlan:
+        """Subscribers behind phy0, servers behind phy1; public addresses are nobody's."""
+        return AddressPlan((self.inside, SERVERS), unrouted=self.pool)
+
+    @property
     def learns_ends(self) -> bool:
         """Whether the NAT chooses addresses and ports as it likes."""
         return self.mapping == "learnt"
@@ -152,7 +158,11 @@ class Nat(FrameChange):
         return cast("Self", _LearntNat(**same, public=addresses, public_ports=ports))
 
     def __str__(self) -> str:
-        pool = "a public address" if self.addresses == 1 else f"{self.addresses} public addresses"
+        pool = (
+            "a public address"
+            if self.public_addresses == 1
+            else f"{self.public_addresses} public addresses"
+        )
         return (
             f"{self.sessions} sessions: {self.subscribers} subscribers, {self.ports} ports each; "
             f"blocks of {self.block_size} ports of {pool}"

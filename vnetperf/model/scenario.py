@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
+from vnetperf.model.addresses import TEST_ADDRESSES, AddressPlan
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import (
     Deployment,
@@ -277,6 +278,11 @@ class Scenario(ChangedFrames):
         """Learning frames of each stream: every flow, and every session, must be known."""
         frames = self.traffic.learning_frames_per_stream
         return max(frames, self.change.sessions) if self.change is not None else frames
+
+    @property
+    def addresses(self) -> AddressPlan:
+        """Which networks are behind the deployment's ends."""
+        return TEST_ADDRESSES if self.change is None else self.change.addresses
 
     @property
     def set_up_s(self) -> float:

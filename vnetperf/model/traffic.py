@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from vnetperf.model import frames
+from vnetperf.model.addresses import TEST_ADDRESSES
 from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, peer_mac, port_mac
@@ -182,7 +183,6 @@ def make_streams(
             continue
         src, far = deployment.ends[direction], deployment.ends[1 - direction]
         for chain in range(deployment.chains):
-            src_net, dst_net = (18, 19) if direction == 0 else (19, 18)
             by_port = addressing == "port" or routed
             streams.append(
                 Stream(
@@ -193,12 +193,12 @@ def make_streams(
                     eth_dst=peer_mac(deployment, src, chain, routed=routed)
                     if by_port
                     else port_mac(deployment, far, chain),
-                    ipv4_src=f"198.{src_net}.0.1",
-                    ipv4_dst=f"198.{dst_net}.0.1",
+                    ipv4_src=str(TEST_ADDRESSES.host(direction)),
+                    ipv4_dst=str(TEST_ADDRESSES.host(1 - direction)),
                     udp_src=1024 + chain,
                     udp_dst=SERVER_PORT,
-                    ipv6_src=f"2001:2:0:{src_net}::1",
-                    ipv6_dst=f"2001:2:0:{dst_net}::1",
+                    ipv6_src=str(TEST_ADDRESSES.host_ipv6(direction)),
+                    ipv6_dst=str(TEST_ADDRESSES.host_ipv6(1 - direction)),
                     load=profile.loads[direction],
                     tunnel=kinds.get(src, ""),
                     tunnel_back=kinds.get(far, ""),

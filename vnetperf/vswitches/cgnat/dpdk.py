@@ -162,7 +162,7 @@ class DpdkNat(NatSwitch):
         tables = (
             room * (MAPPING_OCTETS + SESSION_OCTETS)
             + 2 * _places(room) * PLACE_OCTETS
-            + nat.addresses * (ADDRESS_OCTETS + nat.per_address * BLOCK_OCTETS)
+            + nat.public_addresses * (ADDRESS_OCTETS + nat.per_address * BLOCK_OCTETS)
             + nat.subscribers * SUBSCRIBER_OCTETS
         )
         octets = tables + buffers * PACKET_OCTETS
@@ -440,7 +440,7 @@ def nat_arguments(plan: Plan, facts: MachineFacts | None = None) -> list[str]:
         "inside": nat.first_inside,
         "subscribers": nat.subscribers,
         "pool": nat.pool.network_address,
-        "addresses": nat.addresses,
+        "addresses": nat.public_addresses,
         "block": nat.block_size,
         "blocks": options.blocks,
         "most-blocks": options.max_blocks,

@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.deployment import Port
 from vnetperf.model.errors import DutError
-from vnetperf.model.nat import SERVERS, Nat, NatBehaviour
+from vnetperf.model.nat import Nat, NatBehaviour
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.vswitches.cgnat.base import (
     COMPUTED_BLOCKS,
-    INSIDE,
-    OUTSIDE,
     NatOptions,
     NatSwitch,
     nat_of,
@@ -131,14 +128,6 @@ class KernelNat(NatSwitch, TrackingRouter):
         if self.mode == "nft":
             return ruleset(self.nat, random_ports=at_random)
         return "\n".join(restore_lines(self.nat, random_ports=at_random))
-
-    def networks(self) -> dict[Port, str]:
-        """What is behind each port."""
-        return {INSIDE: str(self.nat.inside), OUTSIDE: str(SERVERS)}
-
-    def unrouted(self) -> str:
-        """Public addresses: what is sent to them without a session is dropped."""
-        return str(self.nat.pool)
 
     @classmethod
     def behaviour(cls, scenario: Scenario, **extra_fields: Any) -> NatBehaviour:

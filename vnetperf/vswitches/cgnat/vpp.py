@@ -13,7 +13,7 @@ from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Port, port_mac
 from vnetperf.model.errors import DutError
 from vnetperf.model.frame_change import PORTS_OF_ADDRESS
-from vnetperf.model.nat import SERVERS, Nat, NatBehaviour
+from vnetperf.model.nat import Nat, NatBehaviour
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
@@ -116,12 +116,12 @@ class VppNat(NatSwitch, Vpp):
         self.arrange_queues()
 
     def _routes(self) -> Iterator[ApiMessage]:
-        networks: dict[Port, IPv4Network] = {INSIDE: self.nat.inside, OUTSIDE: SERVERS}
+        networks = self.plan.scenario.addresses.networks
         for port, interface in self.interfaces.items():
             local, neighbour = LINKS[port]
             mac = port_mac(self.plan.scenario.deployment, port, 0)
             yield from address_messages(interface.index, f"{local}/30", str(neighbour), mac)
-            yield route_message(str(networks[port]), interface.index, str(neighbour))
+            yield route_message(str(networks[port.index]), interface.index, str(neighbour))
 
     def remove_port(self, port: Port) -> None:
         """Take an interface from the NAT, then away."""
@@ -329,7 +329,7 @@ class VppNat44(VppNat):
         VPP takes the remainder of the subscriber's address, whose lowest octet is the first one on
         little-endian machines: by a power of two all subscribers would have the same.
         """
-        sizes = count(nat.addresses * cls.SLACK)
+        sizes = count(nat.public_addresses * cls.SLACK)
         return next(n for n in sizes if all(n % factor for factor in range(2, isqrt(n) + 1)))
 
     @classmethod

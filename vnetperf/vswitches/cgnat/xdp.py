@@ -50,7 +50,7 @@ def numbers(nat: Nat, options: NatOptions, room: int, macs: dict[str, str]) -> d
         "INSIDE_FIRST": f"{int(nat.first_inside)}u",
         "SUBSCRIBERS": f"{nat.subscribers}u",
         "POOL": f"{int(nat.pool.network_address)}u",
-        "ADDRESSES": f"{nat.addresses}u",
+        "ADDRESSES": f"{nat.public_addresses}u",
         "BLOCK": f"{nat.block_size}u",
         "PER_ADDRESS": f"{nat.per_address}u",
         "ROOM": room,
