@@ -44,10 +44,10 @@ from vnetperf.model.outcomes import (
     ForwardingRate,
     LatencyAt,
     LossStep,
-    NatSessions,
     Recovery,
     Reset,
     SessionsTried,
+    SessionTable,
     Soak,
 )
 from vnetperf.model.parameters import LatencyTest
@@ -510,8 +510,8 @@ def found_of(preset: Preset, test: str, trials: list[int]) -> dict[str, Any]:
         },
         "address_caching": {"addresses": AddressTable(addresses=9, learning_fps=1.0)},
         "address_learning": {"addresses": AddressTable(addresses=9, learning_fps=1.0)},
-        "connection_rate": {"sessions": NatSessions(sessions=9, rate_per_s=1.0, rates=(1.0,))},
-        "session_capacity": {"sessions": NatSessions(sessions=9, rate_per_s=1.0)},
+        "connection_rate": {"sessions": SessionTable(sessions=9, rate_per_s=1.0, rates=(1.0,))},
+        "session_capacity": {"sessions": SessionTable(sessions=9, rate_per_s=1.0)},
     }
     return found[test]
 
@@ -592,7 +592,7 @@ def test_learning_frames_that_a_nat_was_not_sent_are_no_learning(
         deployment=make_deployment("phy2phy"),
         vswitch="x",
         traffic=TrafficProfile(),
-        nat=Nat() if nat else None,
+        change=Nat() if nat else None,
     )
     run = RunRecord.model_construct(testbed=Testbed(), preset=preset)
     found = {e.clause: e for e in derive_ledger(run, [deployed(scenario)], [result], log.tests)}
@@ -1096,7 +1096,7 @@ def test_sessions_that_were_never_all_there_were_not_validated(made: bool) -> No
     tried = SessionsTried(
         sessions=100, rate_per_s=10.0, made=made, came=100 * made, held=100 * made, trial=1
     )
-    found = NatSessions(sessions=100 * made, rate_per_s=10.0, tried=(tried,))
+    found = SessionTable(sessions=100 * made, rate_per_s=10.0, tried=(tried,))
     looked = cast("Any", SimpleNamespace(result=SimpleNamespace(sessions=found)))
     entries = {e.clause.split(" (")[0]: e for e in rfc9693.session_capacity(looked)}
     validated = entries["RFC 9693 section 4.6"]
@@ -1116,7 +1116,7 @@ def test_sessions_count_where_the_generator_left_some_out_of_every_trial() -> No
         SessionsTried(sessions=9, rate_per_s=1.0, made=True, came=9, held=9, trial=trial.number)
         for trial in test.trials
     )
-    sessions = NatSessions(sessions=9, rate_per_s=1.0, rates=(1.0,), tried=tried)
+    sessions = SessionTable(sessions=9, rate_per_s=1.0, rates=(1.0,), tried=tried)
     update = {"sessions": sessions, "verdicts": {"GENERATOR_LIMITED": len(tried)}}
     found = {e.clause: e for e in ledger(preset, [result.model_copy(update=update)], log)}
     by_section = {clause.split(" (")[0]: entry for clause, entry in found.items()}

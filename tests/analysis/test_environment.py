@@ -104,7 +104,7 @@ def test_rates_of_other_numbers_of_sessions_are_not_compared() -> None:
             deployment=make_deployment("phy2phy"),
             vswitch="cgnat",
             traffic=TrafficProfile(),
-            nat=nat,
+            change=nat,
         )
         plan = {"scenario": scenario.model_dump(mode="json")}
         results = run({}, scenarios=[ScenarioFacts(scenario="phy2phy_cgnat", plan=plan)])

@@ -24,7 +24,7 @@ from vnetperf.model.outcomes import (
     MOST_FORWARDED,
     ForwardingRate,
     LatencyAt,
-    NatSessions,
+    SessionTable,
 )
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
@@ -235,7 +235,7 @@ def test_rates_of_a_search_are_open_by_its_step(test: str, resolution: float) ->
         scenario="phy2phy_cgnat",
         test=test,
         frame_size=64,
-        sessions=NatSessions(sessions=9, rate_per_s=1e5, rates=(1e5,)),
+        sessions=SessionTable(sessions=9, rate_per_s=1e5, rates=(1e5,)),
         test_inputs={"resolution": resolution},
     )
     found = next(one for one in metrics_of(result) if one.name == "connection_rate")

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from vnetperf.analysis.compliance.rfc4787 import behaviours, nat_behaviour
+from vnetperf.analysis.compliance.rfc4787 import behaviours, check_behaviour
 from vnetperf.log.records import ScenarioRecord
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.nat import Nat, NatBehaviour
@@ -25,7 +25,7 @@ def scenario(mode: str, variant: str = "", **options: Any) -> Scenario:
         deployment=make_deployment("phy2phy"),
         vswitch="cgnat",
         traffic=TrafficProfile(),
-        nat=Nat(),
+        change=Nat(),
         variant=variant,
         options=SwitchOptions(mode=mode, **options),
     )
@@ -46,11 +46,11 @@ def clause(entries: list[LedgerEntry], name: str) -> LedgerEntry:
 
 
 def status(mode: str, name: str, **options: Any) -> str:
-    return clause(list(nat_behaviour([deployed(scenario(mode, **options))])), name).status
+    return clause(list(check_behaviour([deployed(scenario(mode, **options))])), name).status
 
 
 def test_a_nat_of_our_own_meets_what_it_is_made_for() -> None:
-    found = list(nat_behaviour([deployed(scenario("rtc"))]))
+    found = list(check_behaviour([deployed(scenario("rtc"))]))
     assert {
         one.clause.removesuffix(" (from a secondary source)") for one in found if one.reason
     } == {
@@ -104,7 +104,7 @@ def test_each_mode_knows_its_timers(mode: str) -> None:
 
 def test_scenarios_that_differ_stand_apart_and_equal_clauses_once() -> None:
     both = [deployed(scenario("rtc", "a")), deployed(scenario("xdp", "b"), host="h2")]
-    found = list(nat_behaviour(both))
+    found = list(check_behaviour(both))
     fragments = [one for one in found if one.clause.startswith("RFC 4787 REQ-14 ")]
     assert [(one.scenario, one.status) for one in fragments] == [
         ("phy2phy_cgnat,a", "met"),
@@ -115,11 +115,11 @@ def test_scenarios_that_differ_stand_apart_and_equal_clauses_once() -> None:
 
 @pytest.mark.parametrize("told", [{"mapping": "other"}, {"of": "a plugin"}])
 def test_what_is_in_no_known_form_is_left_out(told: dict[str, Any]) -> None:
-    assert list(nat_behaviour([deployed(scenario("rtc"), told)])) == []
+    assert list(check_behaviour([deployed(scenario("rtc"), told)])) == []
 
 
 def test_a_run_without_a_nat_has_none_of_them() -> None:
-    plain = scenario("rtc").model_copy(update={"nat": None})
+    plain = scenario("rtc").model_copy(update={"change": None})
     record = ScenarioRecord(scenario=plain, facts=ScenarioFacts(scenario=plain.id, facts={}))
-    assert list(nat_behaviour([record])) == []
+    assert list(check_behaviour([record])) == []
     assert NatBehaviour().model_dump(exclude_none=True) == {}

@@ -22,7 +22,7 @@ from vnetperf.log.records import RoundRecord, RunRecord, TransfersRecord, TrialR
 from vnetperf.log.trial_log import read_log
 from vnetperf.model.errors import DutError
 from vnetperf.model.machine_load import ThreadLoad
-from vnetperf.model.outcomes import ForwardingRate, NatSessions, Recovery
+from vnetperf.model.outcomes import ForwardingRate, Recovery, SessionTable
 from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.result import RepeatedNumber, Result, RunIdentity, RunResults
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
@@ -343,7 +343,7 @@ def test_the_round_that_is_shown_is_in_the_middle_by_the_tests_own_number(texts:
                 scenario="phy2phy_cgnat",
                 test="connection_rate",
                 frame_size=64,
-                sessions=NatSessions(sessions=64_512, rate_per_s=rate),
+                sessions=SessionTable(sessions=64_512, rate_per_s=rate),
             )
         ]
         for n, rate in rates.items()

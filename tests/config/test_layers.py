@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from vnetperf import config
+from vnetperf.model.balancing import Services
 from vnetperf.model.errors import ConfigError
+from vnetperf.model.nat import Nat
 from vnetperf.model.preset import Preset
 from vnetperf.model.scenario import Variant
 from vnetperf.model.testbed import Testbed
@@ -95,8 +97,10 @@ def test_blanks_and_an_empty_rest_part_single_options(tmp_path: Path) -> None:
     typed = {"nat": ("subscribers=4, ports=63",)}
     loaded = config.load(typed, environment=variables, directory=tmp_path)
     assert loaded.settings.set == ("mtu=9000", "rx_queues=2")
-    assert (loaded.lb.services, loaded.lb.flows) == (2, 3)
-    assert (loaded.nat.subscribers, loaded.nat.ports) == (4, 63)
+    assert loaded.changes == {
+        "services": Services(services=2, flows=3),
+        "nat": Nat(subscribers=4, ports=63),
+    }
 
 
 def test_the_environment_of_the_process_is_used(

@@ -44,7 +44,7 @@ def test_switches_and_vnfs_are_restarted_on_any_wire() -> None:
 def test_a_nat_whose_mappings_are_learnt_is_not_restarted_in_a_trial() -> None:
     made = plan(scenario(wire="memif"))
     for mapping, said in (("preserved", ""), ("learnt", "mappings are learnt between trials")):
-        nat = {"nat": Nat.model_validate({"mapping": mapping})}
+        nat = {"change": Nat.model_validate({"mapping": mapping})}
         one = made.model_copy(update={"scenario": made.scenario.model_copy(update=nat)})
         assert said in why_not("vswitch", one)
 

@@ -16,7 +16,7 @@ from vnetperf.model.errors import NoResultError
 from vnetperf.model.machine_load import MachineLoad
 from vnetperf.model.nat import Nat
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.parameters import NatTest
+from vnetperf.model.parameters import SessionTest
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import (
@@ -90,7 +90,7 @@ class Translator:
 @pytest.mark.parametrize("rate", [900.0, 12_345.0, 140_000.0, 1.9e6])
 def test_the_rate_comes_back_with_that_of_ending(rate: float) -> None:
     dut = Translator(rate_per_s=rate, ends_per_s=3e6)
-    test = NatTest(searches=3, resolution=0.05)
+    test = SessionTest(searches=3, resolution=0.05)
     asked = inputs(test, sessions=64_512, min_load_fps=100.0)
     found, seen = drive(connection_rate(asked), dut)
     assert found.rate_per_s <= rate <= found.rate_per_s * 1.05 * 1.0001
@@ -102,7 +102,7 @@ def test_the_rate_comes_back_with_that_of_ending(rate: float) -> None:
 
 
 def test_a_generator_that_cannot_offer_more_is_no_limit_of_the_nat() -> None:
-    asked = inputs(NatTest(searches=1), sessions=1000)
+    asked = inputs(SessionTest(searches=1), sessions=1000)
     found, _ = drive(connection_rate(asked), Translator(offered_fps=50_000.0))
     assert found.capped
     assert "could not be offered" in found.note
@@ -117,7 +117,7 @@ def test_a_generator_that_cannot_offer_more_is_no_limit_of_the_nat() -> None:
 
 @pytest.mark.parametrize("leaves_out", [0.0002, 0.007, 0.03])
 def test_what_a_generator_leaves_out_says_nothing_of_the_nat(leaves_out: float) -> None:
-    asked = inputs(NatTest(searches=1), sessions=64_512)
+    asked = inputs(SessionTest(searches=1), sessions=64_512)
     dut = Translator(rate_per_s=50_000.0, leaves_out=leaves_out)
     found, seen = drive(connection_rate(asked), dut)
     # The sessions that were sent were all made, and counted as so many in the time of all.
@@ -125,7 +125,7 @@ def test_what_a_generator_leaves_out_says_nothing_of_the_nat(leaves_out: float) 
     steps = 1.05 * 1.001 if leaves_out < 0.01 else 1.05**2 * 1.001
     assert found.rate_per_s <= 50_000.0 <= found.rate_per_s * steps / (1 - leaves_out)
     assert found.capped == (leaves_out > 0.01)
-    assert min(one.load_fps for one in seen) == NatTest().filling_fps
+    assert min(one.load_fps for one in seen) == SessionTest().filling_fps
     assert len(seen) < 30
     first = found.tried[0]
     assert first.sessions == first.came == first.held == round(64_512 * (1 - leaves_out))
@@ -135,7 +135,7 @@ def test_what_a_generator_leaves_out_says_nothing_of_the_nat(leaves_out: float) 
 
 def test_frames_that_left_late_were_no_faster_than_they_left() -> None:
     """At 500,000 a second 64,512 take 0.13 s: 4 ms of frames that are caught up are 3 % of it."""
-    asked = inputs(NatTest(searches=3), sessions=64_512)
+    asked = inputs(SessionTest(searches=3), sessions=64_512)
     exact, seen = drive(connection_rate(asked), Translator(rate_per_s=500e3))
     late, slower = drive(connection_rate(asked), Translator(rate_per_s=500e3, late_s=0.004))
     assert [one.request for one in slower] == [one.request for one in seen]
@@ -146,7 +146,7 @@ def test_frames_that_left_late_were_no_faster_than_they_left() -> None:
 
 
 def test_a_trial_that_fails_on_a_disturbed_machine_is_run_again() -> None:
-    asked = inputs(NatTest(searches=1), sessions=64_512)
+    asked = inputs(SessionTest(searches=1), sessions=64_512)
     found, seen = drive(connection_rate(asked), Translator(rate_per_s=50_000.0, stalls=True))
     assert found.rate_per_s <= 50_000.0 <= found.rate_per_s * 1.05 * 1.0001
     tried = [(one.rate_per_s, one.made) for one in found.tried]
@@ -157,13 +157,13 @@ def test_a_trial_that_fails_on_a_disturbed_machine_is_run_again() -> None:
 
 def test_a_capacity_is_of_the_sessions_that_were_sent() -> None:
     dut = Translator(leaves_out=0.002)
-    found, _ = drive(session_capacity(inputs(NatTest(), sessions=64_512)), dut)
+    found, _ = drive(session_capacity(inputs(SessionTest(), sessions=64_512)), dut)
     assert (found.sessions, found.capped) == (round(64_512 * 0.998), True)
     limited = Translator(leaves_out=0.002, room=20_000)
-    found, _ = drive(session_capacity(inputs(NatTest(), sessions=64_512)), limited)
+    found, _ = drive(session_capacity(inputs(SessionTest(), sessions=64_512)), limited)
     assert found.sessions <= 20_000 <= found.sessions * 1.013
     with pytest.raises(NoResultError, match="left out more than 1 %"):
-        drive(session_capacity(inputs(NatTest(), sessions=64_512)), Translator(leaves_out=0.02))
+        drive(session_capacity(inputs(SessionTest(), sessions=64_512)), Translator(leaves_out=0.02))
 
 
 @pytest.mark.parametrize(
@@ -186,13 +186,17 @@ def test_a_median_is_at_least_where_the_generator_limited_a_search_that_moves_it
         return next(rates), next(flags)
 
     monkeypatch.setattr(sessions, "_search_rate", search)
-    found, _ = drive(connection_rate(inputs(NatTest(searches=3), sessions=64_512)), Translator())
+    found, _ = drive(
+        connection_rate(inputs(SessionTest(searches=3), sessions=64_512)), Translator()
+    )
     assert (found.rate_per_s, found.capped) == (20e3, capped)
     assert ("could not be offered" in found.note) == capped
 
 
 def test_a_rate_of_few_sessions_is_qualified() -> None:
-    few, _ = drive(connection_rate(inputs(NatTest(searches=1), sessions=16_128)), Translator(50e3))
+    few, _ = drive(
+        connection_rate(inputs(SessionTest(searches=1), sessions=16_128)), Translator(50e3)
+    )
     assert "rings of the wires" in few.note
     looked = cast("ClauseContext", SimpleNamespace(result=SimpleNamespace(sessions=few)))
     (search,) = (
@@ -203,7 +207,7 @@ def test_a_rate_of_few_sessions_is_qualified() -> None:
 
 def test_a_nat_that_makes_no_sessions_has_no_rate() -> None:
     found, _ = drive(
-        connection_rate(inputs(NatTest(searches=1), sessions=1000)), Translator(rate_per_s=0.0)
+        connection_rate(inputs(SessionTest(searches=1), sessions=1000)), Translator(rate_per_s=0.0)
     )
     assert (found.rate_per_s, found.capped, found.ended_per_s) == (0.0, False, None)
     assert "slowest rate" in found.note
@@ -213,15 +217,16 @@ def test_a_nat_that_makes_no_sessions_has_no_rate() -> None:
 @pytest.mark.parametrize("room", [700, 1024, 20_000, 64_511])
 def test_the_capacity_comes_back_whatever_a_full_table_does(room: int, evicts: bool) -> None:
     found, seen = drive(
-        session_capacity(inputs(NatTest(), sessions=64_512)), Translator(room=room, evicts=evicts)
+        session_capacity(inputs(SessionTest(), sessions=64_512)),
+        Translator(room=room, evicts=evicts),
     )
     assert found.sessions <= room <= found.sessions * 1.01 + 1
     assert not found.capped
-    assert replay(session_capacity(inputs(NatTest(), sessions=64_512)), seen).outcome == found
+    assert replay(session_capacity(inputs(SessionTest(), sessions=64_512)), seen).outcome == found
 
 
 def test_a_capacity_is_that_of_a_limit_or_of_all() -> None:
-    asked = inputs(NatTest(), sessions=66_000)  # 65,536 and one doubling more are within 1 %
+    asked = inputs(SessionTest(), sessions=66_000)  # 65,536 and one doubling more are within 1 %
     found, _ = drive(session_capacity(asked), Translator())
     assert (found.sessions, found.capped) == (66_000, True)
     limited, seen = drive(session_capacity(asked), Translator(room=65_800))
@@ -230,13 +235,15 @@ def test_a_capacity_is_that_of_a_limit_or_of_all() -> None:
 
 
 def test_a_table_with_room_for_all_is_not_the_limit() -> None:
-    found, seen = drive(session_capacity(inputs(NatTest(), sessions=5000)), Translator())
+    found, seen = drive(session_capacity(inputs(SessionTest(), sessions=5000)), Translator())
     assert (found.sessions, found.capped) == (5000, True)
     assert [round(one.duration_s * one.load_fps) for one in seen] == [1024, 2048, 4096, 5000]
 
 
 def test_no_trial_lasts_longer_than_a_session_without_frames() -> None:
-    few = inputs(NatTest(searches=1), sessions=64_512, min_load_fps=100.0, session_timeout_s=25.0)
+    few = inputs(
+        SessionTest(searches=1), sessions=64_512, min_load_fps=100.0, session_timeout_s=25.0
+    )
     # The first session is there until the last has been made and counted.
     found, seen = drive(connection_rate(few), Translator(rate_per_s=2000.0))
     assert found.rate_per_s == 0
@@ -280,7 +287,7 @@ def test_the_time_that_a_session_is_held_is_that_of_its_protocol() -> None:
 
 def test_what_is_no_nat_has_no_sessions() -> None:
     with pytest.raises(NoResultError, match="no NAT"):
-        drive(connection_rate(inputs(NatTest())), Translator())
+        drive(connection_rate(inputs(SessionTest())), Translator())
     plain = Scenario(
         deployment=make_deployment("phy2phy"), vswitch="bridge", traffic=TrafficProfile()
     )
@@ -288,6 +295,6 @@ def test_what_is_no_nat_has_no_sessions() -> None:
         session_scenario(plain)
     mixed = TrafficProfile(imix="aaaaaaabbbbc")
     with pytest.raises(NoResultError, match="frames of one size"):
-        session_scenario(plain.model_copy(update={"nat": Nat(), "traffic": mixed}))
-    made = session_scenario(plain.model_copy(update={"nat": Nat()}))
+        session_scenario(plain.model_copy(update={"change": Nat(), "traffic": mixed}))
+    made = session_scenario(plain.model_copy(update={"change": Nat()}))
     assert [stream.direction for stream in made.streams] == [0]

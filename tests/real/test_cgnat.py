@@ -13,7 +13,8 @@ from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.path_check import PATH_SESSIONS, check_path
 from vnetperf.deployment.trial import run_trial
 from vnetperf.host import kernel, xdp
-from vnetperf.model.nat import FIRST_PORT
+from vnetperf.model.frame_change import FIRST_PORT
+from vnetperf.model.nat import Nat
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.vswitches.cgnat.base import NatOptions
 from vnetperf.vswitches.cgnat.dpdk import DpdkNat
@@ -48,8 +49,8 @@ NAT = ("subscribers=50,ports=4,block=30000",)
 )
 def test_frames_of_each_session_come_out_as_its_own(mode: str, unchanged: Unchanged) -> None:
     with deployed("phy2phy_cgnat", nat=NAT, set=(f"mode={mode}", "udp_timeout=97")) as deployment:
-        nat = deployment.plan.scenario.nat
-        assert nat is not None
+        nat = deployment.plan.scenario.change
+        assert isinstance(nat, Nat)
         spec = SLOW.model_copy(update={"learning_frames": nat.sessions})
         result = run_trial(deployment, spec)
         assert not result.failed, result.failure
@@ -86,7 +87,7 @@ def test_ports_that_are_chosen_at_random_are_learnt(unchanged: Unchanged) -> Non
     options = ("mode=nft", "random_ports=true")
     found = []
     with deployed("phy2phy_cgnat", nat=nat, set=options) as deployment:
-        asked, generator = deployment.plan.scenario.nat, deployment.generator
+        asked, generator = deployment.plan.scenario.change, deployment.generator
         assert asked is not None
         assert isinstance(generator, Loadgen)
         # Twice as many as there are sessions: where the tester stands still, some are not sent.
@@ -98,8 +99,8 @@ def test_ports_that_are_chosen_at_random_are_learnt(unchanged: Unchanged) -> Non
             for counts in result.directions:
                 assert counts.sent >= asked.sessions
                 assert (counts.received, counts.altered) == (counts.sent, 0)
-            assert generator.bound is not None
-            bound = generator.bound.bindings()
+            assert isinstance(generator.learnt, Nat)
+            bound = generator.learnt.bindings()
             assert bound.public_ports != bound.ports
             found.append(bound.public_ports)
             deployment.vswitch.end_sessions()
@@ -150,9 +151,9 @@ def test_dpdk_translates_every_session(
     options: tuple[str, ...], wire: str, unchanged: Unchanged
 ) -> None:
     with deployed("phy2phy_cgnat", nat=NAT, set=options, wire=wire) as deployment:
-        switch, nat = deployment.vswitch, deployment.plan.scenario.nat
+        switch, nat = deployment.vswitch, deployment.plan.scenario.change
         assert isinstance(switch, DpdkNat)
-        assert nat is not None
+        assert isinstance(nat, Nat)
         spec = SLOW.model_copy(update={"learning_frames": nat.sessions})
         result = run_trial(deployment, spec)
         assert not result.failed, result.failure
@@ -194,9 +195,9 @@ def test_vpp_translates_every_session(mode: str, wire: str, unchanged: Unchanged
     asked = ("subscribers=550,ports=4,block=100",)
     options = (f"mode={mode}", "udp_timeout=97")
     with deployed("phy2phy_cgnat", nat=asked, set=options, wire=wire) as deployment:
-        switch, nat = deployment.vswitch, deployment.plan.scenario.nat
+        switch, nat = deployment.vswitch, deployment.plan.scenario.change
         assert isinstance(switch, VppNat)
-        assert nat is not None
+        assert isinstance(nat, Nat)
         changes = {"learning_frames": nat.sessions, "load_fps": 5000.0, "duration_s": 1.0}
         spec = SLOW.model_copy(update=changes)
         result = run_trial(deployment, spec)
@@ -237,11 +238,11 @@ def test_vpp_translates_every_session(mode: str, wire: str, unchanged: Unchanged
 
 def _chosen_as_computed(deployment: LiveDeployment, mode: str) -> None:
     """Ports that were learnt are of the block that VPP computes, or those that were sent from."""
-    generator, nat = deployment.generator, deployment.plan.scenario.nat
+    generator, nat = deployment.generator, deployment.plan.scenario.change
     assert isinstance(generator, Loadgen)
-    assert generator.bound is not None
-    assert nat is not None
-    bound = generator.bound.bindings()
+    assert isinstance(generator.learnt, Nat)
+    assert isinstance(nat, Nat)
+    bound = generator.learnt.bindings()
     if mode == "vpp-nat44":
         assert bound.public_ports == bound.ports
         return

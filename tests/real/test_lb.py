@@ -11,6 +11,7 @@ from tests.real.needs import program
 from tests.real.switches import SLOW, deployed, forwards
 from vnetperf.deployment.trial import run_trial
 from vnetperf.host import kernel, xdp
+from vnetperf.model.balancing import Services
 from vnetperf.model.trial import TrialResult
 from vnetperf.testing.stage import repeat_trial
 from vnetperf.vswitches.lb.ipvs import MODULES
@@ -43,8 +44,8 @@ def test_frames_go_to_backends_and_answers_come_from_services(
 ) -> None:
     wishes: dict[str, Any] = {} if profile == "rfc2544" else {"traffic": profile, "flows": 1}
     with deployed("phy2phy_lb", lb=FLOWS, set=(f"mode={mode}",), **wishes) as deployment:
-        services = deployment.plan.scenario.services
-        assert services is not None
+        services = deployment.plan.scenario.change
+        assert isinstance(services, Services)
         spec = SLOW.model_copy(
             update={"learning_frames": services.flows, "frame_size": 76 if wishes else 64}
         )

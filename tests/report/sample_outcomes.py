@@ -21,7 +21,6 @@ from vnetperf.model.outcomes import (
     ForwardingRate,
     LatencyAt,
     LossStep,
-    NatSessions,
     Recovery,
     RelativeCost,
     Reset,
@@ -30,6 +29,7 @@ from vnetperf.model.outcomes import (
     ServiceFlow,
     ServiceStep,
     SessionsTried,
+    SessionTable,
     Soak,
 )
 from vnetperf.model.result import LedgerEntry, Result, RoleUse, RunResults, TrialPoint
@@ -417,7 +417,7 @@ def connection_rate(_: random.Random, size: int) -> dict[str, Any]:
         for i, r in enumerate((1e4, 2e5, *rates))
     )
     return {
-        "sessions": NatSessions(
+        "sessions": SessionTable(
             sessions=64_512, rate_per_s=98_000.0 + size, rates=rates, tried=tried, ended_per_s=2.5e6
         )
     }
@@ -428,7 +428,7 @@ def session_capacity(_: random.Random, size: int) -> dict[str, Any]:
     full = size == 64
     tried = (_made(1024, 1e4, held=1024, trial=1), _made(64_512, 1e4, held=20_000, trial=2))
     return {
-        "sessions": NatSessions(
+        "sessions": SessionTable(
             sessions=20_000 if full else 64_512,
             rate_per_s=1e4,
             tried=tried,

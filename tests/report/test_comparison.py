@@ -6,7 +6,7 @@ import pytest
 
 from vnetperf.analysis import results_from_log
 from vnetperf.log.records import ComparisonRecord
-from vnetperf.model.outcomes import NatSessions
+from vnetperf.model.outcomes import SessionTable
 from vnetperf.model.result import (
     ComparedVariant,
     Deployments,
@@ -292,7 +292,7 @@ def test_new_sessions_stand_beside_each_other_and_apart_from_throughput(results)
     for variant, rate in (("lb=1", 90_000.0), ("lb=9", 20_000.0)):
         scenario = f"phy2phy_lb,{variant}"
         measured.append(plain.model_copy(update={"scenario": scenario}))
-        made = NatSessions(sessions=500, rate_per_s=rate, ended_per_s=1e6, capped=rate > 80_000)
+        made = SessionTable(sessions=500, rate_per_s=rate, ended_per_s=1e6, capped=rate > 80_000)
         update = {"scenario": f"{scenario},new sessions", "test": "connection_rate", "goals": ()}
         measured.append(plain.model_copy(update={**update, "sessions": made}))
     run = results.model_copy(update={"comparisons": compared, "results": tuple(measured)})

@@ -90,7 +90,7 @@ def test_a_nats_frames_are_of_its_sessions_and_come_out_as_the_other_side_has_th
     number: int, direction: int
 ) -> None:
     nat = Nat(subscribers=16, ports=4)
-    through = scenario(nat=nat, forwarding="l3")
+    through = scenario(change=nat, forwarding="l3")
     stream, session = through.streams[direction], number % nat.sessions
     sent = stream_frame(stream, 64, number)
     out = routed(through, stream, sent)
@@ -130,7 +130,7 @@ class Choosing(FrameTester):
 
 
 def test_what_a_nat_chooses_is_learnt_from_what_comes_out() -> None:
-    through = scenario(nat=Nat(subscribers=5, ports=4, mapping="learnt"), forwarding="l3")
+    through = scenario(change=Nat(subscribers=5, ports=4, mapping="learnt"), forwarding="l3")
     tester = Choosing(cast("Any", None), cast("Any", None))
     tester.prepare(through.streams, through.traffic, 64)
     tester.learn(20)

@@ -37,7 +37,7 @@ def scenario(nat: Nat = NAT, profile: TrafficProfile = PROFILES[0]) -> Scenario:
         vswitch="cgnat",
         traffic=profile,
         forwarding="l3",
-        nat=nat,
+        change=nat,
     )
 
 
@@ -140,7 +140,7 @@ def test_traffic_that_a_nat_cannot_carry_is_refused(profile: TrafficProfile, why
 
 
 def test_frames_without_a_nat_expect_nothing() -> None:
-    plain = scenario().model_copy(update={"nat": None})
+    plain = scenario().model_copy(update={"change": None})
     assert all(not f.expected for f in compile_traffic(plain.streams, plain.traffic, 64))
 
 
@@ -158,12 +158,12 @@ def test_until_a_mapping_is_learnt_only_the_server_is_expected(profile: TrafficP
 def test_answers_go_to_what_was_learnt(profile: TrafficProfile) -> None:
     addresses = [int(IPv4Address("203.0.113.9")) + n for n in range(LEARNT.sessions)]
     ports = [40_000 + 7 * n for n in range(LEARNT.sessions)]
-    nat = LEARNT.learnt(
+    nat = LEARNT.with_learnt_clients(
         b"".join(one.to_bytes(4, "big") for one in addresses),
         b"".join(one.to_bytes(2, "big") for one in ports),
     )
     made = scenario(LEARNT, profile)
-    streams = tuple(stream.through(nat=nat, services=None) for stream in made.streams)
+    streams = tuple(stream.through(nat) for stream in made.streams)
     up, down = compile_traffic(streams, profile, profile.least_frame_size)
     for n in range(LEARNT.sessions):
         sent, answer = ends(up.nth(n)), ends(down.nth(n))
@@ -171,14 +171,13 @@ def test_answers_go_to_what_was_learnt(profile: TrafficProfile) -> None:
         assert answer[2:] == (str(IPv4Address(addresses[n])), ports[n])
         assert ends(returned(down, n))[2:] == sent[:2]
     assert str(nat) == str(LEARNT)
-    assert nat.given() == LEARNT.given()
 
 
 def test_one_session_is_learnt_too() -> None:
     nat = Nat(subscribers=1, ports=1, mapping="learnt")
-    learnt = nat.learnt(bytes([203, 0, 113, 9]), (4711).to_bytes(2, "big"))
+    learnt = nat.with_learnt_clients(bytes([203, 0, 113, 9]), (4711).to_bytes(2, "big"))
     made = scenario(nat)
-    streams = tuple(stream.through(nat=learnt, services=None) for stream in made.streams)
+    streams = tuple(stream.through(learnt) for stream in made.streams)
     _, down = compile_traffic(streams, PROFILES[0], 64)
     assert ends(down.nth(0))[2:] == ("203.0.113.9", 4711)
 
@@ -199,4 +198,4 @@ def test_frames_of_sessions_are_addressed_to_the_nat_of_the_testbed() -> None:
     macs = ("02:00:00:00:00:aa", "02:00:00:00:00:bb")
     made = scenario().model_copy(update={"dut_macs": macs})
     assert tuple(stream.eth_dst for stream in made.streams) == macs
-    assert all(stream.nat for stream in made.streams)
+    assert all(stream.change for stream in made.streams)

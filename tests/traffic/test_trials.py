@@ -318,7 +318,7 @@ def test_sessions_are_set_up_at_full_pace_where_streams_are_prepared_anew(
     tester: tuple[Loadgen, Double],
 ) -> None:
     generator, double = tester
-    streams = tuple(one.through(nat=Nat(), services=None) for one in STREAMS)
+    streams = tuple(one.through(Nat()) for one in STREAMS)
     for _ in range(2):
         generator.prepare(streams, PROFILE, 64)
         for _ in range(5):  # sessions are lost each time: no trial follows
@@ -386,7 +386,7 @@ def test_what_a_trial_kept_is_there_after_a_path_check(tester: tuple[Loadgen, Do
 
 def test_sessions_of_a_mix_are_each_set_up(tester: tuple[Loadgen, Double]) -> None:
     generator, double = tester
-    streams = tuple(one.through(nat=Nat(), services=None) for one in STREAMS)
+    streams = tuple(one.through(Nat()) for one in STREAMS)
     generator.prepare(streams, PROFILE.model_copy(update={"imix": "aaaaaaabbbbc"}), 0)
     of_mix = double.streams
     assert of_mix > 2

@@ -11,12 +11,13 @@ import pytest
 from pydantic import ValidationError
 
 from tests.fakes.machine import PROGRAMS, facts
-from vnetperf.config.settings import nat_options
+from vnetperf.config.settings import change_options
 from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.trial import SET_UP_HOLDS_S, SET_UPS, learn
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, ConfigError, DutError, HostError
-from vnetperf.model.nat import FIRST_PORT, PORTS_OF_ADDRESS, Nat
+from vnetperf.model.frame_change import FIRST_PORT, PORTS_OF_ADDRESS
+from vnetperf.model.nat import Nat
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Scenario
@@ -37,7 +38,7 @@ def test_the_densities_of_csit() -> None:
         (16384, 1_032_192, 16),
     ):
         nat = Nat(subscribers=subscribers)
-        assert (nat.sessions, nat.addresses) == (sessions, addresses)
+        assert (nat.sessions, nat.public_addresses) == (sessions, addresses)
 
 
 @pytest.mark.parametrize("block", [1, 63, 64, 1000, PORTS_OF_ADDRESS])
@@ -71,9 +72,11 @@ def test_what_does_not_fit_is_refused_with_its_numbers(given: dict[str, object],
 
 
 def test_the_setting_is_typed_in_one_or_in_pieces() -> None:
-    assert nat_options(("subscribers=2,ports=3", "block=4")) == Nat(subscribers=2, ports=3, block=4)
+    assert change_options("nat", ("subscribers=2,ports=3", "block=4")) == Nat(
+        subscribers=2, ports=3, block=4
+    )
     with pytest.raises(ConfigError, match="subscribers"):
-        nat_options(("subscriber=2",))
+        change_options("nat", ("subscriber=2",))
 
 
 def test_rules_name_each_block() -> None:
@@ -89,7 +92,7 @@ def plan(nat: Nat, **options: Any) -> Plan:
         vswitch="cgnat",
         traffic=TrafficProfile(),
         wire="veth",
-        nat=nat,
+        change=nat,
         options=SwitchOptions(**options),
     )
     there = facts(programs={**PROGRAMS, "nft": "/usr/sbin/nft", "iptables-restore": "/x"})

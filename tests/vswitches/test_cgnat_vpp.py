@@ -17,7 +17,8 @@ from tests.vswitches.test_vpp import ALL, machine
 from vnetperf.deployment.planner import make_plan
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, DutError
-from vnetperf.model.nat import FIRST_PORT, PORTS_OF_ADDRESS, Nat
+from vnetperf.model.frame_change import FIRST_PORT, PORTS_OF_ADDRESS
+from vnetperf.model.nat import Nat
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Scenario
@@ -52,7 +53,7 @@ def scenario(mode: str, nat: Nat | None = None, **options: Any) -> Scenario:
         deployment=make_deployment("phy2phy"),
         vswitch="cgnat",
         traffic=options.pop("traffic", TrafficProfile()),
-        nat=nat or Nat(),
+        change=nat or Nat(),
         options=SwitchOptions(mode=mode, **options),
     )
     return Cgnat.adapted(one, Testbed())
@@ -147,10 +148,10 @@ def test_the_plan_shows_the_plugin_and_room_for_the_tables(
 
 def test_mappings_are_learnt_whatever_is_requested() -> None:
     for mode in MODES:
-        nat = scenario(mode).nat
+        nat = scenario(mode).change
         assert nat is not None
         assert nat.mapping == "learnt"
-    kept = scenario("rtc").nat
+    kept = scenario("rtc").change
     assert kept is not None
     assert kept.mapping == "preserved"
 

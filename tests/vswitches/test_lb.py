@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.fakes.machine import PROGRAMS, facts
-from vnetperf.config.settings import lb_options
+from vnetperf.config.settings import change_options
 from vnetperf.deployment.capability_check import deployment_errors
 from vnetperf.deployment.planner import make_plan
 from vnetperf.model.balancing import BACKENDS, CLIENTS, CLUSTER, VIRTUAL, Services
@@ -41,7 +41,7 @@ def scenario(
         vswitch="lb",
         traffic=profile or TrafficProfile(),
         wire="veth",
-        services=services,
+        change=services,
         options=SwitchOptions(**options),
     )
     return ServiceBalancer.adapted(made, Testbed())
@@ -127,7 +127,7 @@ def test_what_does_not_fit_is_refused_with_its_numbers(given: dict[str, int], wh
 
 
 def test_the_setting_is_typed_in_one_or_in_pieces() -> None:
-    assert lb_options(("services=2,flows=3", "backends=4")) == Services(
+    assert change_options("lb", ("services=2,flows=3", "backends=4")) == Services(
         services=2, flows=3, backends=4
     )
 

@@ -17,11 +17,11 @@ from vnetperf.model.outcomes import (
     ForwardingRate,
     LatencyAt,
     LossStep,
-    NatSessions,
     OverTrials,
     Recovery,
     Reset,
     Service,
+    SessionTable,
     Soak,
     Spread,
 )
@@ -822,22 +822,22 @@ def _list_addresses_metrics(make: _Make, result: Result, table: AddressTable) ->
 
 
 def _list_sessions_metrics(
-    make: _Make, result: Result, nat_sessions: NatSessions
+    make: _Make, result: Result, session_table: SessionTable
 ) -> Iterator[Metric]:
     about: dict[str, Any] = {
-        "qualifiers": ("at least",) if nat_sessions.capped else (),
-        "note": nat_sessions.note,
+        "qualifiers": ("at least",) if session_table.capped else (),
+        "note": session_table.note,
     }
-    rate, count = result.test == "connection_rate", float(nat_sessions.sessions)
+    rate, count = result.test == "connection_rate", float(session_table.sessions)
     label = "connection establishment rate"
     yield make("sessions", "sessions", count, more="sessions", main=not rate, **about)
     about["resolution"] = result.test_inputs.get("resolution", 0.0) * (
-        nat_sessions.rate_per_s or 0.0
+        session_table.rate_per_s or 0.0
     )
-    yield make("connection_rate", "1/s", nat_sessions.rate_per_s, more=label, main=rate, **about)
+    yield make("connection_rate", "1/s", session_table.rate_per_s, more=label, main=rate, **about)
     reason, label = "no time of ending sessions was recorded", "connection tear-down rate"
-    yield make("tear_down_rate", "1/s", nat_sessions.ended_per_s, more=label, why=reason)
-    yield make("capped", "", nat_sessions.capped)
+    yield make("tear_down_rate", "1/s", session_table.ended_per_s, more=label, why=reason)
+    yield make("capped", "", session_table.capped)
 
 
 #: Where a result has what a test found -> its numbers.

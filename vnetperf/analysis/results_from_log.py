@@ -69,8 +69,8 @@ from vnetperf.log.stored import Shelf, complete_trials, rare_collections
 from vnetperf.log.trial_log import foreign_log
 from vnetperf.model.base import share_field_sets
 from vnetperf.model.errors import LogError, NoResultError
+from vnetperf.model.frame_change import NEW_SESSIONS
 from vnetperf.model.frames import LinkSpeed
-from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.outcomes import BackToBack, Service
 from vnetperf.model.parameters import TestName
 from vnetperf.model.result import (

@@ -11,7 +11,13 @@ from typing import Any
 from pydantic import BaseModel
 
 from vnetperf import config
-from vnetperf.config.settings import CommandLine, add_options, read_options, settings_table
+from vnetperf.config.settings import (
+    CHANGE_SETTINGS,
+    CommandLine,
+    add_options,
+    read_options,
+    settings_table,
+)
 from vnetperf.log.folder import read_user_settings
 
 #: What a setting changes in a file: key -> the setting.
@@ -22,8 +28,12 @@ _LAID_OVER = {
     "traffic:flows": "flows",
 }
 #: Part of the configuration -> the setting that gives single options of it.
-_SINGLE = {"switch": "set", "guest": "guest", "core": "core", "nat": "nat", "lb": "lb"}
-_WITH_COMMAS = ("nat", "lb")
+_SINGLE = {
+    "switch": "set",
+    "guest": "guest",
+    "core": "core",
+    **{name: name for name in CHANGE_SETTINGS},
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,17 +82,14 @@ def _parts(loaded: config.Configuration) -> dict[str, tuple[BaseModel, str]]:
     }
     guest = next((option for option in settings.guest if "=" not in option), "")
     parts["guest"] = loaded.guest, str(config.find_file("guest", guest)) if guest else ""
-    return parts | {
-        "core": (loaded.mobile_core, ""),
-        "nat": (loaded.nat, ""),
-        "lb": (loaded.lb, ""),
-    }
+    parts["core"] = loaded.mobile_core, ""
+    return parts | {name: (loaded.changes[kind.key], "") for name, kind in CHANGE_SETTINGS.items()}
 
 
 def _single_keys(settings: config.Settings, setting: str) -> set[str]:
     """Keys of the single options that a setting gives."""
     texts: tuple[str, ...] = getattr(settings, setting, ())
-    if setting in _WITH_COMMAS:
+    if setting in CHANGE_SETTINGS:
         texts = tuple(part.strip() for text in texts for part in text.split(","))
     return {text.partition("=")[0] for text in texts if "=" in text}  # others name a file
 

@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +24,22 @@ from vnetperf.config.files import (
 )
 from vnetperf.config.settings import (
     ADDED_UP,
+    CHANGE_SETTINGS,
     ENV_PREFIX,
     OF_THE_RUN,
     CommandLine,
     Settings,
+    change_options,
     guest_options,
-    lb_options,
     mobile_core,
     mobile_core_options,
-    nat_options,
     parse_seconds,
     read_testbed,
     switch_options,
     variable_name,
 )
-from vnetperf.model.balancing import Services
 from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean, join_errors
-from vnetperf.model.nat import Nat
+from vnetperf.model.frame_change import FrameChange
 from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
 from vnetperf.model.preset import Preset, check_budget, check_goals, check_traffic
 from vnetperf.model.scenario import Variant
@@ -82,8 +82,8 @@ class Configuration:
     switch: SwitchOptions  # The options of the vSwitch, with the settings' single ones applied
     guest: GuestOptions  # The options of guests, likewise
     mobile_core: MobileCoreOptions  # The options of a mobile core, likewise
-    nat: Nat  # Subscribers, sessions and pool of a NAT, likewise
-    lb: Services  # Services of a load balancer and their flows, likewise
+    #: Kind of change, by its key -> what a DUT does to frames, with the options of its setting.
+    changes: dict[str, FrameChange]
 
     @property
     def capture(self) -> CaptureSpec | None:
@@ -230,10 +230,13 @@ def _check_parts(settings: Settings, sources: Mapping[str, str]) -> list[ConfigE
         lambda: switch_options(settings.switch, settings.set, where("switch"), where("set")),
         lambda: guest_options(settings.guest, where("guest")),
         lambda: mobile_core_options(settings.core, where("core")),
-        lambda: nat_options(settings.nat, where("nat")),
-        lambda: lb_options(settings.lb, where("lb")),
+        *(partial(_read_change, settings, name, where(name)) for name in CHANGE_SETTINGS),
     )
     return [error for read in reads if (error := _catch_error(read)) is not None]
+
+
+def _read_change(settings: Settings, setting: str, where: str) -> FrameChange:
+    return change_options(setting, getattr(settings, setting), where)
 
 
 def _laid_over(earlier: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]:
@@ -351,6 +354,8 @@ def _read(
         switch=switch_options(settings.switch, settings.set, where("switch"), where("set")),
         guest=guest_options(settings.guest, where("guest")),
         mobile_core=mobile_core_options(settings.core, where("core")),
-        nat=nat_options(settings.nat, where("nat")),
-        lb=lb_options(settings.lb, where("lb")),
+        changes={
+            kind.key: _read_change(settings, name, where(name))
+            for name, kind in CHANGE_SETTINGS.items()
+        },
     )

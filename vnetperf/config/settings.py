@@ -27,11 +27,10 @@ from vnetperf.config.files import (
     validate,
 )
 from vnetperf.host.trust import explain_distrust
-from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean, join_errors
+from vnetperf.model.frame_change import FrameChange
 from vnetperf.model.frames import AutoTunnel
-from vnetperf.model.nat import Nat
 from vnetperf.model.options import (
     DEFAULT_STACK,
     GuestOptions,
@@ -44,6 +43,7 @@ from vnetperf.model.preset import MOST_ROUNDS, FrameSizes
 from vnetperf.model.profile import MOST_FLOWS
 from vnetperf.model.scenario import Forwarding, PodHosts, PodKind, Rules, VnfPlacement
 from vnetperf.model.testbed import Testbed
+from vnetperf.model.traffic import CHANGES
 from vnetperf.model.transfer import (
     AUTO,
     MAX_INSTANCES,
@@ -343,13 +343,17 @@ def fields() -> dict[str, FieldInfo]:
     return {**Settings.model_fields, **CommandLine.model_fields}
 
 
+#: Setting -> kind of change to frames that it gives the options of.
+CHANGE_SETTINGS: dict[str, type[FrameChange]] = {
+    "nat": CHANGES["nat"],
+    "lb": CHANGES["services"],
+}
 #: Option of KEY=VALUE -> the model that has the keys; what is no key; where there are more.
 _KEYS_OF: dict[str, type[Frozen]] = {
     "set": SwitchOptions,
     "guest": GuestOptions,
     "core": MobileCoreOptions,
-    "nat": Nat,
-    "lb": Services,
+    **CHANGE_SETTINGS,
 }
 _NO_KEYS = ("name", "description")
 _MORE_KEYS = {"set": "; each vSwitch's own are in docs/configuration.md"}
@@ -501,14 +505,9 @@ def mobile_core(texts: tuple[str, ...], where: str = "core") -> MobileCore:
     return load_model(MobileCore, path)
 
 
-def nat_options(texts: tuple[str, ...], where: str = "nat") -> Nat:
-    """Subscribers, sessions and pool of a NAT."""
-    return _options(Nat, _parts(texts, ","), where)
-
-
-def lb_options(texts: tuple[str, ...], where: str = "lb") -> Services:
-    """Services of a load balancer, and the flows to them."""
-    return _options(Services, _parts(texts, ","), where)
+def change_options(setting: str, texts: tuple[str, ...], where: str = "") -> FrameChange:
+    """Options of what a DUT does to frames, by the setting that gives them."""
+    return _options(CHANGE_SETTINGS[setting], _parts(texts, ","), where or setting)
 
 
 def _name_and_pairs(texts: tuple[str, ...], where: str) -> tuple[str, tuple[str, ...]]:

@@ -6,10 +6,12 @@ Each refusal names its cure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import Any
 
+from vnetperf.config.settings import CHANGE_SETTINGS
 from vnetperf.deployment.backends import Backends
+from vnetperf.model.addresses import TEST_ADDRESSES
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError, accepted_names
 from vnetperf.model.frames import (
@@ -31,9 +33,8 @@ from vnetperf.plugin.generator import GeneratorCapabilities
 from vnetperf.plugin.vnf import UserPlane
 
 #: Networks that a deployment knows ways to (RFC 2544 appendix C.2.2).
-TEST_NETWORK = ip_network("198.18.0.0/15")
 #: Headers of frames through a NAT.
-NAT_HEADERS: tuple[tuple[HeaderKind, ...], ...] = (PLAIN, ("ethernet", "ipv4", "tcp"))
+SESSION_HEADERS: tuple[tuple[HeaderKind, ...], ...] = (PLAIN, ("ethernet", "ipv4", "tcp"))
 #: From a tester port's MAC address to that of the next (model/deployment.py).
 MACS_OF_A_PORT = 1 << 16
 
@@ -130,11 +131,11 @@ def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
     beyond = [
         str(value)
         for name, value in profile.values.items()
-        if name in ("ipv4_src", "ipv4_dst") and ip_address(value) not in TEST_NETWORK
+        if name in ("ipv4_src", "ipv4_dst") and ip_address(value) not in TEST_ADDRESSES.whole
     ]
     if routed and beyond:
-        yield error(f"there is no way to {', '.join(beyond)}", accepted=str(TEST_NETWORK))
-    yield from map(error, _nat_reasons(scenario))
+        yield error(f"there is no way to {', '.join(beyond)}", accepted=str(TEST_ADDRESSES.whole))
+    yield from map(error, _change_reasons(scenario))
     if scenario.rules == "stream" and not profile.plain:
         yield error(
             f"rules for each flow are made for frames of {', '.join(PLAIN)} with their usual "
@@ -181,23 +182,21 @@ def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
         )
 
 
-def _nat_reasons(scenario: Scenario) -> Iterator[str]:
-    """What sessions through a NAT or a load balancer do not allow in a profile."""
-    profile, balanced = scenario.traffic, scenario.services
-    if scenario.translated is None:
+def _change_reasons(scenario: Scenario) -> Iterator[str]:
+    """What sessions through a DUT that changes frames do not allow in a profile."""
+    profile, change = scenario.traffic, scenario.change
+    if change is None:
         return
-    middlebox, setting = ("a load balancer", "--lb") if balanced else ("a NAT", "--nat")
-    if balanced is not None and balanced.backends > 1 and 1 in profile.directions:
-        yield (
-            f"which of {balanced.backends} backends a flow has is the load balancer's choice, so "
-            "that answers cannot be sent; backends=1, or a profile with bidirectional = false"
-        )
-    if profile.headers not in NAT_HEADERS:
-        stacks = " or ".join(", ".join(stack) for stack in NAT_HEADERS)
+    middlebox = change.middlebox
+    setting = next(name for name, kind in CHANGE_SETTINGS.items() if isinstance(change, kind))
+    if problem := change.find_profile_problem(profile):
+        yield problem
+    if profile.headers not in SESSION_HEADERS:
+        stacks = " or ".join(", ".join(stack) for stack in SESSION_HEADERS)
         headers = ", ".join(profile.headers)
         yield f"sessions of {middlebox} are of {stacks}, and these frames of {headers}"
     if profile.flows > 1 or profile.values:
-        rule = f"the flows through {middlebox} are the sessions of {setting}"
+        rule = f"the flows through {middlebox} are the sessions of --{setting}"
         cure = "" if profile.values else "; --flows 1 leaves them out"
         yield f"{rule}, and the profile has others{cure}"
     if not profile.learning_frames:
@@ -268,9 +267,8 @@ def generator_errors(scenario: Scenario, can: GeneratorCapabilities) -> Iterator
         yield cannot("send broadcast frames and count them apart", "broadcast = 0")
     if profile.burst > 1 and not can.paced_bursts:
         yield cannot(f"meet a load with bursts of {profile.burst} frames", "burst = 1")
-    if scenario.translated is not None and not can.sessions:
-        middlebox = "a NAT" if scenario.nat else "a load balancer"
-        yield cannot(f"send through {middlebox}, and look at what comes back")
+    if scenario.change is not None and not can.sessions:
+        yield cannot(f"send through {scenario.change.middlebox}, and look at what comes back")
     if (profile.answers == "any" or profile.announce) and not can.answers:
         setting = 'answers = "any"' if profile.answers == "any" else "announce"
         yield cannot(
@@ -473,12 +471,10 @@ def _find_idle_settings(
         yield "vnfs", f"{graph.name} always has as many"
     if "core" in settings and not graph.gtp:
         yield "core", f"{graph.name} has no mobile core"
-    services = {
-        "nat": (scenario.nat, "is no NAT"),
-        "lb": (scenario.services, "does not balance the load of services"),
-    }
     yield from (
-        (k, f"{scenario.vswitch} {v[1]}") for k, v in services.items() if k in settings and not v[0]
+        (name, f"{scenario.vswitch} {kind.missing_part}")
+        for name, kind in CHANGE_SETTINGS.items()
+        if name in settings and not isinstance(scenario.change, kind)
     )
     if "tunnel" in settings and not graph.tunnelled:
         yield "tunnel", f"{graph.name} has no tunnel"

@@ -43,8 +43,8 @@ def check_path(
         return {"frames": "none were sent: only programs in pods communicate here"}
     deployment.prepare(deployment.plan.scenario.traffic.least_frame_size)
     before: dict[str, HopCounters] = {}
-    translated = deployment.plan.scenario.translated
-    learned = 8 if translated is None else min(translated.sessions, PATH_SESSIONS)
+    change = deployment.plan.scenario.change
+    learned = 8 if change is None else min(change.sessions, PATH_SESSIONS)
 
     def attempt(check: TrialSpec) -> TrialResult:
         deployment.check_alive()

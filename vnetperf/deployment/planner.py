@@ -49,7 +49,7 @@ from vnetperf.model.errors import (
     GeneratorError,
     HostError,
 )
-from vnetperf.model.nat import NEW_SESSIONS
+from vnetperf.model.frame_change import NEW_SESSIONS
 from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed, clocks_apart_s
 from vnetperf.plugin import registry

@@ -425,23 +425,23 @@ def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:
     deployment.prepare(spec.frame_size)
     if spec.new_sessions or not spec.learning_frames:
         return
-    translated = deployment.plan.scenario.translated
-    if translated is None or not deployment.plan.has_dut:
+    change = deployment.plan.scenario.change
+    if change is None or not deployment.plan.has_dut:
         # Sessions of a mobile core are known since its UEs attached, and not to who plans trials.
         deployment.generator.learn(max(spec.learning_frames, deployment.session_flows))
         return
     sessions = _count_table(deployment)
     held_s = time.monotonic() - deployment.sessions_seen
-    if sessions is not None and sessions >= translated.sessions and held_s < SET_UP_HOLDS_S:
+    if sessions is not None and sessions >= change.sessions and held_s < SET_UP_HOLDS_S:
         return
     for _ in range(SET_UPS):
-        deployment.generator.learn(max(spec.learning_frames, translated.sessions))
+        deployment.generator.learn(max(spec.learning_frames, change.sessions))
         sessions = _count_table(deployment)
-        if sessions is None or sessions >= translated.sessions:
+        if sessions is None or sessions >= change.sessions:
             deployment.sessions_seen = time.monotonic()
             return
     raise DutError(
-        f"holds {sessions} of {translated.sessions} sessions after a frame of each was sent "
+        f"holds {sessions} of {change.sessions} sessions after a frame of each was sent "
         f"{SET_UPS} times",
         where=deployment.vswitch.name,
         cure="choose fewer sessions with --nat or --lb, or a larger table or longer timeouts with "

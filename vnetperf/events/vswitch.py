@@ -37,7 +37,7 @@ class VSwitchRestart(Event):
         dut = load_dut(scenario.deployment, scenario.vswitch)
         if problem := dut.find_restart_problem(scenario):
             return problem
-        if scenario.nat is not None and scenario.nat.mapping == "learnt":
+        if scenario.change is not None and scenario.change.learns_ends:
             return (
                 "a NAT that is started again may map sessions otherwise, and mappings are learnt "
                 "between trials, not within one"

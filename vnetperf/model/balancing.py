@@ -11,12 +11,13 @@ from array import array
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network
+from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from vnetperf.model.base import Frozen, given
-from vnetperf.model.nat import FIRST_PORT, PORTS_OF_ADDRESS, FlowEnds
-from vnetperf.model.profile import MOST_FLOWS
+from vnetperf.model.addresses import AddressPlan
+from vnetperf.model.frame_change import FIRST_PORT, PORTS_OF_ADDRESS, FlowEnds, FrameChange
+from vnetperf.model.profile import MOST_FLOWS, TrafficProfile
 
 #: Where services, clients and backends are; the last two are pods of the cluster.
 VIRTUAL = IPv4Network("10.96.0.0/12")
@@ -30,7 +31,7 @@ MOST_SERVICES = BACKENDS.num_addresses >> 8
 SERVICE_PORT, BACKEND_PORT = 80, 8080
 
 
-class Services(Frozen):
+class Services(FrameChange):
     """Services that a load balancer has, and the flows that the tester sends to them.
 
     Flow `i` goes to service ``i % services``, so that successive frames are for different ones.
@@ -41,6 +42,11 @@ class Services(Frozen):
             more, frames go from clients alone, and any backend of the service is right.
         clients: Addresses that flows come from, each from many ports.
     """
+
+    key: ClassVar[str] = "services"
+    middlebox: ClassVar[str] = "a load balancer"
+    condition: ClassVar[str] = "load balancing"
+    missing_part: ClassVar[str] = "does not balance the load of services"
 
     services: int = Field(default=100, ge=1, le=MOST_SERVICES)
     backends: int = Field(default=1, ge=1, le=BACKENDS_OF_SERVICE)
@@ -80,9 +86,19 @@ class Services(Frozen):
         """Both ends of every flow: at phy0, before the load balancer, and at phy1, behind it."""
         return _sides(self)
 
-    def given(self) -> dict[str, str]:
-        """What differs from the defaults, for a reader: name -> value."""
-        return {name: str(value) for name, value in given(self, Services()).items()}
+    @property
+    def addresses(self) -> AddressPlan:
+        """Clients behind phy0, backends behind phy1, virtual addresses are nobody's."""
+        return AddressPlan((CLIENTS, BACKENDS), unrouted=VIRTUAL)
+
+    def find_profile_problem(self, profile: TrafficProfile) -> str:
+        """Why answers cannot be sent, where it is not known which backend a flow has."""
+        if self.backends == 1 or 1 not in profile.directions:
+            return ""
+        return (
+            f"which of {self.backends} backends a flow has is the load balancer's choice, so that "
+            "answers cannot be sent; backends=1, or a profile with bidirectional = false"
+        )
 
     def __str__(self) -> str:
         return (

@@ -10,25 +10,23 @@ import sys
 from array import array
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, Self, cast
 
 from pydantic import Field, model_validator
 
-from vnetperf.model.base import Frozen, given
+from vnetperf.model.addresses import TEST_ADDRESSES, AddressPlan
+from vnetperf.model.base import Frozen
+from vnetperf.model.frame_change import (
+    FIRST_PORT,
+    PORTS_OF_ADDRESS,
+    SERVER_PORT,
+    FlowEnds,
+    FrameChange,
+)
 from vnetperf.model.profile import MOST_FLOWS
 
-#: Ports below are never given out (RFC 6056 section 3.2).
-FIRST_PORT = 1024
-#: Ports of a public address that can be given out: 63 for each of 1024 subscribers, as CSIT has it.
-PORTS_OF_ADDRESS = (1 << 16) - FIRST_PORT
 #: Network of the servers, behind phy1 (RFC 2544 appendix C.2.2): frames go to its first address.
-SERVERS = IPv4Network("198.19.0.0/16")
-
-
-#: UDP echo (RFC 2544 appendix C.2.6.2).
-SERVER_PORT = 7
-#: Variant of a scenario whose trials begin without sessions and make them.
-NEW_SESSIONS = "new sessions"
+SERVERS = TEST_ADDRESSES.networks[1]
 
 
 class PortBlock(NamedTuple):
@@ -39,28 +37,7 @@ class PortBlock(NamedTuple):
     last: int
 
 
-class FlowEnds(NamedTuple):
-    """Addresses and ports of all flows as they are on one side of what translates them.
-
-    Values stand one after the other, each big endian; flow `i` has number `i` of each, modulo as
-    many as there are: one is for all flows, and none is not known.
-
-    Attributes:
-        client: Address of the end that is behind phy0, four octets.
-        client_port: Its port, two octets.
-        server: Address of the end that is behind phy1, `server_octets` octets.
-        server_port: Its port, two octets.
-        server_octets: How many octets of the server's address are known.
-    """
-
-    client: bytes
-    client_port: bytes
-    server: bytes
-    server_port: bytes
-    server_octets: int = 4
-
-
-class Nat(Frozen):
+class Nat(FrameChange):
     """What a scenario asks of a NAT, and what its tester sends through it.
 
     Subscriber `n` has the address ``inside + 1 + n``. Its sessions come from the first `ports`
@@ -76,6 +53,11 @@ class Nat(Frozen):
             lie in the subscriber's block (port preservation, RFC 4787 section 4.2.1). "learnt":
             from the frames that come out before each trial, whatever the NAT chooses.
     """
+
+    key: ClassVar[str] = "nat"
+    middlebox: ClassVar[str] = "a NAT"
+    condition: ClassVar[str] = "NAT"
+    missing_part: ClassVar[str] = "is no NAT"
 
     subscribers: int = Field(default=1024, ge=1, le=MOST_FLOWS)
     ports: int = Field(default=63, ge=1, le=PORTS_OF_ADDRESS)
@@ -95,7 +77,7 @@ class Nat(Frozen):
         if self.subscribers > room:
             raise ValueError(
                 f"{self.subscribers} subscribers with blocks of {self.block_size} ports need "
-                f"{self.addresses} public addresses, and pool {self.pool} has "
+                f"{self.public_addresses} public addresses, and pool {self.pool} has "
                 f"{self.pool.num_addresses}: that is room for {room}; give fewer or smaller "
                 "blocks, or a larger pool"
             )
@@ -129,7 +111,7 @@ class Nat(Frozen):
         return PORTS_OF_ADDRESS // self.block_size
 
     @property
-    def addresses(self) -> int:
+    def public_addresses(self) -> int:
         """Public addresses that are needed."""
         return -(-self.subscribers // self.per_address)
 
@@ -160,20 +142,27 @@ class Nat(Frozen):
         inside = FlowEnds(bound.inside, bound.ports, *server)
         return inside, FlowEnds(bound.public, bound.public_ports, *server)
 
-    def learnt(self, public: bytes, public_ports: bytes) -> Nat:
-        """The same with the bindings that the NAT was seen to have.
+    @property
+    def addresses(self) -> AddressPlan:
+        """Subscribers behind phy0, servers behind phy1; public addresses are nobody's."""
+        return AddressPlan((self.inside, SERVERS), unrouted=self.pool)
 
-        Of each session, in order: four octets of `public`, its address, and two of `public_ports`.
-        """
+    @property
+    def learns_ends(self) -> bool:
+        """Whether the NAT chooses addresses and ports as it likes."""
+        return self.mapping == "learnt"
+
+    def with_learnt_clients(self, addresses: bytes, ports: bytes) -> Self:
+        """The same with the bindings that the NAT was seen to have: public addresses and ports."""
         same = {name: getattr(self, name) for name in Nat.model_fields}
-        return _LearntNat(**same, public=public, public_ports=public_ports)
-
-    def given(self) -> dict[str, str]:
-        """What differs from the defaults, for a reader: name -> value."""
-        return {name: str(value) for name, value in given(self, Nat()).items()}
+        return cast("Self", _LearntNat(**same, public=addresses, public_ports=ports))
 
     def __str__(self) -> str:
-        pool = "a public address" if self.addresses == 1 else f"{self.addresses} public addresses"
+        pool = (
+            "a public address"
+            if self.public_addresses == 1
+            else f"{self.public_addresses} public addresses"
+        )
         return (
             f"{self.sessions} sessions: {self.subscribers} subscribers, {self.ports} ports each; "
             f"blocks of {self.block_size} ports of {pool}"

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
+from vnetperf.model.addresses import TEST_ADDRESSES
 from vnetperf.model.base import Frozen, HugepageSize, given, text_like
 
 Own = TypeVar("Own", bound=Frozen)
@@ -233,8 +234,8 @@ class GuestOptions(Frozen):
 GtpuMode = Literal["tun", "kernel"]
 #: Addresses of the mobile core and of the tester on Gn, from TEST-NET-1 (RFC 5737).
 GN_VEPC, GN_TESTER, GN_PREFIX = "192.0.2.1", "192.0.2.2", 24
-#: Where UEs and servers are: the test networks beyond tester ports 0 and 1 (RFC 2544 C.2.2).
-UE_NETWORK, SERVER_NETWORK = "198.18.0.0/16", "198.19.0.0/16"
+#: Where UEs and servers are: the test networks beyond tester ports 0 and 1.
+UE_NETWORK, SERVER_NETWORK = map(str, TEST_ADDRESSES.networks)
 #: File under conf/stacks/ of the mobile core that is taken when none is named.
 DEFAULT_STACK = "osmo-ggsn"
 #: Sessions that a stream carries at most: addresses of UEs in 198.18.0.0/16.

@@ -729,7 +729,7 @@ class SessionsTried(Frozen):
     trial: int
 
 
-class NatSessions(Frozen):
+class SessionTable(Frozen):
     """How a NAT makes and ends sessions (RFC 9693).
 
     Attributes:

@@ -549,7 +549,7 @@ class Rfc2889Test(ProcedureParameters):
 SPARE_ADDRESSES = 64
 
 
-class NatTest(ProcedureParameters):
+class SessionTest(ProcedureParameters):
     """RFC 9693: connection establishment, tear-down and capacity of a NAT.
 
     Attributes:

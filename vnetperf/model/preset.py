@@ -20,13 +20,13 @@ from vnetperf.model.parameters import (
     LatencyTest,
     LossProfileTest,
     MrrTest,
-    NatTest,
     RecoveryTest,
     ResetTest,
     Rfc2889Test,
     SearchGoal,
     SearchLimits,
     ServiceTest,
+    SessionTest,
     SoakTest,
     StepInputs,
     SweepInputs,
@@ -331,7 +331,7 @@ class Preset(Frozen):
     soak: SoakTest = SoakTest()
     rfc2889: Rfc2889Test = Rfc2889Test()
     service: ServiceTest = ServiceTest()
-    nat: NatTest = NatTest()
+    nat: SessionTest = SessionTest()
 
     @model_validator(mode="after")
     def _says_nothing_twice_or_against_itself(self) -> Preset:

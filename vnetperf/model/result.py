@@ -19,10 +19,10 @@ from vnetperf.model.outcomes import (
     ForwardingRate,
     LatencyAt,
     LossStep,
-    NatSessions,
     Recovery,
     Reset,
     Service,
+    SessionTable,
     Soak,
     Spread,
 )
@@ -599,7 +599,7 @@ class Result(Frozen):
     rates: tuple[ForwardingRate, ...] = ()
     soak: Soak | None = None
     addresses: AddressTable | None = None
-    sessions: NatSessions | None = None
+    sessions: SessionTable | None = None
     service: Service | None = None
     cpu_load: CpuLoad | None = None
     deployments: Deployments | None = None

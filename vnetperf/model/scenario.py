@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from vnetperf.model.balancing import Services
+from vnetperf.model.addresses import TEST_ADDRESSES, AddressPlan
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import (
     Deployment,
@@ -28,6 +28,7 @@ from vnetperf.model.deployment import (
     vnf_mac,
 )
 from vnetperf.model.errors import ConfigError
+from vnetperf.model.frame_change import NEW_SESSIONS
 from vnetperf.model.frames import (
     CABLE_PREFIX,
     DUT_ADDRESS,
@@ -38,11 +39,10 @@ from vnetperf.model.frames import (
     TunnelKind,
     overhead,
 )
-from vnetperf.model.nat import NEW_SESSIONS, Nat
 from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.testbed import Testbed
-from vnetperf.model.traffic import Addressing, Stream, make_streams
+from vnetperf.model.traffic import Addressing, ChangedFrames, Stream, make_streams
 
 #: What a setting is given: one value, or several "KEY=VALUE" texts.
 Value = str | int | tuple[str, ...]
@@ -150,7 +150,7 @@ class TunnelEnd(NamedTuple):
     vni: int
 
 
-class Scenario(Frozen):
+class Scenario(ChangedFrames):
     """What is deployed and measured.
 
     Attributes:
@@ -170,8 +170,7 @@ class Scenario(Frozen):
         guest: What is asked of guests, where VNFs run in VMs.
         core: What is asked of a mobile core, where the VNF is one.
         stack: Which mobile core that is; None where the VNF is none.
-        nat: Subscribers, sessions and pool, where the vSwitch is a NAT; None where it is none.
-        services: Services and their flows, where the vSwitch balances their load; None otherwise.
+        change: What the vSwitch does to addresses and ports of frames; None where it does nothing.
         max_frame_size: Largest frame that is to be measured, octets including FCS.
         dut_macs: Addresses that frames from the tester's ports 0 and 1 carry, "" for the usual one:
             of an external DUT, and of pods that share one; empty where the deployment gives all.
@@ -200,8 +199,6 @@ class Scenario(Frozen):
     guest: GuestOptions = GuestOptions()
     core: MobileCoreOptions = MobileCoreOptions()
     stack: MobileCore | None = None
-    nat: Nat | None = None
-    services: Services | None = None
     max_frame_size: int = STANDARD_FRAME_SIZE
     dut_macs: tuple[MacAddress | Literal[""], ...] = ()
     pod_hosts: PodHosts = "same"
@@ -272,8 +269,8 @@ class Scenario(Frozen):
             routed=self.routed,
             tunnel=self.tunnel,
         )
-        if self.translated is not None:
-            streams = tuple(s.through(nat=self.nat, services=self.services) for s in streams)
+        if self.change is not None:
+            streams = tuple(stream.through(self.change) for stream in streams)
         if not self.dut_macs:
             return streams
         return tuple(
@@ -285,17 +282,17 @@ class Scenario(Frozen):
     def learning_frames(self) -> int:
         """Learning frames of each stream: every flow, and every session, must be known."""
         frames = self.traffic.learning_frames_per_stream
-        return max(frames, self.translated.sessions) if self.translated is not None else frames
+        return max(frames, self.change.sessions) if self.change is not None else frames
 
     @property
-    def translated(self) -> Nat | Services | None:
-        """What gives frames other addresses and ports on their way; None where nothing does."""
-        return self.nat or self.services
+    def addresses(self) -> AddressPlan:
+        """Which networks are behind the deployment's ends."""
+        return TEST_ADDRESSES if self.change is None else self.change.addresses
 
     @property
     def set_up_s(self) -> float:
         """Longest that its sessions take to be set up before a trial, seconds; 0 without any."""
-        return 0.0 if self.translated is None else self.translated.sessions * SET_UP_S
+        return 0.0 if self.change is None else self.change.sessions * SET_UP_S
 
     @property
     def boots_s(self) -> float:
@@ -356,10 +353,8 @@ class Scenario(Frozen):
                 conditions.append(f"guests forward by {self.vnf_mode}")
         if self.routed:
             conditions.append("l3 forwarding")
-        if self.nat is not None:
-            conditions.append(f"NAT, {self.nat}")
-        if self.services is not None:
-            conditions.append(f"load balancing, {self.services}")
+        if self.change is not None:
+            conditions.append(f"{self.change.condition}, {self.change}")
         if self.rules != "port":
             conditions.append(
                 "a rule for each flow" if self.rules == "stream" else "learned addresses"

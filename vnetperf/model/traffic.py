@@ -9,10 +9,20 @@ from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address
 from typing import Any, Literal, NamedTuple
 
+from pydantic import (
+    SerializationInfo,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
 from vnetperf.model import frames
+from vnetperf.model.addresses import TEST_ADDRESSES
 from vnetperf.model.balancing import Services
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, peer_mac, port_mac
+from vnetperf.model.frame_change import SERVER_PORT, FrameChange
 from vnetperf.model.frames import (
     FIELDS,
     GTPU,
@@ -23,7 +33,7 @@ from vnetperf.model.frames import (
     VaryField,
     index_of,
 )
-from vnetperf.model.nat import SERVER_PORT, Nat
+from vnetperf.model.nat import Nat
 from vnetperf.model.options import Bearers
 from vnetperf.model.profile import TrafficProfile
 
@@ -35,7 +45,50 @@ Addressing = Literal["far", "port"]
 VALUES: dict[str, int] = {name: place.values for name, place in FIELDS.items()}
 
 
-class Stream(Frozen):
+#: Every kind of change that a DUT makes to frames, by its key. A new one is named here.
+CHANGES: dict[str, type[FrameChange]] = {kind.key: kind for kind in (Nat, Services)}
+
+
+class ChangedFrames(Frozen):
+    """Frames that come out of the DUT with other addresses and ports than they went in with.
+
+    JSON has a key for each kind of change, that of the kind that is made with its fields.
+
+    Attributes:
+        change: What the DUT does to them; None where it changes neither addresses nor ports.
+    """
+
+    change: SerializeAsAny[FrameChange] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_change(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields
+        fields = dict(fields)
+        for kind in CHANGES.values():
+            if (change := fields.pop(kind.key, None)) is not None:
+                fields["change"] = kind.model_validate(change)
+        return fields
+
+    @model_serializer(mode="wrap")
+    def _write_change(
+        self, serialize: SerializerFunctionWrapHandler, info: SerializationInfo
+    ) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        partial = info.exclude_none or info.exclude_defaults or info.exclude_unset
+        for name, value in serialize(self).items():
+            if name != "change":
+                fields[name] = value
+                continue
+            for kind in CHANGES.values():
+                is_made = isinstance(self.change, kind)
+                if is_made or not partial:
+                    fields[kind.key] = value if is_made else None
+        return fields
+
+
+class Stream(ChangedFrames):
     """One stream: what the generator sends from one tester port for one chain.
 
     Attributes:
@@ -52,10 +105,8 @@ class Stream(Frozen):
         tunnel_back: Kind of tunnel they come back in, from the DUT to the tester; "" for none.
         bearers: Sessions of UEs whose packets these are, known once UEs have attached; empty where
             there are none.
-        nat: The NAT whose sessions these are: direction 0 comes from its subscribers, direction 1
-            goes to their public addresses and ports; None where there is none.
-        services: The services whose flows these are: direction 0 comes from clients, direction 1
-            from backends; None where there are none.
+        change: What the DUT does to its frames: direction 0 comes from clients, direction 1 goes to
+            them, with the addresses and ports that they have behind the DUT.
     """
 
     id: int
@@ -73,13 +124,6 @@ class Stream(Frozen):
     tunnel: str = ""
     tunnel_back: str = ""
     bearers: tuple[Bearers, ...] = ()
-    nat: Nat | None = None
-    services: Services | None = None
-
-    @property
-    def translated(self) -> Nat | Services | None:
-        """What gives its frames other addresses and ports on their way; None where nothing does."""
-        return self.nat or self.services
 
     @property
     def tx_port(self) -> int:
@@ -91,16 +135,16 @@ class Stream(Frozen):
         """Tester port that must receive."""
         return 1 - self.direction
 
-    def through(self, *, nat: Nat | None, services: Services | None) -> Stream:
-        """The frames of a NAT's sessions, or of flows to services, as the tester sends them."""
-        side = ((nat or services or Nat()).sides())[self.direction]
+    def through(self, change: FrameChange) -> Stream:
+        """The frames of flows through a DUT that changes them, as the tester sends them."""
+        side = change.sides()[self.direction]
         unknown = IPv4Address(0)  # until it is learnt, and then no frame is sent there
         ends = {
             "client": (side.client[:4] or unknown.packed, side.client_port[:2] or b"\0\0"),
             "server": (side.server[:4], side.server_port[:2]),
         }
         source, target = ends if self.direction == 0 else tuple(ends)[::-1]
-        update: dict[str, Any] = {"nat": nat, "services": services}
+        update: dict[str, Any] = {"change": change}
         for way, end in (("src", source), ("dst", target)):
             address, port = ends[end]
             update |= {f"ipv4_{way}": str(IPv4Address(address)), f"udp_{way}": int.from_bytes(port)}
@@ -139,7 +183,6 @@ def make_streams(
             continue
         src, far = deployment.ends[direction], deployment.ends[1 - direction]
         for chain in range(deployment.chains):
-            src_net, dst_net = (18, 19) if direction == 0 else (19, 18)
             by_port = addressing == "port" or routed
             streams.append(
                 Stream(
@@ -150,12 +193,12 @@ def make_streams(
                     eth_dst=peer_mac(deployment, src, chain, routed=routed)
                     if by_port
                     else port_mac(deployment, far, chain),
-                    ipv4_src=f"198.{src_net}.0.1",
-                    ipv4_dst=f"198.{dst_net}.0.1",
+                    ipv4_src=str(TEST_ADDRESSES.host(direction)),
+                    ipv4_dst=str(TEST_ADDRESSES.host(1 - direction)),
                     udp_src=1024 + chain,
                     udp_dst=SERVER_PORT,
-                    ipv6_src=f"2001:2:0:{src_net}::1",
-                    ipv6_dst=f"2001:2:0:{dst_net}::1",
+                    ipv6_src=str(TEST_ADDRESSES.host_ipv6(direction)),
+                    ipv6_dst=str(TEST_ADDRESSES.host_ipv6(1 - direction)),
                     load=profile.loads[direction],
                     tunnel=kinds.get(src, ""),
                     tunnel_back=kinds.get(far, ""),

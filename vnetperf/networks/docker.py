@@ -31,6 +31,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.programs import EXTRA_PATH
 from vnetperf.host.wait import patient, wait_for
+from vnetperf.model.addresses import TEST_ADDRESSES
 from vnetperf.model.errors import DutError
 from vnetperf.model.frames import OVERHEAD
 from vnetperf.model.scenario import Plan, Scenario
@@ -66,7 +67,8 @@ NETFILTER_MODULE = KernelModule(
 MODULES = (BRIDGE_MODULE, VXLAN_MODULE, NETFILTER_MODULE)
 #: What pods' addresses are in (RFC 2544 appendix C.2.2), and where in it docker may choose
 #: addresses of its own: those of its gateway and of each node.
-SUBNET, OWN_RANGE, GATEWAY = "198.18.0.0/15", "198.19.254.0/24", "198.19.254.1"
+SUBNET = str(TEST_ADDRESSES.whole)
+OWN_RANGE, GATEWAY = "198.19.254.0/24", "198.19.254.1"
 #: The overlay, and the image of the pods, which has links to the machine's files and no others.
 OVERLAY, IMAGE = "pods", "vnetperf-pod"
 #: Docker's names of a container's first interface and of the bridge that each node has besides.

@@ -17,6 +17,7 @@ from typing import Literal
 from vnetperf.model import frames
 from vnetperf.model.deployment import PhyPort, dut_mac, tester_mac
 from vnetperf.model.errors import ConfigError
+from vnetperf.model.frame_change import FlowEnds
 from vnetperf.model.frames import (
     DEFAULTS,
     OCTETS,
@@ -30,7 +31,6 @@ from vnetperf.model.frames import (
     index_of,
     plain_name,
 )
-from vnetperf.model.nat import FlowEnds
 from vnetperf.model.options import GN_TESTER, GN_VEPC
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.traffic import Stream, header_stack, profile_ethernet
@@ -250,7 +250,7 @@ def _listed(layers: Sequence[Layer], name: str, table: bytes, width: int) -> Var
 
 
 def _ends(side: FlowEnds, direction: int, layers: Sequence[Layer]) -> tuple[VariedField, ...]:
-    """Addresses and ports of all flows on one side of what translates them, in a direction."""
+    """Addresses and ports of all flows on one side of what changes them, in a direction."""
     transport, ways = layers[-1].kind, ("src", "dst") if direction == 0 else ("dst", "src")
     ends = (
         (f"ipv4_{ways[0]}", side.client, 4),
@@ -263,9 +263,9 @@ def _ends(side: FlowEnds, direction: int, layers: Sequence[Layer]) -> tuple[Vari
 
 def _session_fields(stream: Stream, layers: Sequence[Layer]) -> tuple[VariedField, ...]:
     """Addresses and ports that differ from one of a translator's flows to the next, as sent."""
-    if stream.translated is None:
+    if stream.change is None:
         return ()
-    side = stream.translated.sides()[stream.direction]
+    side = stream.change.sides()[stream.direction]
     return tuple(field for field in _ends(side, stream.direction, layers) if field.count > 1)
 
 
@@ -288,7 +288,7 @@ def expected_fields(stream: Stream, profile: TrafficProfile) -> tuple[VariedFiel
 
     Ethernet type, version and length of the IP header, protocol, addresses and ports.
     """
-    if stream.translated is None:
+    if stream.change is None:
         return ()
     layers = stack_layers(stream, profile)
     ip = next(layer.offset for layer in layers if layer.kind == "ipv4")
@@ -296,7 +296,7 @@ def expected_fields(stream: Stream, profile: TrafficProfile) -> tuple[VariedFiel
     return (
         VariedField(ip - 2, 3, kind, 1, random=False),
         VariedField(ip + 9, 1, PROTOCOLS[layers[-1].kind], 1, random=False),
-        *_ends(stream.translated.sides()[1 - stream.direction], stream.direction, layers),
+        *_ends(stream.change.sides()[1 - stream.direction], stream.direction, layers),
     )
 
 

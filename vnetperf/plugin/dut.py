@@ -51,10 +51,8 @@ class DutCapabilities(Frozen):
         modes: Names of its modes, the first being the default; empty when it has but one.
         rules: What it can forward by.
         forwarding: Layers it can forward at.
-        translates: True for a NAT: frames come out with other addresses and ports than they came in
-            with, those that `Scenario.nat` gives.
-        balances: True for a load balancer: frames to a virtual address come out with that of a
-            backend, as `Scenario.services` gives them.
+        frame_change: What it does to addresses and ports of frames, by the key of the kind of
+            `FrameChange`: "nat", "services"; "" for nothing.
         tunnels: Kinds of tunnel it can put frames into and take them out of.
         options: Names of the SwitchOptions it renders, apart from the mode.
         option_modes: One of these options -> modes that render it, where not all do.
@@ -70,8 +68,7 @@ class DutCapabilities(Frozen):
     modes: tuple[str, ...] = ()
     rules: tuple[Rules, ...] = ("port",)
     forwarding: tuple[Forwarding, ...] = ("l2",)
-    translates: bool = False
-    balances: bool = False
+    frame_change: str = ""
     tunnels: tuple[TunnelKind, ...] = ()
     options: tuple[str, ...] = ()
     option_modes: dict[str, tuple[str, ...]] = Field(default_factory=dict)

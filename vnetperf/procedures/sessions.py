@@ -18,8 +18,8 @@ from statistics import median
 
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.machine_load import MachineLoad
-from vnetperf.model.outcomes import NatSessions, SessionsTried
-from vnetperf.model.parameters import NatTest
+from vnetperf.model.outcomes import SessionsTried, SessionTable
+from vnetperf.model.parameters import SessionTest
 from vnetperf.model.trial import NUMBER_SHORTFALL, TrialRequest, TrialResult
 from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.search import Procedure
@@ -60,7 +60,7 @@ class _Try:
     emptied: tuple[tuple[int, float], ...]
 
 
-def connection_rate(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]:
+def connection_rate(inputs: ProcedureInputs[SessionTest]) -> Procedure[SessionTable]:
     """Find the highest rate at which all sessions are made, several times."""
     test, count = inputs.parameters, _sessions(inputs)
     rates, at_most, tries = list[float](), list[float](), list[_Try]()
@@ -71,7 +71,7 @@ def connection_rate(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]:
     rate = median(rates)
     # What the generator limited may be faster: the median is exact where that does not move it.
     capped = bool(rate) and median(at_most) > rate
-    return NatSessions(
+    return SessionTable(
         sessions=count,
         rate_per_s=rate,
         rates=tuple(rates),
@@ -82,7 +82,7 @@ def connection_rate(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]:
     )
 
 
-def session_capacity(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]:
+def session_capacity(inputs: ProcedureInputs[SessionTest]) -> Procedure[SessionTable]:
     """Find the largest number of sessions that are all held: doubled, then halved."""
     test, sessions = inputs.parameters, _sessions(inputs)
     fps, tries = min(test.filling_fps, inputs.ceiling_fps), list[_Try]()
@@ -113,7 +113,7 @@ def session_capacity(inputs: ProcedureInputs[NatTest]) -> Procedure[NatSessions]
             f"of more sessions, made {fps:.0f} a second, the first end by their timer before the "
             "last is made: nat.filling_fps, or --set udp_timeout=..."
         )
-    return NatSessions(
+    return SessionTable(
         sessions=most_held,
         rate_per_s=fps,
         tried=tuple(attempt.row for attempt in tries),
@@ -139,7 +139,7 @@ def _describe_rate(
         )
 
 
-def _sessions(inputs: ProcedureInputs[NatTest]) -> int:
+def _sessions(inputs: ProcedureInputs[SessionTest]) -> int:
     if not inputs.sessions:
         raise NoResultError(
             "the vSwitch is no NAT and balances no services: it holds no sessions",
@@ -149,7 +149,7 @@ def _sessions(inputs: ProcedureInputs[NatTest]) -> int:
     return inputs.sessions
 
 
-def _outlives_fps(inputs: ProcedureInputs[NatTest], count: int) -> float:
+def _outlives_fps(inputs: ProcedureInputs[SessionTest], count: int) -> float:
     """The slowest rate at which the first session is there when the last has been made."""
     if inputs.session_timeout_s is None:
         return 0.0
@@ -157,14 +157,14 @@ def _outlives_fps(inputs: ProcedureInputs[NatTest], count: int) -> float:
     return count / left_s if left_s > 0 else inf
 
 
-def _most_outlived(inputs: ProcedureInputs[NatTest], fps: float) -> int:
+def _most_outlived(inputs: ProcedureInputs[SessionTest], fps: float) -> int:
     """The largest number of sessions of which the first is there when the last has been made."""
     if inputs.session_timeout_s is None:
         return sys.maxsize
     return max(0, floor(fps * (inputs.session_timeout_s - COUNTED_S)))
 
 
-def _require_outlived(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> None:
+def _require_outlived(inputs: ProcedureInputs[SessionTest], count: int, fps: float) -> None:
     """Refuse to make sessions of which the first have ended before the last is there."""
     if fps < (slowest := _outlives_fps(inputs, count)):
         faster = "set nat.filling_fps higher, " if fps < inputs.ceiling_fps else ""
@@ -184,7 +184,7 @@ def _ended(tries: list[_Try], count: int) -> float | None:
 
 
 def _search_rate(
-    inputs: ProcedureInputs[NatTest], count: int, tries: list[_Try]
+    inputs: ProcedureInputs[SessionTest], count: int, tries: list[_Try]
 ) -> Procedure[tuple[float, bool]]:
     """The highest rate of one search; whether the generator was its limit."""
     test = inputs.parameters
@@ -221,7 +221,7 @@ def _is_busy(machine: MachineLoad) -> bool:
     return (machine.steal or 0.0) > BUSY_STEAL or (machine.load_average or 0.0) > usual
 
 
-def _try(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> Procedure[_Try]:
+def _try(inputs: ProcedureInputs[SessionTest], count: int, fps: float) -> Procedure[_Try]:
     """Make so many sessions from none at a rate; again when that says nothing of the NAT."""
     request = TrialRequest(
         load_fps=fps,

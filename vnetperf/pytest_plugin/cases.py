@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from vnetperf.config import CommandLine, Configuration, validate
-from vnetperf.config.settings import read_options
+from vnetperf.config.settings import CHANGE_SETTINGS, read_options
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, takes_vnfs
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError, did_you_mean
 from vnetperf.model.parameters import THROUGHPUT, TestName
@@ -510,11 +510,15 @@ def _may_have_guests(scenario: Scenario) -> bool:
     return scenario.has_guests or bool(graph.guests or graph.gtp) or in_place
 
 
+def _makes_change(setting: str) -> Callable[[Scenario], bool]:
+    return lambda scenario: isinstance(scenario.change, CHANGE_SETTINGS[setting])
+
+
 #: Options that are for some scenarios: key -> whether it is for a scenario, what others are not,
 #: and how to have one.
 _FOR_SOME: dict[str, tuple[Callable[[Scenario], object], str, str]] = {
-    "nat": (lambda scenario: scenario.nat, "is a NAT", "-k phy2phy_cgnat"),
-    "lb": (lambda scenario: scenario.services, "balances the load of services", "-k phy2phy_lb"),
+    "nat": (_makes_change("nat"), "is a NAT", "-k phy2phy_cgnat"),
+    "lb": (_makes_change("lb"), "balances the load of services", "-k phy2phy_lb"),
     "guest": (_may_have_guests, "has guests", "with --vnf vloop:vm"),
     "core": (lambda scenario: scenario.deployment.gtp, "has a mobile core", "-k vepc_bridge"),
     "tunnel": (
@@ -533,7 +537,6 @@ _FOR_SOME: dict[str, tuple[Callable[[Scenario], object], str, str]] = {
         "-k bmp2bmp_vxlan",
     ),
 }
-_OF_VSWITCH = ("nat", "lb")
 
 
 def _refuse_for_all(
@@ -547,12 +550,12 @@ def _refuse_for_all(
     for key, (is_for, feature, example) in _FOR_SOME.items():
         value, source = getattr(configuration.settings, key), configuration.sources[key]
         # A file, the environment or pytest's `addopts` may hold options for other runs, too.
-        if key not in _OF_VSWITCH and f"--{key}" not in typed:
+        if key not in CHANGE_SETTINGS and f"--{key}" not in typed:
             continue
         if value in ((), None, "auto") or any(map(is_for, scenarios)):
             continue
         named = (
-            scenario.vswitch if key in _OF_VSWITCH else scenario.deployment.name
+            scenario.vswitch if key in CHANGE_SETTINGS else scenario.deployment.name
             for scenario in scenarios
         )
         raise pytest.UsageError(

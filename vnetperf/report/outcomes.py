@@ -17,13 +17,13 @@ from vnetperf.model.outcomes import (
     BackToBack,
     ForwardingRate,
     LossStep,
-    NatSessions,
     Recovery,
     Reset,
     Service,
     ServiceFlow,
     ServiceStep,
     SessionsTried,
+    SessionTable,
     Soak,
     Spread,
 )
@@ -641,7 +641,7 @@ _TRIED: tuple[Column[tuple[Result, tuple[int, float, bool, int]]], ...] = (
 )
 
 
-def _searched(test: str, table: AddressTable | NatSessions) -> tuple[str, str]:
+def _searched(test: str, table: AddressTable | SessionTable) -> tuple[str, str]:
     """Entries of a table and their rate; where the search met no limit its own is a bound."""
     if isinstance(table, AddressTable):
         count, rate = frames(table.addresses), units.fps(table.learning_fps)
@@ -693,7 +693,7 @@ def _session_tables(group: Group) -> Iterator[Table]:
     names = ("capacity, sessions", "made at, 1/s")
     if group.test in _OF_RATES:
         names = ("sessions", "establishment rate, 1/s")
-    columns: tuple[Column[Entry[NatSessions]], ...] = (
+    columns: tuple[Column[Entry[SessionTable]], ...] = (
         *_searched_columns(group.test, *names),
         Column(
             "of each search", lambda e: ", ".join(map(units.short_fps, e.outcome.rates)) or None
@@ -708,7 +708,7 @@ def _session_tables(group: Group) -> Iterator[Table]:
     yield Table.from_items("Trials that make sessions", _SESSIONS_TRIED, tried, terminal=False)
 
 
-def _session_headline(result: Result, sessions: NatSessions) -> tuple[str, str]:
+def _session_headline(result: Result, sessions: SessionTable) -> tuple[str, str]:
     count, rate = _searched(result.test, sessions)
     if result.test in _OF_RATES:
         return f"{rate} 1/s", f"{count} sessions"

@@ -208,7 +208,7 @@ def begin_test(
         tries=preset.trial.repeats_when_limited + 1,
         rules=RULES,
         timelines=generator.capabilities.timelines and len(run.plan(scenario).testers) == 1,
-        sessions=scenario.translated.sessions if scenario.translated is not None else 0,
+        sessions=scenario.change.sessions if scenario.change is not None else 0,
         session_timeout_s=_find_session_timeout(scenario),
         throughput=throughput,
         **reset_inputs(run, scenario, kind, common["ends"]),
@@ -218,7 +218,7 @@ def begin_test(
 
 def _find_session_timeout(scenario: Scenario) -> float | None:
     """Seconds that the vSwitch holds a session without frames; None where time ends none."""
-    if scenario.translated is None:
+    if scenario.change is None:
         return None
     vswitch = Backends(scenario).vswitch
     return vswitch.session_timeout_s(scenario) if issubclass(vswitch, HasSessions) else None

@@ -14,8 +14,8 @@ from vnetperf.model.errors import (
     did_you_mean,
     join_errors,
 )
+from vnetperf.model.frame_change import NEW_SESSIONS
 from vnetperf.model.frames import GTPU, overhead
-from vnetperf.model.nat import NEW_SESSIONS
 from vnetperf.model.options import GuestOptions, MobileCoreOptions
 from vnetperf.model.parameters import SPARE_ADDRESSES
 from vnetperf.model.preset import Preset
@@ -137,8 +137,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         guest=guest,
         core=configuration.mobile_core if graph.gtp else MobileCoreOptions(),
         stack=stack,
-        nat=configuration.nat if capabilities.translates else None,
-        services=configuration.lb if capabilities.balances else None,
+        change=configuration.changes.get(capabilities.frame_change),
         max_frame_size=max(usual_size, *sizes),
         variant=variant,
     )
@@ -215,7 +214,7 @@ def variant_with(scenario: Scenario, variant: str) -> str:
 
 def session_scenario(scenario: Scenario) -> Scenario:
     """A scenario whose frames come from one side alone: each trial makes sessions anew."""
-    if scenario.translated is None:
+    if scenario.change is None:
         raise NoResultError(
             f"{scenario.vswitch} is no NAT and balances no services: it makes no sessions",
             where=scenario.id,

@@ -14,8 +14,8 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model.deployment import VnfPort, WireEnd
 from vnetperf.model.errors import GeneratorError
+from vnetperf.model.frame_change import FlowEnds
 from vnetperf.model.frames import MAX_FRAME_SIZE, driver_length
-from vnetperf.model.nat import FlowEnds
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts
@@ -259,13 +259,13 @@ class FrameTester(TrafficGenerator):
         """
         for sent in self._streams:
             stream = self.bound(sent)
-            most = BATCH if stream.translated is None else stream.translated.sessions
+            most = BATCH if stream.change is None else stream.change.sessions
             frames = [
-                stream_frame(stream, self._size, number if stream.translated else 0)
+                stream_frame(stream, self._size, number if stream.change else 0)
                 for number in range(min(frames_per_stream, most))
             ]
-            learnt = stream.nat is not None and stream.nat.mapping == "learnt"
-            expect = None if learnt and stream.direction == 0 else 0
+            learns = stream.change is not None and stream.change.learns_ends
+            expect = None if learns and stream.direction == 0 else 0
             for start in range(0, len(frames), BATCH):
                 batch = frames[start : start + BATCH]
                 _, out = self.exchange(stream.tx_port, batch, expect=expect)
@@ -284,12 +284,12 @@ class FrameTester(TrafficGenerator):
         Returns:
             The same where both sides of each session are known beforehand.
         """
-        nat = stream.nat
-        if nat is None or nat.mapping != "learnt":
+        change = stream.change
+        if change is None or not change.learns_ends:
             return stream
-        ends = [self._bound.get(number, bytes(6)) for number in range(nat.sessions)]
+        ends = [self._bound.get(number, bytes(6)) for number in range(change.sessions)]
         public, ports = b"".join(e[:4] for e in ends), b"".join(e[4:] for e in ends)
-        return stream.model_copy(update={"nat": nat.learnt(public, ports)})
+        return stream.model_copy(update={"change": change.with_learnt_clients(public, ports)})
 
     def exchange(
         self,
@@ -414,9 +414,9 @@ def stream_frame(stream: Stream, size: int, number: int) -> bytes:
         Octets without FCS.
     """
     head = compile_header(stream, size)
-    if stream.translated is not None:
-        side = stream.translated.sides()[stream.direction]
-        head = with_ends(head, number % stream.translated.sessions, side, stream.direction)
+    if stream.change is not None:
+        side = stream.change.sides()[stream.direction]
+        head = with_ends(head, number % stream.change.sessions, side, stream.direction)
     head += MARK.pack(SIGNATURE, stream.id, number)
     rest = driver_length(size) - len(head)
     return head + random.Random(number << 16 | size).randbytes(rest)  # noqa: S311 - no secret

@@ -120,9 +120,9 @@ def routed(scenario: Scenario, stream: Stream, frame: bytes, routers: int = 0) -
     frame = bytes.fromhex(macs.replace(":", "")) + frame[ADDRESSES:]
     ttl = frame[IPV4_TTL] - (routers or len(path) // 2)
     frame = frame[:IPV4_TTL] + bytes([ttl]) + frame[IPV4_TTL + 1 :]
-    if stream.translated is not None and (mark := read_mark(frame)):
-        side = stream.translated.sides()[1 - stream.direction]
-        frame = with_ends(frame, mark[1] % stream.translated.sessions, side, stream.direction)
+    if stream.change is not None and (mark := read_mark(frame)):
+        side = stream.change.sides()[1 - stream.direction]
+        frame = with_ends(frame, mark[1] % stream.change.sessions, side, stream.direction)
     return checksummed(frame)
 
 

@@ -16,8 +16,9 @@ from pydantic import Field
 from vnetperf.host import kernel
 from vnetperf.host.linux import PROC, read_file, run_in
 from vnetperf.host.wait import wait_at_most
+from vnetperf.model.addresses import AddressPlan
 from vnetperf.model.base import Frozen
-from vnetperf.model.deployment import Port, dut_mac, port_mac
+from vnetperf.model.deployment import PHY_PORTS, Port, dut_mac, port_mac
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
@@ -142,14 +143,6 @@ class TrackingRouter(HasSessions, KernelSwitch):
     def rules(self) -> str:
         """What the mode's program reads."""
 
-    @abstractmethod
-    def networks(self) -> dict[Port, str]:
-        """What is behind each port."""
-
-    @abstractmethod
-    def unrouted(self) -> str:
-        """A network that is nobody's: what is sent there without a session is dropped."""
-
     def start(self) -> None:
         """See that the kernel's table has room, and set its timers."""
         for module in self.kernel_modules:
@@ -162,6 +155,11 @@ class TrackingRouter(HasSessions, KernelSwitch):
     def timers(self) -> TimerOptions:
         """Timers of its table."""
         return self.plan.scenario.options.own(TimerOptions)
+
+    @property
+    def addresses(self) -> AddressPlan:
+        """Networks behind its ports, and the one behind none."""
+        return self.plan.scenario.addresses
 
     def new_limit(self, limit: float) -> int | None:
         """What the machine's limit of entries has to become for its table; None: it stays."""
@@ -205,7 +203,9 @@ class TrackingRouter(HasSessions, KernelSwitch):
             write_settings(IPV4_SETTINGS / netdev, {"forwarding": 0})
             with netlink("remove routes", self.name) as (route, indexes):
                 route.flush_routes(oif=indexes[netdev])
-                route.route("replace", dst=self.networks()[port], type="blackhole")
+                route.route(
+                    "replace", dst=str(self.addresses.networks[port.index]), type="blackhole"
+                )
 
         self.machine.in_netns(cut)
 
@@ -239,12 +239,12 @@ class TrackingRouter(HasSessions, KernelSwitch):
         graph = self.plan.scenario.deployment
         with netlink("install routes", self.name) as (route, indexes):
             (IPV4_SETTINGS / "all/rp_filter").write_text("0\n")
-            for port, network in self.networks().items():
+            for port, network in zip(PHY_PORTS, self.addresses.networks, strict=True):
                 if port in self.netdevs:
                     out, place = indexes[self.netdevs[port]], graph.ports.index(port)
                     mac = port_mac(graph, port, 0)
-                    add_way(route, network, out, number=place, mac=mac)
-            route.route("replace", dst=self.unrouted(), type="blackhole")
+                    add_way(route, str(network), out, number=place, mac=mac)
+            route.route("replace", dst=str(self.addresses.unrouted), type="blackhole")
 
     def link_came_up(self, port: Port) -> None:
         """Install routes anew: the kernel drops them with the link."""

@@ -15,6 +15,7 @@ from vnetperf.model.base import Frozen, text_like
 from vnetperf.model.deployment import Attachment, MacAddress, Port, VnfPort, WireEnd
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.frames import DEFAULTS, MAX_FRAME_SIZE, index_of
+from vnetperf.model.nat import Nat
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
@@ -96,7 +97,7 @@ class External(VSwitch):
         chains=False,
         max_frame_size=MAX_FRAME_SIZE,
         forwarding=("l2", "l3"),
-        translates=True,
+        frame_change=Nat.key,
     )
     Section: ClassVar[type[Frozen]] = ExternalDut
 
@@ -110,7 +111,7 @@ class External(VSwitch):
         section = cls.read_section(testbed)
         ports = section.ports
         changes: dict[str, Any] = {"wire": wire}
-        changes |= {"forwarding": "l3"} if section.nat else {"nat": None}
+        changes |= {"forwarding": "l3"} if section.nat else {"change": None}
         scenario = scenario.model_copy(update=changes)
         if len(ports) == 2:
             macs = tuple(port.mac for port in ports)

@@ -35,7 +35,7 @@ def scenario(
         traffic=traffic or TrafficProfile(),
         options=SwitchOptions(**options),
         forwarding="l3",
-        nat=nat or Nat(),
+        change=nat or Nat(),
         **({"wire": wire} if wire else {}),
     )
 

@@ -101,7 +101,7 @@ def derive_ledger(
         *setup(deployed, briefs, conditions, run, findings),
         *rfc6815_isolation(deployed, run),
     ]
-    entries += rfc4787.nat_behaviour(deployed)
+    entries += rfc4787.check_behaviour(deployed)
     if not counted:
         none = "no test with a tester's frames has a result"
         nothing = {"status": "not applicable", "value": none, "reason": ""}

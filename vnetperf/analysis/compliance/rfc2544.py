@@ -430,7 +430,7 @@ def _learning(
         return entry(clause, requirement, False, frames_text, reason)
     learning, waited = conditions.learning_frames, conditions.learning_wait_s
     value = f"{learning} frames per stream, then {waited:g} s" if conditions.count else _NO_TRIAL
-    if conditions.count and any(scenario.translated is not None for scenario in scenarios):
+    if conditions.count and any(scenario.change is not None for scenario in scenarios):
         value += ", where the DUT does not hold all sessions already"
         reason = "frames of sessions that were just set up, and are held, are not sent again"
         return entry(clause, requirement, False, value, reason)

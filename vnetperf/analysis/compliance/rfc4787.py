@@ -40,7 +40,7 @@ def behaviours(deployed: Sequence[ScenarioRecord]) -> dict[str, NatBehaviour]:
     return behaviour_by_scenario
 
 
-def nat_behaviour(deployed: Sequence[ScenarioRecord]) -> Iterator[LedgerEntry]:
+def check_behaviour(deployed: Sequence[ScenarioRecord]) -> Iterator[LedgerEntry]:
     """Hold the NATs of a run against the RFCs on NATs; where they differ, each by itself."""
     clauses = {scenario: list(_clauses(nat)) for scenario, nat in behaviours(deployed).items()}
     for rows in zip(*clauses.values(), strict=True):
@@ -52,20 +52,20 @@ def nat_behaviour(deployed: Sequence[ScenarioRecord]) -> Iterator[LedgerEntry]:
 
 
 def _clauses(nat: NatBehaviour) -> Iterator[LedgerEntry]:
-    yield _nat_entry(
+    yield _entry(
         "RFC 4787 REQ-1",
         "a mapping is independent of endpoints",
         None if nat.mapping is None else nat.mapping == _FREE,
         nat.mapping or "",
     )
-    yield _nat_entry(
+    yield _entry(
         "RFC 4787 REQ-5",
         "an idle mapping of UDP ends after 120 s at the earliest; 300 s are recommended",
         _reaches(nat.udp_s, _UDP_S),
         _seconds(nat.udp_s),
     )
     has_timeouts = nat.tcp_s is not None and nat.tcp_transitory_s is not None
-    yield _nat_entry(
+    yield _entry(
         "RFC 5382 REQ-5",
         "an idle connection lasts 7440 s at the least, one that opens or closes 240 s",
         all(map(_reaches, (nat.tcp_s, nat.tcp_transitory_s), (_TCP_S, _TRANSITORY_S)))
@@ -73,49 +73,49 @@ def _clauses(nat: NatBehaviour) -> Iterator[LedgerEntry]:
         else None,
         f"{_seconds(nat.tcp_s)} and {_seconds(nat.tcp_transitory_s)}",
     )
-    yield _nat_entry(
+    yield _entry(
         "RFC 5508 REQ-2",
         "an idle mapping of ICMP queries ends after 60 s at the earliest",
         _reaches(nat.icmp_s, _ICMP_S),
         _seconds(nat.icmp_s),
     )
-    yield _nat_entry(
+    yield _entry(
         "RFC 4787 REQ-8, RFC 6888 REQ-7",
         "filtering is independent of endpoints, where transparency matters most",
         None if nat.filtering is None else nat.filtering == _FREE,
         "by address and port" if nat.filtering == "address-and-port" else nat.filtering or "",
     )
-    yield _nat_entry(
+    yield _entry(
         "RFC 4787 REQ-9",
         "subscribers reach each other by their public addresses (hairpinning)",
         nat.hairpinning,
         "they do" if nat.hairpinning else "they do not",
     )
-    yield _nat_entry(
+    yield _entry(
         "RFC 4787 REQ-14",
         "fragments are translated, in whatever order they come",
         nat.fragments,
         "they are" if nat.fragments else "they are dropped",
     )
-    yield _nat_entry(
+    yield _entry(
         "RFC 6888 REQ-2",
         "all ports of a subscriber are of one public address",
         nat.paired,
         "they are" if nat.paired else "they are not",
     )
-    yield _nat_entry(
+    yield _entry(
         "RFC 6888 REQ-4",
         "ports of a subscriber are limited",
         nat.port_limit,
         "to its blocks" if nat.port_limit else "they are not",
     )
-    yield _nat_entry(
+    yield _entry(
         "RFC 6888 REQ-5",
         "what a subscriber can take of the table is limited",
         None if nat.session_limit is None else nat.session_limit > 0,
         f"{nat.session_limit} sessions" if nat.session_limit else "no limit of sessions",
     )
-    yield _nat_entry(
+    yield _entry(
         "RFC 6888 REQ-8",
         "ports rest for 120 s before another subscriber has them",
         True if nat.computed_blocks else _reaches(nat.block_hold_s, _HOLD_S),
@@ -123,13 +123,13 @@ def _clauses(nat: NatBehaviour) -> Iterator[LedgerEntry]:
         if nat.computed_blocks
         else _seconds(nat.block_hold_s),
     )
-    yield _nat_entry(
+    yield _entry(
         "RFC 6888 REQ-15",
         "ports are hard to guess",
         nat.random_ports,
         "at random inside a block" if nat.random_ports else "kept, or the next one of the block",
     )
-    yield _nat_entry(
+    yield _entry(
         "RFC 7857 section 2",
         "a connection that was reset ends after the transitory time, 240 s at the earliest",
         _reaches(nat.reset_s, _TRANSITORY_S),
@@ -137,7 +137,7 @@ def _clauses(nat: NatBehaviour) -> Iterator[LedgerEntry]:
     )
 
 
-def _nat_entry(clause: str, requirement: str, ok: bool | None, value: str) -> LedgerEntry:
+def _entry(clause: str, requirement: str, ok: bool | None, value: str) -> LedgerEntry:
     clause = f"{clause} {_SOURCE}"
     if ok is None:
         unknown = "the NAT's backend does not know"

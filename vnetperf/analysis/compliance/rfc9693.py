@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vnetperf.analysis.compliance.clause import ClauseContext, entry
-from vnetperf.model.outcomes import NatSessions
+from vnetperf.model.outcomes import SessionTable
 from vnetperf.model.result import LedgerEntry
 
 _SOURCE = "(from a secondary source)"
@@ -61,7 +61,7 @@ def session_capacity(looked: ClauseContext) -> Iterator[LedgerEntry]:
     )
 
 
-def _all_sessions(outcome: NatSessions) -> Iterator[LedgerEntry]:
+def _all_sessions(outcome: SessionTable) -> Iterator[LedgerEntry]:
     established = [attempt for attempt in outcome.tried if attempt.made]
     yield entry(
         f"RFC 9693 section 4.4 {_SOURCE}",

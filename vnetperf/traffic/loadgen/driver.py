@@ -22,8 +22,8 @@ from vnetperf.host.wait import patient
 from vnetperf.model import frames as tunnel
 from vnetperf.model.deployment import Deployment, VnfPort, WireEnd, port_mac, tester_mac
 from vnetperf.model.errors import DutError, GeneratorError, HostError
+from vnetperf.model.frame_change import FrameChange
 from vnetperf.model.frames import GTPU, MAX_FRAME_SIZE, TUNNELS
-from vnetperf.model.nat import Nat
 from vnetperf.model.options import GN_TESTER
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Pollers, Scenario
@@ -478,8 +478,8 @@ class Loadgen(TrafficGenerator):
         self._ports: tuple[EnginePort, ...] = ()
         self._requested: tuple[tuple[Stream, ...], TrafficProfile, int]
         self._prepared = PreparedStreams()
-        #: The NAT with the bindings that it was seen to have.
-        self.bound: Nat | None = None
+        #: What the DUT does to frames, with the clients that were seen behind it.
+        self.learnt: FrameChange | None = None
         self._pace = 1.0  # at which the next sessions are set up
         self._taken_fps = inf  # what the wire takes of a stream's learning frames
         self._neighbours: tuple[tuple[NeighbourSpec, ...], dict[int, bytes]] | None = ((), {})
@@ -622,9 +622,9 @@ class Loadgen(TrafficGenerator):
     def _hand_over(
         self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
     ) -> None:
-        """Compile the streams, with the bindings that a NAT was seen to have."""
-        if self.bound is not None:
-            streams = tuple(stream.through(nat=self.bound, services=None) for stream in streams)
+        """Compile the streams, with the clients that were seen behind the DUT."""
+        if self.learnt is not None:
+            streams = tuple(stream.through(self.learnt) for stream in streams)
         queues = {number: port.tx_queues for number, port in enumerate(self._ports)}
         away = tuple(number for number in queues if number not in self._ends)
         parts = compile_parts(streams, profile, frame_size, queues, away)
@@ -687,7 +687,7 @@ class Loadgen(TrafficGenerator):
         if self._announce:
             self._running().announce()
         # A calibration of the same plan has a wire in place of the translator.
-        if any(part.stream.translated for part in self._prepared.parts):
+        if any(part.stream.change for part in self._prepared.parts):
             self._set_up_sessions(frames_per_stream)
             return
         sending_parts = [part for part in self._prepared.parts if part.stream.tx_port in self._ends]
@@ -718,16 +718,16 @@ class Loadgen(TrafficGenerator):
         """
         rate = min(learning_rate(frames), SET_UP_FPS) * self._pace
         self._pace = max(LEAST_PACE, self._pace / 2)
-        nat = self._prepared.parts[0].stream.nat
-        learnt = nat is not None and nat.mapping == "learnt"
-        if nat is not None and learnt:
-            self._learn_bindings(min(frames, nat.sessions), rate)
+        change = self._prepared.parts[0].stream.change
+        learns = change is not None and change.learns_ends
+        if change is not None and learns:
+            self._learn_bindings(change, min(frames, change.sessions), rate)
         streams, profile, _ = self._requested
         if profile.imix:
             one_size = profile.model_copy(update={"imix": ""})
             self._hand_over(streams, one_size, one_size.least_frame_size)
         try:
-            for way in (1,) if learnt else (0, 1):
+            for way in (1,) if learns else (0, 1):
                 for part in self._prepared.parts:
                     if part.stream.direction == way and part.stream.tx_port in self._ends:
                         part_frames = max(1, round(frames * part.share))
@@ -741,8 +741,8 @@ class Loadgen(TrafficGenerator):
             if profile.imix:
                 self._hand_over(*self._requested)
 
-    def _learn_bindings(self, frames: int, rate: float) -> None:
-        """Send a frame of each session from inside; expect what the NAT makes of it."""
+    def _learn_bindings(self, change: FrameChange, frames: int, rate: float) -> None:
+        """Send a frame of each session from inside; expect what the DUT makes of it."""
         import numpy as np  # noqa: PLC0415 - takes 0.1 s
 
         streams, profile, size = self._requested
@@ -755,16 +755,15 @@ class Loadgen(TrafficGenerator):
                 cure="--nat mapping=preserved, or a testbed whose tester is on one host",
             )
         spec = replace(parts[0].spec, queue=0)  # which numbers all of its frames
-        nat = outbound[0].nat or Nat()
         address, port = mapping_places(outbound[0], profile)
         engine = self._running()
         engine.set_streams([spec])
-        engine.learn_bindings(spec.id, address=address, port=port, count=nat.sessions)
-        bindings = np.zeros(nat.sessions, dtype=np.uint64)
-        if self.bound is not None:  # a path check learns those of its own frames alone
-            ends = self.bound.bindings()
-            bindings |= np.frombuffer(ends.public, dtype=">u4").astype(np.uint64) << np.uint64(16)
-            bindings |= np.frombuffer(ends.public_ports, dtype=">u2").astype(np.uint64)
+        engine.learn_bindings(spec.id, address=address, port=port, count=change.sessions)
+        bindings = np.zeros(change.sessions, dtype=np.uint64)
+        if self.learnt is not None:  # a path check learns those of its own frames alone
+            ends = self.learnt.sides()[1]
+            bindings |= np.frombuffer(ends.client, dtype=">u4").astype(np.uint64) << np.uint64(16)
+            bindings |= np.frombuffer(ends.client_port, dtype=">u2").astype(np.uint64)
             bindings[:frames] = 0
         timeout_s = frames / rate + GRACE_S
         try:
@@ -779,14 +778,14 @@ class Loadgen(TrafficGenerator):
             raise_unless_bound(bindings[:frames], where=self.plan.scenario.vswitch)
             addresses, ports = bindings >> np.uint64(16), bindings & np.uint64(0xFFFF)
             as_sent = addresses.astype(">u4").tobytes(), ports.astype(">u2").tobytes()
-            self.bound = nat.learnt(*as_sent)
+            self.learnt = change.with_learnt_clients(*as_sent)
         finally:
             self._hand_over(streams, profile, size)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
         """Send, drain, count."""
-        if trial.new_sessions and self.bound is not None:  # the NAT will choose again
-            self.bound = None
+        if trial.new_sessions and self.learnt is not None:  # the DUT will choose again
+            self.learnt = None
             self._hand_over(*self._requested)
         self._begin(trial)
         refusal = self.refusal_is_loss(trial)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf.host.xdp import CLANG, compile_program
+from vnetperf.model.addresses import TEST_ADDRESSES
 from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import Scenario
@@ -133,7 +134,7 @@ def _bridge_steps(ports: FormPorts) -> list[Step]:
 
 
 #: Test networks beyond the tester's ports 0 and 1 (RFC 2544 appendix C.2.2).
-NETWORKS = ("198.18.0.0/16", "198.19.0.0/16")
+NETWORKS = tuple(map(str, TEST_ADDRESSES.networks))
 #: Next hop of each port; a link-local address that is never resolved.
 NEXT_HOPS = ("169.254.0.1", "169.254.0.2")
 

@@ -35,6 +35,11 @@ class NatOptions(TimerOptions):
     max_sessions: int | None = Field(default=None, ge=1, le=1 << 28)
 
 
+def nat_of(scenario: Scenario) -> Nat:
+    """Subscribers, pool and blocks of a scenario, or the usual ones."""
+    return scenario.change if isinstance(scenario.change, Nat) else Nat()
+
+
 class NatSwitch(HasSessions, VSwitch):
     """A mode of the NAT: subscribers at phy0, public addresses at phy1.
 
@@ -60,7 +65,7 @@ class NatSwitch(HasSessions, VSwitch):
             "vpp-nat44": ("memif", "veth"),
         },
         forwarding=("l3",),
-        translates=True,
+        frame_change=Nat.key,
         options=("mtu", "napi", "workers", "placement"),
         option_modes={
             "napi": ("nft", "iptables", "xdp"),
@@ -99,7 +104,7 @@ class NatSwitch(HasSessions, VSwitch):
     @property
     def nat(self) -> Nat:
         """Subscribers, pool and blocks of the scenario."""
-        return self.plan.scenario.nat or Nat()
+        return nat_of(self.plan.scenario)
 
     @property
     def max_sessions(self) -> int:

@@ -38,6 +38,7 @@ from vnetperf.vswitches.cgnat.base import (
     OUTSIDE,
     NatOptions,
     NatSwitch,
+    nat_of,
 )
 from vnetperf.vswitches.testpmd import phy_device
 
@@ -153,7 +154,7 @@ class DpdkNat(NatSwitch):
     @classmethod
     def hugepage_mib(cls, scenario: Scenario) -> int:
         """Memory of its buffers and tables."""
-        nat = scenario.nat or Nat()
+        nat = nat_of(scenario)
         room = _room(scenario, nat)
         threads = len(list_stage_groups(scenario))
         buffers = (3 + threads) * dpdk.RING_SIZE + threads * BUFFERS_OF_THREAD
@@ -161,7 +162,7 @@ class DpdkNat(NatSwitch):
         tables = (
             room * (MAPPING_OCTETS + SESSION_OCTETS)
             + 2 * _places(room) * PLACE_OCTETS
-            + nat.addresses * (ADDRESS_OCTETS + nat.per_address * BLOCK_OCTETS)
+            + nat.public_addresses * (ADDRESS_OCTETS + nat.per_address * BLOCK_OCTETS)
             + nat.subscribers * SUBSCRIBER_OCTETS
         )
         octets = tables + buffers * PACKET_OCTETS
@@ -430,7 +431,7 @@ def list_stage_groups(scenario: Scenario) -> tuple[str, ...]:
 def nat_arguments(plan: Plan, facts: MachineFacts | None = None) -> list[str]:
     """The engine's own options."""
     scenario = plan.scenario
-    options, nat = scenario.options.own(DpdkNatOptions), scenario.nat or Nat()
+    options, nat = scenario.options.own(DpdkNatOptions), nat_of(scenario)
     graph, room = scenario.deployment, _room(scenario, nat)
     roles = [demand.role for demand in DpdkNat.roles(scenario)]
     turn_us = max(plan.placement.turn_of(role) for role in roles)
@@ -439,7 +440,7 @@ def nat_arguments(plan: Plan, facts: MachineFacts | None = None) -> list[str]:
         "inside": nat.first_inside,
         "subscribers": nat.subscribers,
         "pool": nat.pool.network_address,
-        "addresses": nat.addresses,
+        "addresses": nat.public_addresses,
         "block": nat.block_size,
         "blocks": options.blocks,
         "most-blocks": options.max_blocks,

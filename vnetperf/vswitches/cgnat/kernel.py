@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.deployment import Port
 from vnetperf.model.errors import DutError
-from vnetperf.model.nat import SERVERS, Nat, NatBehaviour
+from vnetperf.model.nat import Nat, NatBehaviour
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.vswitches.cgnat.base import (
     COMPUTED_BLOCKS,
-    INSIDE,
-    OUTSIDE,
     NatOptions,
     NatSwitch,
+    nat_of,
 )
 from vnetperf.vswitches.conntrack import (
     MAX,
@@ -87,7 +85,7 @@ class KernelNat(NatSwitch, TrackingRouter):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the kernel from translating here."""
-        nat = scenario.nat or Nat()
+        nat = nat_of(scenario)
         if scenario.options.own(KernelNatOptions).random_ports and nat.mapping != "learnt":
             return "with random_ports no mapping is known before; add --nat mapping=learnt"
         return super().missing(facts, scenario)
@@ -115,7 +113,7 @@ class KernelNat(NatSwitch, TrackingRouter):
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The rule, for `--plan`."""
-        nat = plan.scenario.nat or Nat()
+        nat = nat_of(plan.scenario)
         first, last = nat.subscriber_block(0), nat.subscriber_block(nat.subscribers - 1)
         return {
             plan.scenario.options.mode or cls.capabilities.modes[0]: (
@@ -130,14 +128,6 @@ class KernelNat(NatSwitch, TrackingRouter):
         if self.mode == "nft":
             return ruleset(self.nat, random_ports=at_random)
         return "\n".join(restore_lines(self.nat, random_ports=at_random))
-
-    def networks(self) -> dict[Port, str]:
-        """What is behind each port."""
-        return {INSIDE: str(self.nat.inside), OUTSIDE: str(SERVERS)}
-
-    def unrouted(self) -> str:
-        """Public addresses: what is sent to them without a session is dropped."""
-        return str(self.nat.pool)
 
     @classmethod
     def behaviour(cls, scenario: Scenario, **extra_fields: Any) -> NatBehaviour:

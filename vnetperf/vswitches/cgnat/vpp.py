@@ -12,12 +12,20 @@ from typing import Any, ClassVar
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Port, port_mac
 from vnetperf.model.errors import DutError
-from vnetperf.model.nat import PORTS_OF_ADDRESS, SERVERS, Nat, NatBehaviour
+from vnetperf.model.frame_change import PORTS_OF_ADDRESS
+from vnetperf.model.nat import Nat, NatBehaviour
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches.cgnat.base import COMPUTED_BLOCKS, INSIDE, OUTSIDE, NatOptions, NatSwitch
+from vnetperf.vswitches.cgnat.base import (
+    COMPUTED_BLOCKS,
+    INSIDE,
+    OUTSIDE,
+    NatOptions,
+    NatSwitch,
+    nat_of,
+)
 from vnetperf.vswitches.vpp.forwarding import ApiMessage, address_messages, route_message
 from vnetperf.vswitches.vpp.switch import Vpp
 
@@ -48,8 +56,8 @@ class VppNat(NatSwitch, Vpp):
     @classmethod
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
         """The scenario routed, its mappings learnt: VPP chooses them by rules of its own."""
-        nat = (scenario.nat or Nat()).model_copy(update={"mapping": "learnt"})
-        return super().adapted(scenario.model_copy(update={"nat": nat}), testbed)
+        nat = nat_of(scenario).model_copy(update={"mapping": "learnt"})
+        return super().adapted(scenario.model_copy(update={"change": nat}), testbed)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -59,7 +67,7 @@ class VppNat(NatSwitch, Vpp):
         needed, free = cls.heap_mib(scenario), sum(facts.memory_free_kb.values()) >> 10
         if facts.memory_free_kb and needed > free:
             return (
-                f"its tables take {needed} MiB for {(scenario.nat or Nat()).subscribers} "
+                f"its tables take {needed} MiB for {nat_of(scenario).subscribers} "
                 f"subscribers, and {free} MiB are free; give fewer sessions (--nat, or "
                 "max_sessions with mode=vpp-nat44)"
             )
@@ -73,7 +81,7 @@ class VppNat(NatSwitch, Vpp):
                 "VPP makes no session of a TCP segment without SYN, as the tester sends them; "
                 "measure UDP (without --traffic tcp)"
             )
-        return cls.nat_problem(scenario.nat or Nat(), scenario.options.own(NatOptions))
+        return cls.nat_problem(nat_of(scenario), scenario.options.own(NatOptions))
 
     @classmethod
     @abstractmethod
@@ -108,12 +116,12 @@ class VppNat(NatSwitch, Vpp):
         self.arrange_queues()
 
     def _routes(self) -> Iterator[ApiMessage]:
-        networks: dict[Port, IPv4Network] = {INSIDE: self.nat.inside, OUTSIDE: SERVERS}
+        networks = self.plan.scenario.addresses.networks
         for port, interface in self.interfaces.items():
             local, neighbour = LINKS[port]
             mac = port_mac(self.plan.scenario.deployment, port, 0)
             yield from address_messages(interface.index, f"{local}/30", str(neighbour), mac)
-            yield route_message(str(networks[port]), interface.index, str(neighbour))
+            yield route_message(str(networks[port.index]), interface.index, str(neighbour))
 
     def remove_port(self, port: Port) -> None:
         """Take an interface from the NAT, then away."""
@@ -220,7 +228,7 @@ class VppDet44(VppNat):
     @classmethod
     def heap_mib(cls, scenario: Scenario) -> int:
         """The table: room for all sessions of all addresses of the inside network."""
-        addresses = Det44Map.fit(scenario.nat or Nat()).inside.num_addresses
+        addresses = Det44Map.fit(nat_of(scenario)).inside.num_addresses
         return -(-addresses * cls.MOST_SESSIONS * cls.SESSION_OCTETS >> 20)
 
     @classmethod
@@ -311,7 +319,7 @@ class VppNat44(VppNat):
     def heap_mib(cls, scenario: Scenario) -> int:
         """Tables of each worker, with room for all sessions."""
         options, workers = scenario.options.own(NatOptions), scenario.options.workers or 1
-        sessions = options.max_sessions or (scenario.nat or Nat()).sessions
+        sessions = options.max_sessions or nat_of(scenario).sessions
         return -(-sessions * workers * cls.SESSION_OCTETS >> 20)
 
     @classmethod
@@ -321,7 +329,7 @@ class VppNat44(VppNat):
         VPP takes the remainder of the subscriber's address, whose lowest octet is the first one on
         little-endian machines: by a power of two all subscribers would have the same.
         """
-        sizes = count(nat.addresses * cls.SLACK)
+        sizes = count(nat.public_addresses * cls.SLACK)
         return next(n for n in sizes if all(n % factor for factor in range(2, isqrt(n) + 1)))
 
     @classmethod

@@ -24,6 +24,7 @@ from vnetperf.vswitches.cgnat.base import (
     OUTSIDE,
     NatOptions,
     NatSwitch,
+    nat_of,
 )
 from vnetperf.vswitches.xdp.switch import INDEX, Xdp
 
@@ -49,7 +50,7 @@ def numbers(nat: Nat, options: NatOptions, room: int, macs: dict[str, str]) -> d
         "INSIDE_FIRST": f"{int(nat.first_inside)}u",
         "SUBSCRIBERS": f"{nat.subscribers}u",
         "POOL": f"{int(nat.pool.network_address)}u",
-        "ADDRESSES": f"{nat.addresses}u",
+        "ADDRESSES": f"{nat.public_addresses}u",
         "BLOCK": f"{nat.block_size}u",
         "PER_ADDRESS": f"{nat.per_address}u",
         "ROOM": room,
@@ -84,7 +85,7 @@ class XdpNat(NatSwitch, Xdp):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps programs from being compiled, loaded, or from holding the blocks."""
-        nat = scenario.nat or Nat()
+        nat = nat_of(scenario)
         places = KINDS * nat.subscribers * nat.block_size
         if places > MOST_PLACES:
             return (
@@ -97,7 +98,7 @@ class XdpNat(NatSwitch, Xdp):
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The programs, for `--plan`."""
-        nat = plan.scenario.nat or Nat()
+        nat = nat_of(plan.scenario)
         return {"XDP": f"translate at {INSIDE} and {OUTSIDE}, native, {nat}"}
 
     @property

@@ -12,6 +12,11 @@ from vnetperf.plugin.dut import JUMBO_FRAME_SIZE
 from vnetperf.plugin.vswitch import HasSessions, VSwitch, VSwitchCapabilities
 
 
+def services_of(scenario: Scenario) -> Services:
+    """Services and flows of a scenario, or the usual ones."""
+    return scenario.change if isinstance(scenario.change, Services) else Services()
+
+
 class BalancingSwitch(HasSessions, VSwitch):
     """A mode of the load balancer: clients at phy0, backends at phy1.
 
@@ -31,7 +36,7 @@ class BalancingSwitch(HasSessions, VSwitch):
         max_frame_size=JUMBO_FRAME_SIZE,
         modes=("nft", "iptables", "ipvs", "tc", "xdp"),
         forwarding=("l3",),
-        balances=True,
+        frame_change=Services.key,
         options=("mtu", "napi"),
         nic_drivers=("kernel",),
     )
@@ -45,12 +50,12 @@ class BalancingSwitch(HasSessions, VSwitch):
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """What does it and for which services, for `--plan`."""
         mode = plan.scenario.options.mode or cls.capabilities.modes[0]
-        return {mode: f"{cls.does_it} {plan.scenario.services or Services()}"}
+        return {mode: f"{cls.does_it} {services_of(plan.scenario)}"}
 
     @property
     def services(self) -> Services:
         """Services and flows of the scenario."""
-        return self.plan.scenario.services or Services()
+        return services_of(self.plan.scenario)
 
     @property
     def protocol(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.xdp import CLANG, BpfObject, compile_program
-from vnetperf.model.balancing import BACKEND_PORT, CLUSTER, SERVICE_PORT
+from vnetperf.model.balancing import BACKEND_PORT, SERVICE_PORT
 from vnetperf.model.deployment import PHY_PORTS, Port
 from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Scenario
@@ -33,7 +33,6 @@ class ProgramBalancer(BalancingSwitch, Xdp):
     """Our own eBPF: a flow's backend is in a table that forgets the least recently used ones."""
 
     does_it: ClassVar[str] = f"{SOURCE.stem} at both ports,"
-    networks: ClassVar[str] = str(CLUSTER)
     instead: ClassVar[str] = "--set mode=tc"
 
     def __init__(self, machine: Machine, plan: Plan) -> None:

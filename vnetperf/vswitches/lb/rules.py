@@ -7,14 +7,11 @@ from typing import Any, ClassVar
 
 from vnetperf.model.balancing import (
     BACKEND_PORT,
-    BACKENDS,
-    CLIENTS,
     CLUSTER,
     SERVICE_PORT,
     VIRTUAL,
     Services,
 )
-from vnetperf.model.deployment import PHY_PORTS, Port
 from vnetperf.vswitches.conntrack import TrackingRouter
 from vnetperf.vswitches.lb.base import BalancingSwitch
 
@@ -222,14 +219,6 @@ class RuleBalancer(BalancingSwitch, TrackingRouter):
         if self.mode == "nft":
             return nft_rules(self.services, self.protocol)
         return "\n".join(iptables_rules(self.services, self.protocol))
-
-    def networks(self) -> dict[Port, str]:
-        """Clients behind phy0, backends behind phy1."""
-        return {PHY_PORTS[0]: str(CLIENTS), PHY_PORTS[1]: str(BACKENDS)}
-
-    def unrouted(self) -> str:
-        """Virtual addresses: what is sent to one that is no service's is dropped."""
-        return str(VIRTUAL)
 
     def facts(self) -> dict[str, Any]:
         """Rules, room of the table, timers."""

@@ -204,7 +204,6 @@ def release_messages(scenario: Scenario, index: Mapping[Port, int], port: Port) 
 
 
 #: Test addresses of RFC 2544 (RFC 2544 appendix C.2.2).
-TEST_NET = "198.18.0.0/15"
 #: Links of the router, four addresses each, from RFC 6598's shared space.
 ROUTER_LINKS = IPv4Address("100.64.0.0")
 STATIC_NEIGHBOUR = 1
@@ -260,7 +259,7 @@ def _route(scenario: Scenario, index: Mapping[Port, int], hop: Hop) -> ApiMessag
     ports = scenario.deployment.ports
     neighbour = router_address(ports.index(hop.dst)) + 1
     table = routing_table(ports.index(hop.src))
-    return route_message(TEST_NET, index[hop.dst], str(neighbour), table=table)
+    return route_message(str(scenario.addresses.whole), index[hop.dst], str(neighbour), table=table)
 
 
 def route_message(prefix: str, index: int, neighbour: str, *, table: int = 0) -> ApiMessage:

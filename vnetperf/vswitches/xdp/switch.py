@@ -43,8 +43,8 @@ COUNTS = (
 #: its `tx_dropped` already (generic_xdp_tx of Linux 5.19): no program has an invalid verdict.
 TRACEPOINTS = ("xmit", "exception", "redirect_err")
 ROUTED = "fib"
-#: The test networks of RFC 2544 (appendix C.2.2), and the first of the ports' routing tables.
-TEST_NETWORKS, FIRST_TABLE = "198.18.0.0/15", 100
+#: The first of the ports' routing tables.
+FIRST_TABLE = 100
 INDEX = struct.Struct("=I")
 _FIRST = INDEX.pack(0)
 
@@ -94,7 +94,6 @@ class Xdp(KernelSwitch):
     )
 
     #: What is routed by the kernel's tables.
-    networks: ClassVar[str] = TEST_NETWORKS
     #: What to choose where the driver has no native XDP, if there is no generic mode to choose.
     instead: ClassVar[str] = ""
 
@@ -262,7 +261,7 @@ class Xdp(KernelSwitch):
 
     def _route(self, hops: tuple[Hop, ...]) -> None:
         """A table for each port that frames come in by, with one way and one neighbour."""
-        graph = self.plan.scenario.deployment
+        graph, network = self.plan.scenario.deployment, str(self.plan.scenario.addresses.whole)
         with netlink("install routes", self.name) as (route, indexes):
             for number, hop in enumerate(hops):
                 if not {hop.src, hop.dst} <= {*self.ports}:
@@ -271,7 +270,7 @@ class Xdp(KernelSwitch):
                 (IPV4_SETTINGS / source / "forwarding").write_text("1\n")
                 place, table = graph.ports.index(hop.dst), FIRST_TABLE + number
                 mac = port_mac(graph, hop.dst, 0)
-                add_way(route, self.networks, indexes[target], number=place, mac=mac, table=table)
+                add_way(route, network, indexes[target], number=place, mac=mac, table=table)
                 if table not in {rule.get_attr("FRA_PRIORITY") for rule in route.get_rules()}:
                     route.rule("add", iifname=source, table=table, priority=table)
 
