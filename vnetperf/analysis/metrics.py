@@ -8,6 +8,7 @@ from functools import partial
 from math import inf, isfinite
 from typing import Any, Literal, TypeAlias, get_args
 
+from vnetperf.model.figures import Outcome
 from vnetperf.model.outcomes import (
     MOST_FORWARDED,
     VSWITCH,
@@ -845,6 +846,21 @@ def _list_sessions_metrics(
     yield make("capped", "", nat_sessions.capped)
 
 
+def _list_figures(make: _Make, _: Result, outcome: Outcome) -> Iterator[Metric]:
+    for figure in outcome.figures:
+        label = {figure.better: figure.label} if figure.better else {}
+        yield make(
+            *(figure.name, figure.unit, figure.value, figure.of, figure.direction),
+            **label,
+            main=figure.main,
+            load_fps=figure.load_fps,
+            resolution=figure.resolution,
+            qualifiers=(figure.qualifier,) if figure.qualifier else (),
+            note=figure.note,
+            why=figure.why,
+        )
+
+
 #: Where a result has what a test found -> its numbers.
 _OF_TESTS: dict[str, Callable[[_Make, Result, Any], Iterator[Metric]]] = {
     "loss_steps": _list_loss_steps_metrics,
@@ -857,4 +873,5 @@ _OF_TESTS: dict[str, Callable[[_Make, Result, Any], Iterator[Metric]]] = {
     "sessions": _list_sessions_metrics,
     "service": _list_service_metrics,
     "cpu_load": _list_cpu_load_metrics,
+    "outcome": _list_figures,
 }

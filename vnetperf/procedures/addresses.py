@@ -29,7 +29,7 @@ from vnetperf.model.parameters import (
     Rfc2889Test,
 )
 from vnetperf.model.trial import EventSpec, TrialRequest, WhenLimited
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.plugin.procedure import FrameTest, ProcedureInputs
 from vnetperf.search import Procedure
 
 #: Addresses that a search for the capacity begins with.
@@ -167,9 +167,9 @@ def _half(inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float) -> int:
     return count // 2
 
 
-def forgetting(test: Rfc2889Test) -> tuple[TrialRequest, ...]:
+def forgetting(parameters: Rfc2889Test) -> tuple[TrialRequest, ...]:
     """The trial by which the DUT is made to forget; none where waiting does it."""
-    return () if test.ageing_s else (_FORGET,)
+    return () if parameters.ageing_s else (_FORGET,)
 
 
 def _describe_forgetting(test: Rfc2889Test) -> str:
@@ -257,3 +257,23 @@ def _series(count: int, fps: float, when_limited: WhenLimited = "fail") -> Trial
         histogram_up_to_loss=-1.0,
         when_limited=when_limited,
     )
+
+
+class AddressCachingProcedure(FrameTest):
+    """Address caching capacity, RFC 2889 section 5.7."""
+
+    name = "address_caching"
+    run = staticmethod(address_caching)
+    section = "rfc2889"
+    fills = "addresses"
+    later = staticmethod(forgetting)
+
+
+class AddressLearningProcedure(FrameTest):
+    """Address learning rate, RFC 2889 section 5.8."""
+
+    name = "address_learning"
+    run = staticmethod(address_learning)
+    section = "rfc2889"
+    fills = "addresses"
+    later = staticmethod(forgetting)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from math import inf
+from math import ceil, inf, log2
 from statistics import median
 
 from vnetperf.model.errors import NoResultError
@@ -26,7 +26,7 @@ from vnetperf.model.outcomes import NEAR_LONGEST, BackToBack
 from vnetperf.model.parameters import BackToBackTest
 from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict
 from vnetperf.model.units import percent
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
@@ -515,3 +515,25 @@ def _describe_ring(result: BackToBack, throughput_fps: float) -> list[str]:
             "its throughput: RFC 9004's correction by all of it does not apply"
         )
     return notes
+
+
+class BackToBackProcedure(FrameTest):
+    """Back-to-back frames, RFC 9004."""
+
+    name = "back_to_back"
+    run = staticmethod(back_to_back)
+    section = "back_to_back"
+    fills = "back_to_back"
+    takes_shares = True
+
+    @staticmethod
+    def estimate(parameters: BackToBackTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        longest_s = parameters.max_burst_s
+        steps = max(1, int(longest_s * rate_fps / parameters.step_frames))
+        searches = parameters.searches * (1 + parameters.repeats_after_loss)
+        trials = searches * ceil(log2(steps + 1))
+        # Most bursts are far shorter than the longest one, with which no search begins.
+        if parameters.max_s is not None:
+            trials = min(trials, int(parameters.max_s / (longest_s / 2 + parameters.idle_s)))
+        return DurationEstimate(trials, trials * longest_s / 2, parameters.idle_s)

@@ -26,8 +26,8 @@ from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, EnergyCost, RoleCost
 from vnetperf.model.parameters import CpuLoadTest
 from vnetperf.model.result import MACHINE, OTHERS, RoleUse, total_if_known
 from vnetperf.model.trial import SAME_RTOL, TrialOutcome, TrialRequest, TrialResult, Verdict
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs, equal_trials
 from vnetperf.procedures.base import (
-    ProcedureInputs,
     name_share,
     per_interface,
     shortfall_note,
@@ -484,3 +484,20 @@ def _fit(rates: Sequence[float], processors: Sequence[float]) -> CpuFit:
         "scatter of the trials tells: a thread that polls takes all that it gets"
     )
     return CpuFit(ns_per_frame=None, idle=None, error_ns=error * 1e9, why=reason)
+
+
+class CpuLoadProcedure(FrameTest):
+    """Processors by role against load."""
+
+    name = "cpu_load"
+    run = staticmethod(cpu_load)
+    section = "cpu_load"
+    fills = "cpu_load"
+    takes_shares = True
+    needs_carried = True
+
+    @staticmethod
+    def estimate(parameters: CpuLoadTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        loads = len(set(parameters.shares)) + len(set(parameters.loads_fps))
+        return equal_trials(loads * parameters.repeats, parameters.duration_s)

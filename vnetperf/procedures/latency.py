@@ -18,8 +18,8 @@ from vnetperf.model.outcomes import DelayVariation, LatencyAt, OverTrials
 from vnetperf.model.parameters import LatencyLoadTest, LatencyTest
 from vnetperf.model.result import total_if_known
 from vnetperf.model.trial import SAME_RTOL, Latency, TrialOutcome, TrialRequest, Verdict
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs, equal_trials
 from vnetperf.procedures.base import (
-    ProcedureInputs,
     collect_latencies,
     name_share,
     per_interface,
@@ -294,3 +294,37 @@ def _merge_trials(
         trials=tuple(outcome.number for outcome in trials),
         note="; ".join(filter(None, (note, shortfall_note(trials)))),
     )
+
+
+class LatencyProcedure(FrameTest):
+    """Latency at shares of the throughput, RFC 2544 section 26.2."""
+
+    name = "latency"
+    run = staticmethod(latency)
+    section = "latency"
+    fills = "latency_at"
+    takes_shares = True
+    needs_carried = True
+
+    @staticmethod
+    def estimate(parameters: LatencyTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        loads = len(parameters.shares) + len(parameters.loads_fps)
+        return equal_trials(loads * parameters.repeats, parameters.duration_s)
+
+
+class LatencyLoadProcedure(FrameTest):
+    """Latency at loads that are the same for every DUT."""
+
+    name = "latency_load"
+    run = staticmethod(latency_load)
+    section = "latency_load"
+    fills = "latency_at"
+
+    @staticmethod
+    def estimate(
+        parameters: LatencyLoadTest, rate_fps: float, least_fps: float
+    ) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        loads = sum(load <= rate_fps for load in parameters.loads_fps)
+        return equal_trials(loads * parameters.repeats * ATTEMPTS_OF_CURVE, parameters.duration_s)

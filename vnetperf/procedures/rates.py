@@ -14,7 +14,8 @@ from typing import Any
 from vnetperf.model.outcomes import MAXIMUM_OFFERED, MOST_FORWARDED, ForwardingRate, LossStep
 from vnetperf.model.parameters import FrameLossTest, LossProfileTest, MrrTest, Rfc2889Test
 from vnetperf.model.trial import SAME_RTOL, TrialOutcome, TrialRequest, WhenLimited
-from vnetperf.procedures.base import ProcedureInputs, repeat_trial
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs, equal_trials
+from vnetperf.procedures.base import repeat_trial
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
@@ -211,3 +212,67 @@ def _halfway_loads(loads: Sequence[float], best: float) -> list[float]:
         for neighbour in near
         if abs(neighbour - best) > FORWARDING_RESOLUTION * loads[-1]
     ]
+
+
+class FrameLossProcedure(FrameTest):
+    """Frame loss rate, RFC 2544 section 26.3."""
+
+    name = "frame_loss"
+    run = staticmethod(frame_loss)
+    section = "frame_loss"
+    fills = "loss_steps"
+    on_grid = True
+
+    @staticmethod
+    def estimate(parameters: FrameLossTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        step = parameters.step
+        below_last_step = ceil(log2(max(2.0, step * rate_fps / least_fps)))
+        return equal_trials(ceil(1 / step) + below_last_step, parameters.duration_s)
+
+
+class MrrProcedure(FrameTest):
+    """Forwarding rate at the largest load (MRR)."""
+
+    name = "mrr"
+    run = staticmethod(mrr)
+    section = "mrr"
+    fills = "rates"
+
+    @staticmethod
+    def estimate(parameters: MrrTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        return equal_trials(parameters.repeats, parameters.duration_s)
+
+
+class LossProfileProcedure(FrameTest):
+    """Loss at loads around the throughput."""
+
+    name = "loss_profile"
+    run = staticmethod(loss_profile)
+    section = "loss_profile"
+    fills = "loss_steps"
+    takes_shares = True
+
+    @staticmethod
+    def estimate(
+        parameters: LossProfileTest, rate_fps: float, least_fps: float
+    ) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        return equal_trials(len(parameters.shares) * parameters.repeats, parameters.duration_s)
+
+
+class ForwardingRateProcedure(FrameTest):
+    """Forwarding rates, RFC 2889 section 5.6."""
+
+    name = "forwarding_rate"
+    run = staticmethod(forwarding_rate)
+    section = "rfc2889"
+    fills = "rates"
+    takes_shares = True
+
+    @staticmethod
+    def estimate(parameters: Rfc2889Test, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        loads = parameters.loads + 2 * halvings(parameters)
+        return equal_trials(loads * parameters.repeats, parameters.duration_s)

@@ -23,8 +23,8 @@ from vnetperf.model import units
 from vnetperf.model.outcomes import Recovery
 from vnetperf.model.parameters import RecoveryTest
 from vnetperf.model.trial import LoadStep, Timeline, TrialOutcome, TrialRequest, Verdict
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs, equal_trials
 from vnetperf.procedures.base import (
-    ProcedureInputs,
     bin_width,
     build_curve,
     repeat_trial,
@@ -286,3 +286,20 @@ def _describe_loss(
 
 def _trials(numbers: Sequence[int]) -> str:
     return f"trial{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+
+class RecoveryProcedure(FrameTest):
+    """System recovery, RFC 2544 section 26.5."""
+
+    name = "recovery"
+    run = staticmethod(recovery)
+    section = "recovery"
+    fills = "recovery"
+    takes_shares = True
+    needs_carried = True
+
+    @staticmethod
+    def estimate(parameters: RecoveryTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        seconds = parameters.overload_s + 2 * parameters.relaxed_s
+        return equal_trials(parameters.repeats, seconds)

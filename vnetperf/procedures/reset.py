@@ -28,7 +28,8 @@ from vnetperf.model.trial import (
     TrialOutcome,
     TrialRequest,
 )
-from vnetperf.procedures.base import ProcedureInputs, bin_width, build_curve, shortfall_note
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs, equal_trials
+from vnetperf.procedures.base import bin_width, build_curve, shortfall_note
 from vnetperf.procedures.usual_loss import UsualLoss
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -301,3 +302,22 @@ def _notes(
             f"more than {OWN_SHARE:.0%} of the time may be its own"
         )
     return notes
+
+
+class ResetProcedure(FrameTest):
+    """Reset, RFC 2544 section 26.6 and RFC 6201."""
+
+    name = "reset"
+    run = staticmethod(reset)
+    section = "reset"
+    fills = "resets"
+    takes_shares = True
+    needs_carried = True
+
+    @staticmethod
+    def estimate(parameters: ResetTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        count = len(parameters.what)
+        down_s = parameters.link_down_s * parameters.what.count("link") / max(1, count)
+        seconds = parameters.before_s + parameters.after_s + down_s
+        return equal_trials(count * parameters.repeats, seconds)

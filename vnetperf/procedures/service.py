@@ -20,7 +20,8 @@ from vnetperf.model.trial import (
     TrialResult,
     Verdict,
 )
-from vnetperf.procedures.base import ProcedureInputs, repeat_trial, shortfall_note
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs
+from vnetperf.procedures.base import repeat_trial, shortfall_note
 from vnetperf.procedures.latency import (
     delay_variation,
     latencies_by_direction,
@@ -241,3 +242,20 @@ def _explain_unknown(trials: Sequence[TrialOutcome]) -> list[str]:
     if stalled:
         reasons.append(f"not judged: the tester stood still in trial {', '.join(stalled)}")
     return reasons
+
+
+class ServiceProcedure(FrameTest):
+    """Service activation, ITU-T Y.1564."""
+
+    name = "service"
+    run = staticmethod(service)
+    section = "service"
+    fills = "service"
+    takes_shares = True
+
+    @staticmethod
+    def estimate(parameters: ServiceTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        steps, lasting_s = len(parameters.steps), parameters.performance_s
+        count = max(1, round(lasting_s / parameters.trial_s)) if lasting_s else 0
+        return DurationEstimate(steps + count, steps * parameters.step_s + lasting_s)

@@ -21,7 +21,7 @@ from vnetperf.model.machine_load import MachineLoad
 from vnetperf.model.outcomes import NatSessions, SessionsTried
 from vnetperf.model.parameters import NatTest
 from vnetperf.model.trial import NUMBER_SHORTFALL, TrialRequest, TrialResult
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.plugin.procedure import FrameTest, ProcedureInputs
 from vnetperf.search import Procedure
 
 #: Sessions that the search for the capacity begins with.
@@ -258,3 +258,21 @@ def _try(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> Procedure[
         says = sent and (row.made or not _was_busy(outcome.result))
         if says or again + 1 == ATTEMPTS:
             return _Try(row, in_time, sent, again, tuple(emptied))
+
+
+class ConnectionRateProcedure(FrameTest):
+    """Connection establishment rate of a NAT, RFC 9693."""
+
+    name = "connection_rate"
+    run = staticmethod(connection_rate)
+    section = "nat"
+    fills = "sessions"
+
+
+class SessionCapacityProcedure(FrameTest):
+    """Sessions that a NAT holds, RFC 9693."""
+
+    name = "session_capacity"
+    run = staticmethod(session_capacity)
+    section = "nat"
+    fills = "sessions"

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
+from math import ceil
 
 from vnetperf.model.outcomes import Curve, Soak
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.trial import DirectionCounts, TrialOutcome, TrialRequest, TrialResult, Verdict
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs
 from vnetperf.procedures.base import (
-    ProcedureInputs,
     bin_width,
     name_share,
     repeat_trial,
@@ -144,3 +145,19 @@ def _notes(inputs: ProcedureInputs[SoakTest], trials: Sequence[TrialOutcome]) ->
 
 def _with_verdict(trials: Sequence[TrialOutcome], verdict: Verdict) -> tuple[int, ...]:
     return tuple(outcome.number for outcome in trials if outcome.verdict is verdict)
+
+
+class SoakProcedure(FrameTest):
+    """Loss over a long time at one load."""
+
+    name = "soak"
+    run = staticmethod(soak)
+    section = "soak"
+    fills = "soak"
+    takes_shares = True
+
+    @staticmethod
+    def estimate(parameters: SoakTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        trials = ceil(parameters.duration_s / parameters.trial_s)
+        return DurationEstimate(trials, parameters.duration_s)
