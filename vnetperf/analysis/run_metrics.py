@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from vnetperf.analysis.metrics import (
-    COMPARED_PERCENTILES,
-    CURVE_PERCENTILES,
     PODS_TEST,
     TRANSFERS_TEST,
     Metric,
@@ -33,6 +31,7 @@ from vnetperf.model.transfer import (
     Transfer,
 )
 from vnetperf.model.units import Unit
+from vnetperf.procedures.latency import COMPARED_PERCENTILES, CURVE_PERCENTILES
 
 #: Makes a metric of one transfer.
 _Make: TypeAlias = Callable[..., Metric]

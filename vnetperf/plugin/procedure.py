@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_type_hints
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.figures import Figure
 from vnetperf.model.parameters import THROUGHPUT, ProcedureParameters
 from vnetperf.model.preset import Preset
+from vnetperf.model.result import Result
 from vnetperf.model.trial import TrialRequest
 from vnetperf.plugin import registry
 from vnetperf.search import Procedure
@@ -158,6 +160,20 @@ class FrameTest(ABC):
         Raises:
             NoResultError: There is none, and why.
         """
+
+    @staticmethod
+    def list_figures(result: Result, outcome: Any, /) -> Iterable[Figure]:
+        """The numbers of an outcome, of a test that does not return an `Outcome`.
+
+        Args:
+            result: The result that the outcome is of.
+            outcome: What `run` has returned.
+
+        Returns:
+            The figures, in the order of files.
+        """
+        figures: tuple[Figure, ...] = outcome.figures
+        return figures
 
     @staticmethod
     def estimate(parameters: Any, rate_fps: float, least_fps: float) -> DurationEstimate | None:

@@ -16,11 +16,14 @@ has left in the table would be taken for learned, so the DUT is made to forget b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from math import sqrt
+from typing import Any
 
 from vnetperf.model.errors import NoResultError
+from vnetperf.model.figures import Figure, figure
 from vnetperf.model.outcomes import AddressTable
 from vnetperf.model.parameters import (
     ADDRESSES_RESOLUTION,
@@ -28,6 +31,7 @@ from vnetperf.model.parameters import (
     SPARE_ADDRESSES,
     Rfc2889Test,
 )
+from vnetperf.model.result import Result
 from vnetperf.model.trial import EventSpec, TrialRequest, WhenLimited
 from vnetperf.plugin.procedure import FrameTest, ProcedureInputs
 from vnetperf.search import Procedure
@@ -259,11 +263,27 @@ def _series(count: int, fps: float, when_limited: WhenLimited = "fail") -> Trial
     )
 
 
+def _list_figures(result: Result, table: AddressTable) -> Iterator[Figure]:
+    about: dict[str, Any] = {
+        "qualifiers": ("at least",) if table.capped else (),
+        "note": table.note,
+    }
+    learning, label = result.test == "address_learning", "learning rate"
+    count = float(table.addresses)
+    about["resolution"] = max(1.0, count * ADDRESSES_RESOLUTION)
+    yield figure("addresses", "addresses", count, more="addresses", main=not learning, **about)
+    # The caching test was given its rate.
+    about["resolution"] = (table.learning_fps or 0.0) * LEARNING_RESOLUTION * learning
+    yield figure("learning_rate", "fps", table.learning_fps, more=label, main=learning, **about)
+    yield figure("capped", "", table.capped)
+
+
 class AddressCachingProcedure(FrameTest):
     """Address caching capacity, RFC 2889 section 5.7."""
 
     name = "address_caching"
     run = staticmethod(address_caching)
+    list_figures = staticmethod(_list_figures)
     section = "rfc2889"
     fills = "addresses"
     later = staticmethod(forgetting)
@@ -274,6 +294,7 @@ class AddressLearningProcedure(FrameTest):
 
     name = "address_learning"
     run = staticmethod(address_learning)
+    list_figures = staticmethod(_list_figures)
     section = "rfc2889"
     fills = "addresses"
     later = staticmethod(forgetting)

@@ -15,11 +15,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf, sqrt
 from statistics import median
+from typing import Any
 
 from vnetperf.model.errors import NoResultError
+from vnetperf.model.figures import Figure, figure
 from vnetperf.model.machine_load import MachineLoad
 from vnetperf.model.outcomes import NatSessions, SessionsTried
 from vnetperf.model.parameters import NatTest
+from vnetperf.model.result import Result
 from vnetperf.model.trial import NUMBER_SHORTFALL, TrialRequest, TrialResult
 from vnetperf.plugin.procedure import FrameTest, ProcedureInputs
 from vnetperf.search import Procedure
@@ -260,11 +263,29 @@ def _try(inputs: ProcedureInputs[NatTest], count: int, fps: float) -> Procedure[
             return _Try(row, in_time, sent, again, tuple(emptied))
 
 
+def _list_figures(result: Result, nat_sessions: NatSessions) -> Iterator[Figure]:
+    about: dict[str, Any] = {
+        "qualifiers": ("at least",) if nat_sessions.capped else (),
+        "note": nat_sessions.note,
+    }
+    rate, count = result.test == "connection_rate", float(nat_sessions.sessions)
+    label = "connection establishment rate"
+    yield figure("sessions", "sessions", count, more="sessions", main=not rate, **about)
+    about["resolution"] = result.test_inputs.get("resolution", 0.0) * (
+        nat_sessions.rate_per_s or 0.0
+    )
+    yield figure("connection_rate", "1/s", nat_sessions.rate_per_s, more=label, main=rate, **about)
+    reason, label = "no time of ending sessions was recorded", "connection tear-down rate"
+    yield figure("tear_down_rate", "1/s", nat_sessions.ended_per_s, more=label, why=reason)
+    yield figure("capped", "", nat_sessions.capped)
+
+
 class ConnectionRateProcedure(FrameTest):
     """Connection establishment rate of a NAT, RFC 9693."""
 
     name = "connection_rate"
     run = staticmethod(connection_rate)
+    list_figures = staticmethod(_list_figures)
     section = "nat"
     fills = "sessions"
 
@@ -274,5 +295,6 @@ class SessionCapacityProcedure(FrameTest):
 
     name = "session_capacity"
     run = staticmethod(session_capacity)
+    list_figures = staticmethod(_list_figures)
     section = "nat"
     fills = "sessions"

@@ -832,12 +832,9 @@ def _figure_text(figure: Figure) -> str:
         return NOT_MEASURED
     if isinstance(value, bool):
         return "yes" if value else "no"
-    shown = (
-        text.mean_interval(value, figure.unit)
-        if isinstance(value, Spread)
-        else single(value, figure.unit)
-    )
-    return f"{figure.qualifier} {shown}".strip()
+    if isinstance(value, Spread):
+        return text.mean_interval(value, figure.unit)
+    return " ".join((*figure.qualifiers, single(value, figure.unit)))
 
 
 def _figure_column(name: str, figure: Figure) -> Column[_FigureRow]:
@@ -862,7 +859,7 @@ def _figure_tables(group: Group) -> Iterator[Table]:
         text.interval_note([f.value for _, f in figures if isinstance(f.value, Spread)]),
         *group_sentences((e.result.size_text, note) for e in entries for note in e.outcome.notes),
         *group_sentences(
-            (f"{r.size_text}, {figure.label}", f"{remark}.")
+            (f"{r.size_text}, {figure.full_label}", f"{remark}.")
             for r, figure in figures
             for remark in (figure.why, figure.note)
             if remark
@@ -873,7 +870,7 @@ def _figure_tables(group: Group) -> Iterator[Table]:
 
 def _figure_headline(outcome: Outcome) -> tuple[str, str]:
     main = [figure for figure in outcome.figures if figure.main] or list(outcome.figures)
-    return (_figure_text(main[0]), main[0].label) if main else ("", "")
+    return (_figure_text(main[0]), main[0].full_label) if main else ("", "")
 
 
 # Frames that came back otherwise than they were sent, of every test.

@@ -1077,6 +1077,6 @@ def _mean(figure: Figure) -> float | None:
 
 def _figure_point(figure: Figure, x: float, y: float) -> Point:
     if not isinstance(figure.value, Spread):
-        return Point(x, y, hover=f"{figure.label}: {text.single(y, figure.unit)}")
-    hover = f"{figure.label}: {text.mean_with_n(figure.value, figure.unit)}"
+        return Point(x, y, hover=f"{figure.full_label}: {text.single(y, figure.unit)}")
+    hover = f"{figure.full_label}: {text.mean_with_n(figure.value, figure.unit)}"
     return Point(x, y, low=figure.value.low, high=figure.value.high, hover=hover)
