@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from vnetperf.model.outcomes import Soak
 from vnetperf.model.parameters import SoakTest
-from vnetperf.procedures.base import KnownThroughput, ProcedureInputs
+from vnetperf.plugin.procedure import KnownThroughput, ProcedureInputs
 from vnetperf.procedures.soak import soak
 from vnetperf.statistics import clopper_pearson
 from vnetperf.testing.sim import DutOverTime, run

@@ -25,8 +25,8 @@ from vnetperf.model.parameters import (
     RecoveryTest,
     Rfc2889Test,
 )
+from vnetperf.plugin.procedure import RULES, KnownThroughput, ProcedureInputs
 from vnetperf.procedures.back_to_back import back_to_back
-from vnetperf.procedures.base import RULES, KnownThroughput, ProcedureInputs
 from vnetperf.procedures.rates import forwarding_rate
 from vnetperf.procedures.recovery import recovery
 from vnetperf.testing.sim import DutOverTime, run

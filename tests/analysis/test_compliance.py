@@ -76,8 +76,7 @@ from vnetperf.model.trial import (
     TrialSpec,
     Verdict,
 )
-from vnetperf.procedures import standard_test
-from vnetperf.procedures.base import KnownThroughput
+from vnetperf.plugin.procedure import KnownThroughput, load_test
 from vnetperf.procedures.latency import over_trials
 from vnetperf.search import make_search
 from vnetperf.statistics import spread
@@ -308,14 +307,14 @@ class WrittenLog:
         if test == "throughput":
             return self._searched(begin)
         known = None
-        if standard_test(test).needs_throughput(self.preset):
+        if load_test(test).needs_throughput(self.preset):
             found = self.measured("throughput", size, scenario)
             number = self.tests[-1].begin.search
             goal = next((g for g in found.goals if not g.loss_ratio), found.goals[0])
             load = (goal.lower_bound_fps or 0.0) / 2
             known = KnownThroughput(load_fps=load, search=number, goal=goal.name)
         inputs = {
-            "parameters": standard_test(test).parameters(self.preset).model_dump(),
+            "parameters": load_test(test).parameters(self.preset).model_dump(),
             "throughput": known and known.model_dump(),
         }
         begin["search"] = len(self.tests) + 1

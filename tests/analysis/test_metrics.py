@@ -228,7 +228,9 @@ def test_a_search_that_ended_before_it_found_too_much_has_a_limit(results: RunRe
     assert (nothing.measured, nothing.why) == (None, "no upper bound: ended")
 
 
-@pytest.mark.parametrize(("test", "resolution"), [("connection_rate", 0.05), ("throughput", 0.0)])
+@pytest.mark.parametrize(
+    ("test", "resolution"), [("connection_rate", 0.05), ("session_capacity", 0.0)]
+)
 def test_rates_of_a_search_are_open_by_its_step(test: str, resolution: float) -> None:
     """Two that stop one step apart may have been the same."""
     result = Result(

@@ -17,7 +17,7 @@ from vnetperf.model.trial import (
     TrialSpec,
     Verdict,
 )
-from vnetperf.procedures.base import RULES, KnownThroughput, ProcedureInputs
+from vnetperf.plugin.procedure import RULES, KnownThroughput, ProcedureInputs
 from vnetperf.search import Procedure
 from vnetperf.statistics.histogram import encode_hdr, latency_percentiles
 

@@ -18,8 +18,8 @@ from vnetperf.model.outcomes import BackToBack
 from vnetperf.model.parameters import BackToBackTest
 from vnetperf.model.result import Result
 from vnetperf.model.trial import Gaps, TrialGaps, TrialOutcome, TrialRequest, Verdict
+from vnetperf.plugin.procedure import KnownThroughput
 from vnetperf.procedures.back_to_back import back_to_back
-from vnetperf.procedures.base import KnownThroughput
 from vnetperf.statistics.difference import Measurand
 from vnetperf.testing.sim import DutOverTime, run
 

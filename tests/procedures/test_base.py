@@ -22,8 +22,8 @@ from vnetperf.model.trial import (
     TrialRequest,
     Verdict,
 )
-from vnetperf.procedures import PROCEDURES, standard_test
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.plugin import registry
+from vnetperf.plugin.procedure import ProcedureInputs, load_test
 from vnetperf.search import replay
 
 ALL: dict[str, Parameters] = {
@@ -38,7 +38,7 @@ ALL: dict[str, Parameters] = {
 def whole(test: str) -> tuple[ProcedureInputs[Parameters], object, list[TrialOutcome]]:
     given_ = inputs(ALL[test])
     dut = Dut(delay=lambda n, _: latency_of({1000 + n: 10, 2000: 5}))
-    found, seen = drive(standard_test(test).run(given_), dut)
+    found, seen = drive(load_test(test).run(given_), dut)
     return given_, found, seen
 
 
@@ -49,7 +49,7 @@ def test_a_log_cut_anywhere_leads_to_the_next_trial_and_the_same_outcome(
 ) -> None:
     given_, found, seen = whole(test)
     cut = data.draw(st.integers(0, len(seen)))
-    procedure = standard_test(test).run(given_)
+    procedure = load_test(test).run(given_)
     replayed = replay(procedure, seen[:cut])
     if cut == len(seen):
         assert replayed.next_request is None
@@ -72,17 +72,17 @@ COUNTING = ("latency", "latency_load", "back_to_back")
 def test_trials_that_were_repeated_change_nothing(test: str) -> None:
     given_, found, seen = whole(test)
     again = [trial for one in seen for trial in (limited(one), one)]
-    assert replay(standard_test(test).run(given_), again).outcome == found
+    assert replay(load_test(test).run(given_), again).outcome == found
 
 
 @pytest.mark.parametrize("test", ALL)
 def test_a_trial_too_many_or_another_one_is_told(test: str) -> None:
     given_, _, seen = whole(test)
     with pytest.raises(LogError, match="where the test has ended"):
-        replay(standard_test(test).run(given_), [*seen, seen[-1]])
+        replay(load_test(test).run(given_), [*seen, seen[-1]])
     other = seen[0].request.model_copy(update={"load_fps": 123.0, "burst": 0})
     with pytest.raises(LogError, match=r"trial 1 .* at 123 frames/s"):
-        replay(standard_test(test).run(given_), [TrialOutcome.of(other, seen[0].result, number=1)])
+        replay(load_test(test).run(given_), [TrialOutcome.of(other, seen[0].result, number=1)])
 
 
 def test_every_field_that_is_asked_for_tells_trials_apart() -> None:
@@ -114,17 +114,17 @@ def test_what_is_taken_as_it_is_counts_although_it_is_limited() -> None:
     assert replay(procedure(), [dead]).next_request is not None
 
 
-@pytest.mark.parametrize("test", PROCEDURES)
+@pytest.mark.parametrize("test", registry.names("procedures"))
 def test_inputs_come_back_from_a_log_as_they_were(test: str) -> None:
-    kind = standard_test(test)
+    kind = load_test(test)
     parameters = kind.parameters(Preset(goals=({"name": "ndr"},)))
-    given_ = kind.inputs.model_validate(inputs(parameters).model_dump())
-    assert kind.inputs.model_validate_json(given_.model_dump_json()) == given_
+    given_ = kind.inputs_model().model_validate(inputs(parameters).model_dump())
+    assert kind.inputs_model().model_validate_json(given_.model_dump_json()) == given_
 
 
 def test_an_unknown_test_is_told_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="'jitter'") as caught:
-        standard_test("jitter")
+        load_test("jitter")
     assert "latency" in caught.value.accepted.split(", ")
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
 from tests.procedures.support import CEILING, Dut, drive, inputs, latency_of
 from vnetperf.model.parameters import (
+    STANDARD_TESTS,
     BackToBackTest,
     FrameLossTest,
     LatencyLoadTest,
@@ -15,10 +14,9 @@ from vnetperf.model.parameters import (
     MrrTest,
     SearchGoal,
     SoakTest,
-    TestName,
 )
 from vnetperf.model.preset import Preset, TrialTimes
-from vnetperf.procedures import DurationEstimate, duration_estimate, standard_test
+from vnetperf.plugin.procedure import DurationEstimate, duration_estimate, load_test
 
 PRESET = Preset(
     goals=(SearchGoal(name="ndr"),),
@@ -41,7 +39,7 @@ def test_no_test_takes_longer_than_planned(test: str, buffer: int) -> None:
     planned = duration_estimate(test, PRESET, CEILING)
     assert planned is not None
     dut = Dut(1.0, lambda _: buffer, delay=lambda n, d: latency_of({1000: 1}))
-    kind = standard_test(test)
+    kind = load_test(test)
     _, seen = drive(kind.run(inputs(kind.parameters(PRESET))), dut)
     assert len(seen) <= planned.trials <= 2 * len(seen)
     if test != "back_to_back":
@@ -60,7 +58,7 @@ def test_the_full_latency_test_takes_its_time() -> None:
     assert planned == DurationEstimate(20 + tries, 20 * 120.0 + tries * 60.0)
 
 
-@pytest.mark.parametrize("test", get_args(TestName))
+@pytest.mark.parametrize("test", STANDARD_TESTS)
 def test_every_test_has_a_plan_or_takes_as_many_trials_as_it_needs(test: str) -> None:
     unknown = {"throughput", "address_caching", "address_learning"}
     unknown |= {"connection_rate", "session_capacity"}

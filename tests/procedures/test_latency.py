@@ -13,7 +13,7 @@ from tests.procedures.support import Dut, asks, drive, inputs, latency_of
 from tests.texts import Texts
 from vnetperf.model.parameters import LatencyLoadTest, LatencyTest
 from vnetperf.model.trial import Latency, TrialOutcome, TrialRequest, Verdict
-from vnetperf.procedures.base import KnownThroughput
+from vnetperf.plugin.procedure import KnownThroughput
 from vnetperf.procedures.latency import (
     delay_variation,
     latency,

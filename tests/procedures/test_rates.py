@@ -13,7 +13,7 @@ from tests.texts import Texts
 from vnetperf.model.outcomes import ForwardingRate, LossStep, Soak
 from vnetperf.model.parameters import LossProfileTest, MrrTest, Rfc2889Test, SoakTest
 from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict
-from vnetperf.procedures.base import KnownThroughput
+from vnetperf.plugin.procedure import KnownThroughput
 from vnetperf.procedures.rates import forwarding_rate, loss_profile, mrr
 from vnetperf.procedures.soak import soak
 from vnetperf.report.outcomes import soak_verdict

@@ -26,7 +26,8 @@ from vnetperf.model.trial import (
     TrialRequest,
     TrialResult,
 )
-from vnetperf.procedures.base import MOST_BINS, RULES, KnownThroughput, build_curve
+from vnetperf.plugin.procedure import RULES, KnownThroughput
+from vnetperf.procedures.base import MOST_BINS, build_curve
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import ResetInputs, name_events, reset
 from vnetperf.procedures.usual_loss import UsualLoss

@@ -20,8 +20,8 @@ from vnetperf.deployment.trial import run_trial
 from vnetperf.model.outcomes import AddressTable
 from vnetperf.model.parameters import SPARE_ADDRESSES, Rfc2889Test
 from vnetperf.model.trial import TrialOutcome, TrialSpec
+from vnetperf.plugin.procedure import ProcedureInputs
 from vnetperf.procedures.addresses import address_caching, address_learning
-from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.runner.scenarios import address_scenario, make_scenario
 from vnetperf.runner.verdict import judge
 from vnetperf.search import Procedure

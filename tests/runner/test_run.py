@@ -48,7 +48,7 @@ from vnetperf.model.result import GoalResult, Result, ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import AgentConfig
 from vnetperf.model.trial import DirectionCounts, Gaps, TrialGaps, TrialResult, Verdict
-from vnetperf.procedures.base import direction_name
+from vnetperf.plugin.procedure import direction_name
 from vnetperf.report import results_json
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.page import html_report

@@ -242,7 +242,11 @@ class AgentClient:
         # While the new agent starts nobody looks at the old one, which may be stopped still.
         predecessor, self.process = self.process, ()
         try:
-            hello = {"path": path, "plugins": registry.registered(), "predecessor": predecessor}
+            hello = {
+                "path": path,
+                "plugins": registry.registered_on_machines(),
+                "predecessor": predecessor,
+            }
             named = {name: os.environ.get(name) for name in self.testbed.environment}
             hello |= {"version": __version__, "variables": named}
             if not self._is_local:

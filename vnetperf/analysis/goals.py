@@ -33,7 +33,8 @@ from vnetperf.model.trial import (
     TrialResult,
     same_load,
 )
-from vnetperf.procedures.base import collect_latencies, direction_name
+from vnetperf.plugin.procedure import direction_name
+from vnetperf.procedures.base import collect_latencies
 from vnetperf.procedures.cpu_load import vswitch_run_share
 from vnetperf.search import (
     Bound,

@@ -16,6 +16,7 @@ from vnetperf.analysis.metrics import Metric, compared_metrics_of, repeated_numb
 from vnetperf.log.records import (
     BeginRecord,
     NotMeasuredRecord,
+    OutcomeRecord,
     ProcedureRecord,
     Record,
     RoundRecord,
@@ -27,6 +28,7 @@ from vnetperf.log.records import (
 )
 from vnetperf.log.stored import StoredTrial
 from vnetperf.model.errors import LogError
+from vnetperf.model.figures import Outcome
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import (
     Deployments,
@@ -36,7 +38,7 @@ from vnetperf.model.result import (
     Result,
 )
 from vnetperf.model.trial import TrialOutcome, Verdict
-from vnetperf.procedures import standard_test
+from vnetperf.plugin.procedure import load_test
 from vnetperf.procedures.base import require_carried_load
 from vnetperf.search import Procedure, make_search
 
@@ -54,6 +56,8 @@ class Logged(Generic[Begin_co]):
     #: Its trials in order, whatever their verdict.
     trials: list[TrialRecord] = field(default_factory=list)
     end: SearchEndRecord | None = None  # How it ended; None when the run was interrupted
+    #: What it came to, where the log says so; that of other tests is derived from the trials.
+    test_outcome: Outcome | None = None
     _outcomes: dict[int, TrialOutcome] = field(default_factory=dict, init=False, compare=False)
 
     @property
@@ -107,7 +111,7 @@ def group_tests(records: Iterable[Record]) -> list[LoggedTest]:
     for record in records:
         if isinstance(record, BeginRecord):
             tests[record.search] = Logged(record)
-        elif isinstance(record, TrialRecord | SearchEndRecord):
+        elif isinstance(record, TrialRecord | OutcomeRecord | SearchEndRecord):
             if record.search not in tests:
                 raise LogError(
                     f"test {record.search} has trials but no beginning",
@@ -116,6 +120,8 @@ def group_tests(records: Iterable[Record]) -> list[LoggedTest]:
                 )
             if isinstance(record, TrialRecord):
                 tests[record.search].trials.append(record)
+            elif isinstance(record, OutcomeRecord):
+                tests[record.search].test_outcome = record.outcome
             else:
                 tests[record.search].end = record
     return list(tests.values())
@@ -135,14 +141,17 @@ def start_procedure(begin: BeginRecord) -> Procedure[Any]:
     if isinstance(begin, SearchRecord):
         return make_search(begin.algorithm, begin.goals, begin.limits)
     if isinstance(begin, ProcedureRecord):
-        kind = standard_test(begin.test)
-        inputs = kind.inputs.model_validate(begin.inputs)
-        return require_carried_load(inputs.throughput, kind.run(inputs))
+        test = load_test(begin.test)
+        inputs = test.inputs_model().model_validate(begin.inputs)
+        return require_carried_load(inputs.throughput, test.run(inputs))
     raise LogError(f"{begin.type} opens no test", where="trial log")
 
 
 #: Records of single cases; all others hold for every round, a deployment from its own on.
-_RECORDS_OF_CASES = (BeginRecord, TrialRecord, SearchEndRecord, NotMeasuredRecord, TransfersRecord)
+_RECORDS_OF_CASES = (
+    *(BeginRecord, TrialRecord, OutcomeRecord, SearchEndRecord),
+    *(NotMeasuredRecord, TransfersRecord),
+)
 
 
 def by_round(records: Sequence[Record]) -> dict[int, list[Record]]:

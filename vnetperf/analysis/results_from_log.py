@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from vnetperf.analysis.compliance import derive_ledger
 from vnetperf.analysis.compliance.rfc2544 import SentLoad
@@ -72,7 +72,7 @@ from vnetperf.model.errors import LogError, NoResultError
 from vnetperf.model.frame_change import NEW_SESSIONS
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.outcomes import BackToBack, Service
-from vnetperf.model.parameters import TestName
+from vnetperf.model.parameters import STANDARD_TESTS
 from vnetperf.model.result import (
     ComparedVariant,
     ComparisonResult,
@@ -94,7 +94,8 @@ from vnetperf.model.scenario import (
 )
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
 from vnetperf.model.trial import TrialResult, Verdict
-from vnetperf.procedures import PROCEDURES, standard_test
+from vnetperf.plugin import registry
+from vnetperf.plugin.procedure import load_test
 from vnetperf.procedures.cpu_load import cpu_by_role, mean_power
 from vnetperf.search import ReplayMismatchError, replay, search_inputs
 
@@ -166,8 +167,9 @@ def merge_comparisons(records: Sequence[Record]) -> tuple[ComparisonResult, ...]
 
 def _deployed_as(comparison: Comparison) -> str:
     """What a comparison's variants are a variant of: of sessions that are made anew, of these."""
-    test = PROCEDURES.get(comparison.measures)
-    return NEW_SESSIONS if test is not None and test.fills == "sessions" else ""
+    test = comparison.measures
+    makes_sessions = test in registry.names("procedures") and load_test(test).fills == "sessions"
+    return NEW_SESSIONS if makes_sessions else ""
 
 
 def _compared(
@@ -318,8 +320,22 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
         "min_load_fps": begin.inputs["min_load_fps"],
         "max_load_fps": begin.inputs["ceiling_fps"],
     }
-    parameters = standard_test(begin.test).inputs.model_validate(begin.inputs).parameters
-    fields["test_inputs"] = {name: getattr(parameters, name) for name in parameters.conditions}
+    throughput = begin.inputs.get("throughput") or {}
+    fixed_fps = begin.inputs["parameters"].get("cir_fps")  # a load that is no share
+    of_other_deployment = bool(throughput.get("other_deployment")) and not fixed_fps
+    bad = [t.number for t in logged.trials if t.verdict is not Verdict.VALID]
+    if logged.test_outcome is not None:
+        return fields | {
+            "test_inputs": logged.test_outcome.conditions,
+            "of_other_deployment": of_other_deployment,
+            "discarded": len(bad),
+            "outcome": logged.test_outcome,
+        }
+    if begin.test not in registry.names("procedures"):
+        reason = f"test {begin.test} is not installed here, and the log has no outcome of it"
+        return fields | {"status": "not measured", "why": reason}
+    test = load_test(begin.test)
+    fields["test_inputs"] = test.conditions(begin.inputs)
     try:
         replayed = replay(start_procedure(begin), logged.outcomes())
     except NoResultError as error:  # of a run that was killed before it could log the reason
@@ -329,19 +345,16 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
         if logged.end is not None:
             reason = "another version ended this test by fewer trials than this one asks for"
         return fields | {"status": "not measured", "why": reason}
-    throughput = begin.inputs.get("throughput") or {}
-    fixed_fps = begin.inputs["parameters"].get("cir_fps")  # a load that is no share
-    fields["of_other_deployment"] = bool(throughput.get("other_deployment")) and not fixed_fps
+    fields["of_other_deployment"] = of_other_deployment
     # Some tests take trials that offered too little. Back-to-back takes each burst, and counts none
     # that is not valid: what it found is of the others. So is a service's step that was repeated.
     fields["discarded"] = replayed.discarded
-    bad = [t.number for t in logged.trials if t.verdict is not Verdict.VALID]
     if isinstance(replayed.outcome, BackToBack):
         fields["discarded"] = len(bad)
     elif isinstance(replayed.outcome, Service):
         judged = {number for step in replayed.outcome.all_steps for number in step.trials}
         fields["discarded"] = len(set(bad) - judged)
-    return fields | {standard_test(begin.test).fills: replayed.outcome}
+    return fields | {test.fills: replayed.outcome}
 
 
 def _followers(records: Sequence[Record]) -> dict[int, TrialRecord]:
@@ -933,7 +946,7 @@ def _redaction(records: Sequence[Record]) -> Redaction | None:
     return next((r.redaction for r in reversed(records) if isinstance(r, RedactedRecord)), None)
 
 
-_PLACE = {test: place for place, test in enumerate(get_args(TestName))}
+_PLACE = {test: place for place, test in enumerate(STANDARD_TESTS)}
 
 
 def _order(result: Result, place: dict[str, int]) -> tuple[str, int, str, int, int]:

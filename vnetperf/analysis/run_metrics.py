@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from vnetperf.analysis.metrics import (
-    COMPARED_PERCENTILES,
-    CURVE_PERCENTILES,
     PODS_TEST,
     TRANSFERS_TEST,
     Metric,
@@ -22,6 +20,7 @@ from vnetperf.analysis.metrics import (
     repeated_number,
 )
 from vnetperf.analysis.transport import cpu_per_gigabit, ip_capacity, tcp_quality
+from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import RunResults, ScenarioFacts
 from vnetperf.model.transfer import (
     POD_ATTACHED,
@@ -31,6 +30,7 @@ from vnetperf.model.transfer import (
 )
 from vnetperf.model.units import Unit
 from vnetperf.plugin.workload import find_workload_report
+from vnetperf.procedures.latency import COMPARED_PERCENTILES, CURVE_PERCENTILES
 
 #: Makes a metric of one transfer.
 _Make: TypeAlias = Callable[..., Metric]
@@ -88,8 +88,8 @@ def transfer_metrics(
     def make(
         label: str,
         unit: Unit,
-        better: Literal["more", "less"],
-        value: float | None,
+        better: Literal["more", "less", ""],
+        value: float | bool | Spread | None,
         **settings: Any,
     ) -> Metric:
         return Metric(

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from math import inf, isfinite
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from vnetperf.analysis.comparison import describe_incomparability
 from vnetperf.analysis.environment import ABSENT, comparability
@@ -21,12 +21,19 @@ from vnetperf.config.files import load_model
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, VnetperfError, did_you_mean
 from vnetperf.model.outcomes import Spread
-from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.scenario import is_called, on_testbed, without_testbed
 from vnetperf.model.units import Unit, parse_quantity, value_text
+from vnetperf.plugin import registry
 from vnetperf.statistics.difference import Measurand
+
+
+def _require_test(test: str) -> str:
+    names = (*registry.test_names(), TRANSFERS_TEST, PODS_TEST)
+    if test not in names:
+        raise ValueError(f"{test!r} is not a test{did_you_mean(test, names)}: {', '.join(names)}")
+    return test
 
 
 class Expectation(Frozen):
@@ -36,7 +43,7 @@ class Expectation(Frozen):
 
     scenario: str = Field(min_length=1)  # "pvp_dpdk", or a pattern: "pvp_*"
     #: Test whose number it is; or what sockets, ranks and guests did, or the lives of pods.
-    test: Literal[TestName, "transfers", "pods"] = "throughput"
+    test: Annotated[str, AfterValidator(_require_test)] = "throughput"
     #: Octets including FCS, or "imix"; of transfers those of a message. Empty for all that are
     #: measured.
     frame_sizes: tuple[int | str, ...] = ()

@@ -11,7 +11,6 @@ from typing import get_args
 from vnetperf import config
 from vnetperf.model.deployment import ALL_DEPLOYMENTS
 from vnetperf.model.errors import ConfigError, did_you_mean
-from vnetperf.model.parameters import TestName
 from vnetperf.model.scenario import PodKind
 from vnetperf.plugin import registry
 
@@ -28,7 +27,7 @@ KINDS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
     "deployments": ("-k, as part of a scenario", lambda: ALL_DEPLOYMENTS),
     "vswitches": ("-k, as part of a scenario", lambda: registry.names("vswitches")),
     "networks": ("-k, as part of a scenario of pods", lambda: registry.names("networks")),
-    "tests": ("--tests", lambda: get_args(TestName)),
+    "tests": ("--tests", registry.test_names),
     "presets": ("--preset", lambda: config.available("presets")),
     "profiles": ("--traffic", lambda: config.available("traffic")),
     "testbeds": ("--testbed", lambda: config.available("testbeds")),

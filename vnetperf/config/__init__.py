@@ -41,11 +41,14 @@ from vnetperf.config.settings import (
 from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean, join_errors
 from vnetperf.model.frame_change import FrameChange
 from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
+from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.preset import Preset, check_budget, check_goals, check_traffic
 from vnetperf.model.scenario import Variant
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import CaptureSpec, parse_capture
+from vnetperf.plugin import registry
+from vnetperf.plugin.procedure import load_test
 
 __all__ = [
     "ENV_PREFIX",
@@ -223,7 +226,7 @@ def _check_parts(settings: Settings, sources: Mapping[str, str]) -> list[ConfigE
     preset = settings.preset or "quick"
     reads: tuple[Callable[[], object], ...] = (
         lambda: [read_testbed(name, where("testbed")) for name in settings.testbeds],
-        lambda: load_model(Preset, find_file("presets", preset, where("preset"))),
+        lambda: _read_preset(find_file("presets", preset, where("preset"))),
         lambda: load_model(
             TrafficProfile, find_file("traffic", settings.traffic, where("traffic"))
         ),
@@ -237,6 +240,28 @@ def _check_parts(settings: Settings, sources: Mapping[str, str]) -> list[ConfigE
 
 def _read_change(settings: Settings, setting: str, where: str) -> FrameChange:
     return change_options(setting, getattr(settings, setting), where)
+
+
+def _read_preset(path: Path) -> Preset:
+    """Read a preset file, whose tests are among those there are; each checks its parameters."""
+    preset = load_model(Preset, path)
+    names = registry.test_names()
+    for test in (*preset.tests, *preset.smallest_only, *preset.test_parameters):
+        if test not in names:
+            raise ConfigError(
+                f"{test!r} is not a test{did_you_mean(test, names)}",
+                where=f"{path}: tests",
+                accepted=", ".join(names),
+            )
+    for name, table in preset.test_parameters.items():
+        kind = None if name == THROUGHPUT else load_test(name)
+        if kind is None or kind.section:
+            where = f"[{kind.section}]" if kind is not None else "goals and trial"
+            raise ConfigError(
+                f"the parameters of {name} stand in {where}", where=f"{path}: tests.{name}"
+            )
+        validate(kind.parameters_model(), table, f"{path}: tests.{name}")
+    return preset
 
 
 def _laid_over(earlier: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]:
@@ -313,7 +338,7 @@ def _read(
                 update={"preset": "quick" if several else default_preset(bed)}
             )
         path = find_file("presets", settings.preset, where("preset"))
-        preset = load_model(Preset, path)
+        preset = _read_preset(path)
         check_goals(preset, str(path))
         if settings.frame_sizes:
             preset = preset.model_copy(update={"frame_sizes": settings.frame_sizes})

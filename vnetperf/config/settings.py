@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
@@ -38,7 +38,6 @@ from vnetperf.model.options import (
     MobileCoreOptions,
     SwitchOptions,
 )
-from vnetperf.model.parameters import TestName
 from vnetperf.model.preset import MOST_ROUNDS, FrameSizes
 from vnetperf.model.profile import MOST_FLOWS
 from vnetperf.model.scenario import Forwarding, PodHosts, PodKind, Rules, VnfPlacement
@@ -80,7 +79,7 @@ def _numbers(text: str, key: str) -> tuple[int, ...]:
 
 def _tests(text: str, key: str) -> tuple[str, ...]:
     """Tests from "throughput,latency", or "all"."""
-    names: tuple[str, ...] = get_args(TestName)
+    names = registry.test_names()
     if text.strip() == "all":
         return names
     tests = tuple(part.strip() for part in text.split(",") if part.strip())
@@ -172,7 +171,7 @@ class Settings(Options):
     preset: Annotated[str, Option("NAME", of_the_run=True)] = ""
     """A file under `conf/presets/`, or a path; empty for `quick`, or for `shared` on a machine with
     fewer than four processors: pollers share these."""
-    tests: Annotated[tuple[TestName, ...], Option("LIST", _tests, of_the_run=True)] = ()
+    tests: Annotated[tuple[str, ...], Option("LIST", _tests, of_the_run=True)] = ()
     """Tests to run, e.g. `throughput,latency`, or `all`; empty for the preset's."""
     traffic: Annotated[str, _NAME] = "single-flow"
     """A file under `conf/traffic/`, or a path."""

@@ -14,6 +14,7 @@ from typing import Any
 from vnetperf.log.records import (
     BeginRecord,
     MergedRecord,
+    OutcomeRecord,
     ProcedureRecord,
     Record,
     SearchEndRecord,
@@ -222,7 +223,7 @@ def _renumber(record: Record, trials: int, searches: int) -> Record:
         if throughput:  # names the search that found it
             throughput = {**throughput, "search": throughput["search"] + searches}
             record = record.model_copy(update={"inputs": {**inputs, "throughput": throughput}})
-    if isinstance(record, BeginRecord | SearchEndRecord):
+    if isinstance(record, BeginRecord | SearchEndRecord | OutcomeRecord):
         return record.model_copy(update={"search": record.search + searches})
     return record
 

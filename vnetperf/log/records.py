@@ -8,6 +8,7 @@ from pydantic import Field
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.calibration import Calibration
+from vnetperf.model.figures import Outcome
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Profile, Redaction, RunIdentity, ScenarioFacts
@@ -165,6 +166,14 @@ class SearchEndRecord(Frozen):
     lowered_by: str = ""  # What it is limited by
 
 
+class OutcomeRecord(Frozen):
+    """A test ended with an outcome that a reader needs nothing else for, not even the test."""
+
+    type: Literal["outcome"] = "outcome"
+    search: int  # Number of the test
+    outcome: Outcome
+
+
 class NotMeasuredRecord(Frozen):
     """A case has no number."""
 
@@ -264,6 +273,7 @@ Record = Annotated[
     | ProcedureRecord
     | TrialRecord
     | SearchEndRecord
+    | OutcomeRecord
     | NotMeasuredRecord
     | ProfileRecord
     | RoundRecord

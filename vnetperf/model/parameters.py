@@ -216,9 +216,11 @@ def _require(where: str, *values: tuple[str, float, bool, str]) -> None:
             raise ConfigError(f"{key} = {value:g} is not possible", where=where, accepted=accepted)
 
 
-#: Tests that a preset can name, in the order in which they are run: later ones need the throughput.
-TestName = Literal[
-    "throughput",
+#: The test that others take their loads of.
+THROUGHPUT: Final = "throughput"
+#: The tests of standards, in the order in which they are run: later ones need the throughput.
+STANDARD_TESTS: Final = (
+    THROUGHPUT,
     "latency",
     "frame_loss",
     "back_to_back",
@@ -235,9 +237,7 @@ TestName = Literal[
     "connection_rate",
     "session_capacity",
     "cpu_load",
-]
-#: The test that others take their loads of.
-THROUGHPUT: Final = "throughput"
+)
 
 
 #: Loads of the latency curve, frames/s per interface: some below what any virtual switch carries,

@@ -5,7 +5,8 @@ Checked against the clauses it names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
@@ -20,6 +21,7 @@ from vnetperf.model.parameters import (
     LatencyTest,
     LossProfileTest,
     MrrTest,
+    ProcedureParameters,
     RecoveryTest,
     ResetTest,
     Rfc2889Test,
@@ -30,7 +32,6 @@ from vnetperf.model.parameters import (
     SoakTest,
     StepInputs,
     SweepInputs,
-    TestName,
 )
 from vnetperf.model.traffic import check_frame_size
 
@@ -292,9 +293,11 @@ class Preset(Frozen):
         tests: Tests that a run with this preset measures, unless `--tests` names others:
             `throughput`, `latency`, `frame_loss`, `back_to_back`, `recovery`, `reset`, `mrr`,
             `loss_profile`, `latency_load`, `soak`, `forwarding_rate`, `address_caching`,
-            `address_learning`, `service`, `connection_rate`, `session_capacity`, `cpu_load`.
+            `address_learning`, `service`, `connection_rate`, `session_capacity`, `cpu_load`, or
+            what a plugin has registered. As tables, `[tests.NAME]`, with the parameters of each.
         smallest_only: Those of `tests` that are run at the smallest frame size only.
         meets: Clauses that a run of it can meet, as the ledger names them.
+        test_parameters: Parameters of tests of plugins, by test: those of `[tests.NAME]`.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -316,9 +319,10 @@ class Preset(Frozen):
     round_gap_s: float = Field(default=15.0, ge=0)
     warm_up_s: float = Field(default=10.0, ge=0)
     sweep: SweepInputs = SweepInputs()
-    tests: tuple[TestName, ...] = Field(default=("throughput",), min_length=1)
-    smallest_only: tuple[TestName, ...] = ()
+    tests: tuple[str, ...] = Field(default=("throughput",), min_length=1)
+    smallest_only: tuple[str, ...] = ()
     meets: tuple[str, ...] = ()
+    test_parameters: dict[str, dict[str, Any]] = Field(default_factory=dict)
     latency: LatencyTest = LatencyTest()
     frame_loss: FrameLossTest = FrameLossTest()
     back_to_back: BackToBackTest = BackToBackTest()
@@ -332,6 +336,22 @@ class Preset(Frozen):
     rfc2889: Rfc2889Test = Rfc2889Test()
     service: ServiceTest = ServiceTest()
     nat: SessionTest = SessionTest()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _part_tables_of_tests(cls, content: Any) -> Any:
+        """Part `[tests.NAME]` into the tests and their parameters."""
+        if not isinstance(content, Mapping) or not isinstance(content.get("tests"), Mapping):
+            return content
+        parted = {**content, "tests": list(content["tests"])}
+        others = dict(content.get("test_parameters", {}))
+        for test, table in content["tests"].items():
+            field = cls.model_fields.get(test)
+            if field is not None and isinstance(field.default, ProcedureParameters):
+                parted[test] = table
+            elif table:
+                others[test] = table
+        return parted | {"test_parameters": others}
 
     @model_validator(mode="after")
     def _says_nothing_twice_or_against_itself(self) -> Preset:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.calibration import Calibration
+from vnetperf.model.figures import Outcome
 from vnetperf.model.machine_load import KERNEL as KERNEL  # noqa: PLC0414 - a role of results
 from vnetperf.model.outcomes import (
     MOST_DISCARDED,
@@ -559,6 +560,7 @@ class Result(Frozen):
         sessions: What "connection_rate" and "session_capacity" found.
         service: Of the service test: steps of a committed rate held against limits (ITU-T Y.1564).
         cpu_load: What "cpu_load" found.
+        outcome: What a test of a plugin found, which the log says; results.json has it of these.
         deployments: Over how many deployments; None: not recorded.
         of_other_deployment: Whether its loads are shares of the throughput of another deployment,
             in any round.
@@ -602,6 +604,7 @@ class Result(Frozen):
     sessions: SessionTable | None = None
     service: Service | None = None
     cpu_load: CpuLoad | None = None
+    outcome: Outcome | None = None
     deployments: Deployments | None = None
     of_other_deployment: bool = False
     search: int = 0
@@ -697,6 +700,7 @@ MACHINE, OTHERS = "machine", "others"
 _OUTCOMES = (
     *("search_inputs", "test_inputs", "goals", "latency_at", "loss_steps", "back_to_back"),
     *("recovery", "resets", "rates", "soak", "addresses", "sessions", "service", "cpu_load"),
+    "outcome",
 )
 _NO_OUTCOMES = {
     name: field.get_default(call_default_factory=True)

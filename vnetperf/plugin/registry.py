@@ -22,6 +22,7 @@ from pydantic import create_model
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, accepted_names, did_you_mean
 from vnetperf.model.options import SwitchOptions
+from vnetperf.model.parameters import STANDARD_TESTS, THROUGHPUT
 from vnetperf.model.testbed import AbsolutePath, KernelModule, Program, Testbed
 
 Family = Literal[
@@ -35,8 +36,11 @@ Family = Literal[
     "networks",
     "workloads",
     "mpi",
+    "procedures",
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
+#: Families whose classes reach a machine, where the agent imports them.
+ON_MACHINES: tuple[Family, ...] = tuple(family for family in FAMILIES if family != "procedures")
 
 _log = logging.getLogger(__name__)
 
@@ -92,8 +96,13 @@ def unregister(family: Family, name: str) -> None:
 
 
 def registered() -> dict[Family, dict[str, str]]:
-    """Backends registered by `register`, for handing them to the agent."""
+    """Backends registered by `register`."""
     return {family: dict(backends) for family, backends in _registered.items()}
+
+
+def registered_on_machines() -> dict[Family, dict[str, str]]:
+    """Those of them that the agent imports, too."""
+    return {family: dict(_registered[family]) for family in ON_MACHINES}
 
 
 def plugins() -> dict[str, str]:
@@ -120,6 +129,13 @@ def plugins() -> dict[str, str]:
 def names(family: Family) -> tuple[str, ...]:
     """Names of all backends of a family."""
     return tuple(sorted({*_from_packages(family), *_registered[family]}))
+
+
+def test_names() -> tuple[str, ...]:
+    """Names of all tests of frames, in the order in which they are run; the first is a search."""
+    installed = {THROUGHPUT, *names("procedures")}
+    standard = (test for test in STANDARD_TESTS if test in installed)
+    return (*standard, *sorted(installed - {*STANDARD_TESTS}))
 
 
 def load(family: Family, name: str) -> Any:
@@ -259,7 +275,7 @@ def _usable() -> dict[str, type[Any] | ConfigError]:
 
 def _loaded() -> Iterator[tuple[str, type[Any] | ConfigError]]:
     """All backends, this package's first: what it declares holds."""
-    keys = [(family, name) for family in FAMILIES for name in names(family)]
+    keys = [(family, name) for family in ON_MACHINES for name in names(family)]
     for family, name in sorted(keys, key=lambda key: not _is_shipped(*key)):
         try:
             backend = _load(family, name)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from vnetperf.model.figures import Figure
 from vnetperf.model.scenario import ENDPOINTS_VARIANT, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import Figures, Transfer, TransferSpec
@@ -76,27 +77,6 @@ class WorkloadRequest:
         """
         spec = {"kind": self.kind, "duration_s": self.duration_s, **fields}
         return TransferSpec.model_validate(spec)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """A number of a transfer, as comparisons, CSV and all other reports have it.
-
-    Attributes:
-        label: Its name, which no other figure of the transfer has: "MPI_PUT".
-        unit: What it is in.
-        better: Whether more or less of it is better.
-        value: The number; None where the tool does not report it.
-        main: Whether it is what the transfer is for.
-        qualifiers: What limits its meaning: "at most".
-    """
-
-    label: str
-    unit: Unit
-    better: Better
-    value: float | None
-    main: bool = False
-    qualifiers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,14 @@ has left in the table would be taken for learned, so the DUT is made to forget b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from math import sqrt
+from typing import Any
 
 from vnetperf.model.errors import NoResultError
+from vnetperf.model.figures import Figure, figure
 from vnetperf.model.outcomes import AddressTable
 from vnetperf.model.parameters import (
     ADDRESSES_RESOLUTION,
@@ -28,8 +31,9 @@ from vnetperf.model.parameters import (
     SPARE_ADDRESSES,
     Rfc2889Test,
 )
+from vnetperf.model.result import Result
 from vnetperf.model.trial import EventSpec, TrialRequest, WhenLimited
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.plugin.procedure import FrameTest, ProcedureInputs
 from vnetperf.search import Procedure
 
 #: Addresses that a search for the capacity begins with.
@@ -167,9 +171,9 @@ def _half(inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float) -> int:
     return count // 2
 
 
-def forgetting(test: Rfc2889Test) -> tuple[TrialRequest, ...]:
+def forgetting(parameters: Rfc2889Test) -> tuple[TrialRequest, ...]:
     """The trial by which the DUT is made to forget; none where waiting does it."""
-    return () if test.ageing_s else (_FORGET,)
+    return () if parameters.ageing_s else (_FORGET,)
 
 
 def _describe_forgetting(test: Rfc2889Test) -> str:
@@ -257,3 +261,40 @@ def _series(count: int, fps: float, when_limited: WhenLimited = "fail") -> Trial
         histogram_up_to_loss=-1.0,
         when_limited=when_limited,
     )
+
+
+def _list_figures(result: Result, table: AddressTable) -> Iterator[Figure]:
+    about: dict[str, Any] = {
+        "qualifiers": ("at least",) if table.capped else (),
+        "note": table.note,
+    }
+    learning, label = result.test == "address_learning", "learning rate"
+    count = float(table.addresses)
+    about["resolution"] = max(1.0, count * ADDRESSES_RESOLUTION)
+    yield figure("addresses", "addresses", count, more="addresses", main=not learning, **about)
+    # The caching test was given its rate.
+    about["resolution"] = (table.learning_fps or 0.0) * LEARNING_RESOLUTION * learning
+    yield figure("learning_rate", "fps", table.learning_fps, more=label, main=learning, **about)
+    yield figure("capped", "", table.capped)
+
+
+class AddressCachingProcedure(FrameTest):
+    """Address caching capacity, RFC 2889 section 5.7."""
+
+    name = "address_caching"
+    run = staticmethod(address_caching)
+    list_figures = staticmethod(_list_figures)
+    section = "rfc2889"
+    fills = "addresses"
+    later = staticmethod(forgetting)
+
+
+class AddressLearningProcedure(FrameTest):
+    """Address learning rate, RFC 2889 section 5.8."""
+
+    name = "address_learning"
+    run = staticmethod(address_learning)
+    list_figures = staticmethod(_list_figures)
+    section = "rfc2889"
+    fills = "addresses"
+    later = staticmethod(forgetting)

@@ -15,18 +15,21 @@ of the shorter bursts, so with one of them there is a limit and no mean; nor is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from math import inf
+from math import ceil, inf, log2
 from statistics import median
+from typing import Any
 
 from vnetperf.model.errors import NoResultError
+from vnetperf.model.figures import Figure, count_value, figure
 from vnetperf.model.outcomes import NEAR_LONGEST, BackToBack
 from vnetperf.model.parameters import BackToBackTest
+from vnetperf.model.result import Result
 from vnetperf.model.trial import TrialOutcome, TrialRequest, Verdict
 from vnetperf.model.units import percent
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
@@ -515,3 +518,80 @@ def _describe_ring(result: BackToBack, throughput_fps: float) -> list[str]:
             "its throughput: RFC 9004's correction by all of it does not apply"
         )
     return notes
+
+
+def _list_figures(_: Result, bursts: BackToBack) -> Iterator[Figure]:
+    capped = ""
+    if bursts.capped:
+        share = f"{bursts.full_bursts} of {bursts.frames.n} searches"
+        capped = f"every burst up to the longest one tried came through in {share}"
+    note = "; ".join(filter(None, (capped, bursts.note)))
+    rate = 1e9 / bursts.gap_ns if bursts.gap_ns else bursts.max_rate_fps
+    about: dict[str, Any] = {"qualifiers": ("at least",) if bursts.is_limit else (), "note": note}
+    burst: dict[str, Any] = {
+        "more": "burst",
+        "main": True,
+        "given": {"step, frames": bursts.step_frames},
+        "resolution": float(bursts.step_frames),
+        # A longer gap fills a buffer later.
+        "load_fps": rate,
+    }
+    if bursts.undecided:  # the mean of those that were decided is that of the shorter bursts
+        reason = f"not compared: {bursts.undecided} searches were not decided; {bursts.note}"
+        conditions = burst.pop("given")
+        yield figure(
+            "", "frames", None, more=burst.pop("more"), main=True, why=reason, given=conditions
+        )
+    # With a search that came near the longest burst the mean is that of no burst: a limit is left.
+    frames = bursts.frames.minimum if bursts.is_limit else bursts.frames
+    yield figure("back_to_back_frames", "frames", frames, **burst, **about)
+    yield figure("searches_at_longest_burst", "", float(bursts.full_bursts))
+    yield figure("searches_undecided", "", float(bursts.undecided))
+    yield figure("slow_bursts", "", count_value(bursts.slow_bursts))
+    yield figure("burst_gap_calibrated", "ns", bursts.calibrated_gap_ns)
+    yield figure("burst_gap_usual", "ns", bursts.usual_gap_ns)
+    yield figure("capped", "", bursts.capped)
+    yield figure("step", "frames", float(bursts.step_frames))
+    yield figure("longest_burst_tried", "frames", float(bursts.max_burst_frames))
+    yield figure("implied_buffer_time", "s", bursts.implied_s, note=note)
+    reason = bursts.note or "no burst tells what was forwarded meanwhile"
+    label = "" if bursts.undecided else "corrected buffer time"
+    yield figure(
+        "corrected_buffer_time",
+        "s",
+        bursts.corrected_s,
+        more=label,
+        why=reason,
+        load_fps=rate,
+        **about,
+    )
+    yield figure("implied_buffer_time_rfc9004", "s", bursts.rfc9004_implied_s)
+    yield figure("corrected_buffer_time_rfc9004", "s", bursts.rfc9004_corrected_s)
+    yield figure("forwarded_in_bursts_per_interface", "fps", bursts.forwarded_fps)
+    yield figure("ring", "frames", count_value(bursts.ring_frames))
+    yield figure("throughput_used", "fps", bursts.throughput_fps)
+    yield figure("theoretical_rate_per_interface", "fps", bursts.max_rate_fps)
+    yield figure("burst_gap_mean", "ns", bursts.gap_ns)
+
+
+class BackToBackProcedure(FrameTest):
+    """Back-to-back frames, RFC 9004."""
+
+    name = "back_to_back"
+    run = staticmethod(back_to_back)
+    list_figures = staticmethod(_list_figures)
+    section = "back_to_back"
+    fills = "back_to_back"
+    takes_shares = True
+
+    @staticmethod
+    def estimate(parameters: BackToBackTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        longest_s = parameters.max_burst_s
+        steps = max(1, int(longest_s * rate_fps / parameters.step_frames))
+        searches = parameters.searches * (1 + parameters.repeats_after_loss)
+        trials = searches * ceil(log2(steps + 1))
+        # Most bursts are far shorter than the longest one, with which no search begins.
+        if parameters.max_s is not None:
+            trials = min(trials, int(parameters.max_s / (longest_s / 2 + parameters.idle_s)))
+        return DurationEstimate(trials, trials * longest_s / 2, parameters.idle_s)

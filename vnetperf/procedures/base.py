@@ -1,4 +1,4 @@
-"""What every test besides the search is given."""
+"""What the tests besides the search have in common."""
 
 from __future__ import annotations
 
@@ -6,96 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, zip_longest
 from math import ceil
 from operator import sub
-from typing import Generic, Literal, TypeVar
+from typing import TypeVar
 
-from vnetperf.model.base import Frozen
-from vnetperf.model.errors import LogError, NoResultError
+from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import Curve
-from vnetperf.model.parameters import ProcedureParameters as Parameters
 from vnetperf.model.trial import Latency, RoundTrip, TrialOutcome, TrialRequest, TrialResult
+from vnetperf.plugin.procedure import THROUGHPUT_TRIES, KnownThroughput, direction_name
 from vnetperf.search import Procedure
 
-
-class KnownThroughput(Frozen):
-    """The throughput that a test takes its loads of."""
-
-    # Largest load that met the goal, of several rounds the least, frames/s per interface
-    load_fps: float
-    # The largest bound that was found, of all rounds: the smallest load that was too much, or where
-    # there is none the largest that was not; frames/s per interface; None: not recorded
-    upper_fps: float | None = None
-    search: int  # Number of the search that found it
-    goal: str  # Its goal: the first one without loss, else the first one
-    loss_ratio: float = 0.0  # Loss ratio of the goal, 0..1
-    # "at least" when the largest load that was tried met the goal
-    qualifier: Literal["", "at least"] = ""
-    note: str = ""  # What a reader must know of it; ""
-    # Seconds of the trials that try it before a test whose numbers need a load that is carried; 0
-    # for none
-    try_s: float = 0.0
-    other_deployment: bool = False  # Whether it is that of another deployment than the test's own
-
-
-P = TypeVar("P", bound=Parameters)
-
-
-#: Rules by which tests ask for trials today. By those of 1 a recovery had no trial's beginning at
-#: the relaxed load, and bursts counted by the gap of a calibration; by those of 2 processors were
-#: looked at at shares of the throughput alone. Logs are read by their own.
-RULES = 3
-
-
-class ProcedureInputs(Frozen, Generic[P]):
-    """Everything that a procedure is given; it stands in the log."""
-
-    parameters: P  # The preset's
-    frame_size: int  # Octets including FCS; of a mix its mean, rounded
-    mean_size: float | None = None  # Mean of a mix, octets; None: all frames have `frame_size`
-    directions: int = 2  # Interfaces that send
-    # Ports of the DUT that the tester's ports 0 and 1 plug in at
-    ends: tuple[str, str] = ("phy0", "phy1")
-    # Load of each interface that sends, as a share of a trial's; empty for 1 each
-    loads: tuple[float, ...] = ()
-    min_load_fps: float = 1000.0  # Smallest load of the preset, frames/s per interface
-    ceiling_fps: float  # Largest load that can be offered, frames/s per interface
-    ceiling_reason: str = ""  # What sets it
-    media_fps: float  # Largest rate of the reference medium, frames/s per interface
-    # True when the wires have no speed of their own and that is for comparison only
-    nominal: bool = True
-    # What the generator's time stamps stand for (RFC 1242 section 3.8)
-    definition: Literal["store-and-forward", "bit-forwarding"] = "store-and-forward"
-    # Mean gap of the generator's bursts, as calibrated on this kind of wire, nanoseconds; None: not
-    # recorded
-    burst_gap_ns: float | None = None
-    # Times that a trial which is no measurement because of the tester is run before a test that
-    # repeats its trials itself gives them up; four in logs that do not say it
-    tries: int = 4
-    rules: int = 1  # `RULES` of the version that asked for the trials; 1 in logs without it
-    timelines: bool = False  # Whether the generator counts frames over time within a trial
-    sessions: int = 0  # Sessions of the traffic, where the DUT is a NAT; 0 where it is none
-    # How long the NAT holds a session of which one frame came, seconds; None where time ends none
-    session_timeout_s: float | None = None
-    throughput: KnownThroughput | None = None  # The throughput; None for a test that needs none
-
-    @property
-    def in_sum(self) -> float:
-        """All interfaces' load as a multiple of a trial's load."""
-        return sum(self.loads) if self.loads else self.directions
-
-    @property
-    def required_throughput(self) -> KnownThroughput:
-        """The throughput, for a test that needs it; `LogError` where the log has none."""
-        if self.throughput is None:
-            raise LogError("a test that needs the throughput was logged without one", where="log")
-        return self.throughput
-
-    def direction(self, number: int) -> str:
-        """Name in results of the direction from a tester's port: "phy0->phy1" ..."""
-        return direction_name(number, self.ends)
-
-
-#: Times that a load taken of a throughput is tried before a test is measured at it.
-THROUGHPUT_TRIES = 3
 Found = TypeVar("Found")
 
 
@@ -169,11 +87,6 @@ def repeat_trial(request: TrialRequest, times: int) -> Procedure[list[TrialOutco
     for _ in range(times):
         outcomes.append((yield request))
     return outcomes
-
-
-def direction_name(direction: int, ends: Sequence[str]) -> str:
-    """Name in results of the direction from a tester's port: "phy0->phy1", "pod0->pod1" ..."""
-    return f"{ends[direction]}->{ends[1 - direction]}"
 
 
 def collect_latencies(result: TrialResult, ends: Sequence[str]) -> dict[str, Latency]:

@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum, isclose, sqrt
 from statistics import fmean
+from typing import Any
 
 from vnetperf.model.errors import NoResultError
+from vnetperf.model.figures import Figure, figure
 from vnetperf.model.machine_load import (
     KERNEL,
     SOFTIRQ_THREAD,
@@ -22,12 +24,12 @@ from vnetperf.model.machine_load import (
     ProcessorLoad,
     ThreadLoad,
 )
-from vnetperf.model.outcomes import CpuAt, CpuFit, CpuLoad, EnergyCost, RoleCost
+from vnetperf.model.outcomes import VSWITCH, CpuAt, CpuFit, CpuLoad, EnergyCost, RoleCost
 from vnetperf.model.parameters import CpuLoadTest
-from vnetperf.model.result import MACHINE, OTHERS, RoleUse, total_if_known
+from vnetperf.model.result import MACHINE, OTHERS, Result, RoleUse, total_if_known
 from vnetperf.model.trial import SAME_RTOL, TrialOutcome, TrialRequest, TrialResult, Verdict
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs, equal_trials
 from vnetperf.procedures.base import (
-    ProcedureInputs,
     name_share,
     per_interface,
     shortfall_note,
@@ -484,3 +486,65 @@ def _fit(rates: Sequence[float], processors: Sequence[float]) -> CpuFit:
         "scatter of the trials tells: a thread that polls takes all that it gets"
     )
     return CpuFit(ns_per_frame=None, idle=None, error_ns=error * 1e9, why=reason)
+
+
+def _list_figures(_: Result, cpu_load: CpuLoad) -> Iterator[Figure]:
+    """Processor time by role and load; what a further frame takes is of all loads together."""
+    for load in cpu_load.at:
+        yield figure("load", "fps", load.load_fps, load.of)
+        yield figure("forwarding_rate", "fps", load.forwarded_fps, load.of)
+        yield figure("loss_ratio", "ratio", load.loss_ratio, load.of)
+        yield figure("datapath_in_work", "ratio", load.in_work, load.of)
+        yield figure("datapath_empty_polls", "ratio", load.empty_polls, load.of)
+        yield figure("watching_processors", "", load.watched_share, load.of)
+        for part, cost in load.relative.items():
+            label = f"{part}'s work per frame over the tester's at {load.of}"
+            about: dict[str, Any] = {
+                "main": part == VSWITCH and load.share is None,
+                "load_fps": load.load_fps,
+                "given": {
+                    f"tester's {name}": description for name, description in load.tester.items()
+                },
+                "why": cost.why.removeprefix("not measured: "),
+            }
+            yield figure("relative_cost", "", cost.value, load.of, part, less=label, **about)
+        for part, energy in load.energy.items():
+            yield figure("power", "W", energy.watts, load.of, part)
+            label = f"energy per frame of {part} at {load.of}"
+            about = {"less": label, "load_fps": load.load_fps}
+            yield figure("energy_per_frame", "nJ", energy.nj_per_frame, load.of, part, **about)
+        for role, times in load.roles.items():
+            place = (load.of, role)
+            yield figure("processors", "", times.processors, *place)
+            about = {"main": role == MACHINE and load.share == 1, "load_fps": load.load_fps}
+            if role.rpartition(":")[2] != OTHERS:  # no part of the deployment
+                label = f"processor time per frame of {role} at {load.of}"
+                yield figure(
+                    "time_per_frame", "ns", times.ns_per_frame, *place, less=label, **about
+                )
+            for event in ("cycles", "instructions", "cache_misses", "tlb_misses"):
+                yield figure(f"{event}_per_frame", "", getattr(times, f"{event}_per_frame"), *place)
+    for role, fit in cpu_load.fits.items():
+        judged = role.rpartition(":")[2] not in ("tester", OTHERS) and fit.is_clear
+        label = f"processor time of a further frame, {role}" if judged else ""
+        about = {"less": label, "why": fit.why}
+        yield figure("time_of_further_frame", "ns", fit.ns_per_frame, "", role, **about)
+        yield figure("processors_without_frames", "", fit.idle, "", role)
+
+
+class CpuLoadProcedure(FrameTest):
+    """Processors by role against load."""
+
+    name = "cpu_load"
+    run = staticmethod(cpu_load)
+    list_figures = staticmethod(_list_figures)
+    section = "cpu_load"
+    fills = "cpu_load"
+    takes_shares = True
+    needs_carried = True
+
+    @staticmethod
+    def estimate(parameters: CpuLoadTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        loads = len(set(parameters.shares)) + len(set(parameters.loads_fps))
+        return equal_trials(loads * parameters.repeats, parameters.duration_s)

@@ -9,17 +9,27 @@ The clause times one tagged frame; here every frame sent after that moment is ti
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import fsum
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
+from vnetperf.model.figures import Figure, figure
 from vnetperf.model.outcomes import DelayVariation, LatencyAt, OverTrials
 from vnetperf.model.parameters import LatencyLoadTest, LatencyTest
-from vnetperf.model.result import total_if_known
-from vnetperf.model.trial import SAME_RTOL, Latency, TrialOutcome, TrialRequest, Verdict
+from vnetperf.model.result import Result, total_if_known
+from vnetperf.model.trial import (
+    SAME_RTOL,
+    Latency,
+    TrialGaps,
+    TrialOutcome,
+    TrialRequest,
+    Verdict,
+)
+from vnetperf.model.units import percent
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs, equal_trials
 from vnetperf.procedures.base import (
-    ProcedureInputs,
     collect_latencies,
     name_share,
     per_interface,
@@ -294,3 +304,162 @@ def _merge_trials(
         trials=tuple(outcome.number for outcome in trials),
         note="; ".join(filter(None, (note, shortfall_note(trials)))),
     )
+
+
+#: Percentiles of latency that are compared; others move with single frames.
+COMPARED_PERCENTILES = ("50", "99")
+#: Those of the latency curve, whose loads are the same in every run; the second is what it is for.
+CURVE_PERCENTILES, _CURVE_MAIN = ("50", "99", "99.9"), "99"
+Made = TypeVar("Made")
+
+
+def list_gap_figures(make: Callable[..., Made], gaps: TrialGaps | None) -> Iterator[Made]:
+    """The tester's own wait, which stands beside every latency."""
+    if gaps is None:
+        return
+    for level, value in gaps.poll.percentiles.items():
+        yield make(f"tester_poll_gap_p{level}", "s", value)
+    yield make("tester_poll_gap_max", "s", gaps.poll.max_s)
+    yield make("tester_send_gap_max", "s", gaps.send.max_s)
+
+
+def list_untimed_figures(make: Callable[..., Made], latency: Latency) -> Iterator[Made]:
+    """Frames that are received and not, or not fully, in a latency."""
+    for name in ("before_departure", "above_range"):
+        count = getattr(latency, name)
+        if count is not None:
+            yield make(f"frames_{name}", "frames", float(count))
+
+
+def latency_directions(latency: LatencyAt) -> tuple[str, ...]:
+    """The directions of which anything is known."""
+    return tuple(dict.fromkeys([*latency.mean_ns, *latency.latency, *latency.variation]))
+
+
+def _list_load_figures(latency: LatencyAt, *, curve: bool = False) -> Iterator[Figure]:
+    """Latency at one load; curve: of loads that are the same for every DUT."""
+    marks = _list_load_marks(latency) if curve else ()
+    about: dict[str, Any] = {
+        "given": {"definition": latency.definition, "tagged from, s": latency.tag_at_s},
+        "load_fps": latency.load_fps,
+        "qualifiers": marks,
+    }
+    yield figure("load", "fps", latency.load_fps, latency.of)
+    lost = {"less": f"loss at {latency.of}", **about} if curve else {}
+    if latency.trials:
+        yield figure("loss_ratio", "ratio", latency.loss_ratio, latency.of, main=curve, **lost)
+    elif curve:  # the tester cannot offer it: that is no failure of the DUT
+        reason = latency.note.removeprefix("not measured: ")
+        yield figure("loss_ratio", "ratio", None, latency.of, why=reason, **lost)
+    if latency.forwarded_fps is not None:
+        yield figure("forwarding_rate", "fps", latency.forwarded_fps, latency.of)
+    if latency.discarded is not None:
+        yield figure("discarded_at_load", "trials", float(latency.discarded), latency.of)
+    yield from list_gap_figures(partial(figure, of=latency.of), latency.gaps)
+    for direction in latency_directions(latency):
+        place = (latency.of, direction)
+        yield from _list_direction_figures(latency, direction, about, curve=curve)
+        for name, trials_by_direction in (
+            ("typical", latency.typical),
+            ("worst_case", latency.worst_case),
+        ):
+            if direction in trials_by_direction:
+                yield from _over_trials(
+                    partial(figure, **about),
+                    f"latency_{name}",
+                    trials_by_direction[direction],
+                    place,
+                )
+        varied = latency.variation.get(direction)
+        if varied is not None:
+            if varied.pdv is not None:
+                yield from _over_trials(figure, "pdv", varied.pdv, place)
+            for part in ("pdv", "ipdv_min", "ipdv_median", "ipdv_max"):
+                number = getattr(varied, f"{part}_ns")
+                yield figure(part, "ns", number, *place, note=varied.why if number is None else "")
+            yield figure("ipdv_resolution", "ns", varied.ipdv_resolution_ns, *place)
+            yield figure("shared_stamps", "ratio", varied.shared_stamps, *place)
+
+
+def _list_direction_figures(
+    latency: LatencyAt, direction: str, about: Mapping[str, Any], *, curve: bool
+) -> Iterator[Figure]:
+    """The latency of one direction: a curve is compared by its percentiles."""
+    place, label_end = (latency.of, direction), f"at {latency.of} {direction}"
+    mean, times = latency.mean_ns.get(direction), latency.latency.get(direction)
+    if mean is not None:
+        label = "" if curve else f"mean {label_end}"
+        yield figure("latency_mean", "ns", mean, *place, less=label, main=not curve, **about)
+    if times is None:
+        return
+    compared = CURVE_PERCENTILES if curve else COMPARED_PERCENTILES
+    bound = latency.gaps.bounds(times, direction) if curve and latency.gaps is not None else ()
+    yield figure("latency_min", "ns", times.min_ns, *place)
+    for level, value in times.percentiles.items():
+        label = f"p{level} {label_end}" if level in compared else ""
+        marks = (*about["qualifiers"], *(["tester-bound"] * (level in bound)))
+        main = curve and level == _CURVE_MAIN
+        shown = {**about, "qualifiers": marks, "main": main}
+        yield figure(f"latency_p{level}", "ns", value, *place, less=label, **shown)
+    yield figure("latency_max", "ns", times.max_ns, *place)
+    yield from list_untimed_figures(partial(figure, of=latency.of, direction=direction), times)
+
+
+def _list_load_marks(latency: LatencyAt) -> tuple[str, ...]:
+    """What must stand beside latencies at a load that not every DUT carries."""
+    lost = (f"{percent(latency.loss_ratio, 2)} lost",) if latency.loss_ratio > 0 else ()
+    return (*lost, *(["irregular"] if latency.is_selection else []))
+
+
+def _over_trials(
+    make: Callable[..., Figure], name: str, times: OverTrials, place: tuple[str, str]
+) -> Iterator[Figure]:
+    """A number of each trial as RFC 8219 sums it up."""
+    for part in ("median", "p1", "p99"):
+        yield make(f"{name}_{part}_of_trials", "ns", getattr(times, f"{part}_ns"), *place)
+
+
+def _list_figures(result: Result, loads: tuple[LatencyAt, ...]) -> Iterator[Figure]:
+    for load in loads:
+        yield from _list_load_figures(load, curve=result.test == "latency_load")
+    if result.test == "latency" and not any(load.mean_ns for load in loads):
+        # Every load was above the largest one, or nothing came back.
+        reasons = (load.note.removeprefix("not measured: ") for load in loads)
+        reason = "; ".join(dict.fromkeys(filter(None, reasons))) or "no frame was timed"
+        yield figure("", "ns", None, main=True, why=reason)
+
+
+class LatencyProcedure(FrameTest):
+    """Latency at shares of the throughput, RFC 2544 section 26.2."""
+
+    name = "latency"
+    run = staticmethod(latency)
+    list_figures = staticmethod(_list_figures)
+    section = "latency"
+    fills = "latency_at"
+    takes_shares = True
+    needs_carried = True
+
+    @staticmethod
+    def estimate(parameters: LatencyTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        loads = len(parameters.shares) + len(parameters.loads_fps)
+        return equal_trials(loads * parameters.repeats, parameters.duration_s)
+
+
+class LatencyLoadProcedure(FrameTest):
+    """Latency at loads that are the same for every DUT."""
+
+    name = "latency_load"
+    run = staticmethod(latency_load)
+    list_figures = staticmethod(_list_figures)
+    section = "latency_load"
+    fills = "latency_at"
+
+    @staticmethod
+    def estimate(
+        parameters: LatencyLoadTest, rate_fps: float, least_fps: float
+    ) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        loads = sum(load <= rate_fps for load in parameters.loads_fps)
+        return equal_trials(loads * parameters.repeats * ATTEMPTS_OF_CURVE, parameters.duration_s)

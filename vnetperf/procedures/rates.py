@@ -6,15 +6,19 @@ Frame loss rate (RFC 2544 section 26.3), loss profile, MRR, forwarding rate (RFC
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil, floor, log2, log10
 from statistics import fmean
 from typing import Any
 
+from vnetperf.model.figures import Figure, figure
 from vnetperf.model.outcomes import MAXIMUM_OFFERED, MOST_FORWARDED, ForwardingRate, LossStep
 from vnetperf.model.parameters import FrameLossTest, LossProfileTest, MrrTest, Rfc2889Test
+from vnetperf.model.result import Result
 from vnetperf.model.trial import SAME_RTOL, TrialOutcome, TrialRequest, WhenLimited
-from vnetperf.procedures.base import ProcedureInputs, repeat_trial
+from vnetperf.model.units import fps, percent
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs, equal_trials
+from vnetperf.procedures.base import repeat_trial
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
@@ -211,3 +215,102 @@ def _halfway_loads(loads: Sequence[float], best: float) -> list[float]:
         for neighbour in near
         if abs(neighbour - best) > FORWARDING_RESOLUTION * loads[-1]
     ]
+
+
+def _list_loss_figures(result: Result, steps: tuple[LossStep, ...]) -> Iterator[Figure]:
+    for number, step in enumerate(steps, 1):
+        # Not a load of its own: the largest one can differ a little from run to run.
+        label = f"loss at {step.input_ratio:.4g} of the largest load"
+        if result.test == "loss_profile":
+            label = f"loss at step {number}"
+        item = fps(step.load_fps)
+        if step.input_ratio:
+            item = f"{percent(step.input_ratio)} of {fps(step.load_fps / step.input_ratio)}"
+        yield figure("load", "fps", step.load_fps, item)
+        yield figure("input_ratio", "ratio", step.input_ratio, item)
+        about: dict[str, Any] = {"less": label, "main": True, "load_fps": step.load_fps}
+        yield figure("loss_ratio", "ratio", step.loss_ratio, item, **about)
+        yield figure("forwarded", "fps", step.forwarded_fps, item)
+        for direction, value in step.per_direction.items():
+            yield figure("loss_ratio", "ratio", value, item, direction)
+
+
+def _list_rate_figures(_: Result, rates: tuple[ForwardingRate, ...]) -> Iterator[Figure]:
+    for rate in rates:
+        label = f"forwarded at {rate.of}"
+        yield figure("load", "fps", rate.load_fps, rate.of)
+        # The load that most is forwarded at is found, too, by chance one of several on a plateau.
+        about: dict[str, Any] = {"more": label, "main": True, "load_fps": rate.load_fps}
+        about["finds_load"] = rate.of == MOST_FORWARDED
+        yield figure("forwarding_rate", "fps", rate.forwarded_fps, rate.of, **about)
+        about = {"less": f"loss at {rate.of}", "load_fps": rate.load_fps}
+        yield figure("loss_ratio", "ratio", rate.loss_ratio, rate.of, **about)
+        yield figure("trial_duration", "s", rate.duration_s, rate.of)
+
+
+class FrameLossProcedure(FrameTest):
+    """Frame loss rate, RFC 2544 section 26.3."""
+
+    name = "frame_loss"
+    run = staticmethod(frame_loss)
+    list_figures = staticmethod(_list_loss_figures)
+    section = "frame_loss"
+    fills = "loss_steps"
+    on_grid = True
+
+    @staticmethod
+    def estimate(parameters: FrameLossTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        step = parameters.step
+        below_last_step = ceil(log2(max(2.0, step * rate_fps / least_fps)))
+        return equal_trials(ceil(1 / step) + below_last_step, parameters.duration_s)
+
+
+class MrrProcedure(FrameTest):
+    """Forwarding rate at the largest load (MRR)."""
+
+    name = "mrr"
+    run = staticmethod(mrr)
+    list_figures = staticmethod(_list_rate_figures)
+    section = "mrr"
+    fills = "rates"
+
+    @staticmethod
+    def estimate(parameters: MrrTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        return equal_trials(parameters.repeats, parameters.duration_s)
+
+
+class LossProfileProcedure(FrameTest):
+    """Loss at loads around the throughput."""
+
+    name = "loss_profile"
+    run = staticmethod(loss_profile)
+    list_figures = staticmethod(_list_loss_figures)
+    section = "loss_profile"
+    fills = "loss_steps"
+    takes_shares = True
+
+    @staticmethod
+    def estimate(
+        parameters: LossProfileTest, rate_fps: float, least_fps: float
+    ) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        return equal_trials(len(parameters.shares) * parameters.repeats, parameters.duration_s)
+
+
+class ForwardingRateProcedure(FrameTest):
+    """Forwarding rates, RFC 2889 section 5.6."""
+
+    name = "forwarding_rate"
+    run = staticmethod(forwarding_rate)
+    list_figures = staticmethod(_list_rate_figures)
+    section = "rfc2889"
+    fills = "rates"
+    takes_shares = True
+
+    @staticmethod
+    def estimate(parameters: Rfc2889Test, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        loads = parameters.loads + 2 * halvings(parameters)
+        return equal_trials(loads * parameters.repeats, parameters.duration_s)

@@ -14,17 +14,20 @@ the loss after the drop would keep the short times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import fmean
+from typing import Any
 
 from vnetperf.model import units
+from vnetperf.model.figures import Figure, figure
 from vnetperf.model.outcomes import Recovery
 from vnetperf.model.parameters import RecoveryTest
+from vnetperf.model.result import Result
 from vnetperf.model.trial import LoadStep, Timeline, TrialOutcome, TrialRequest, Verdict
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs, equal_trials
 from vnetperf.procedures.base import (
-    ProcedureInputs,
     bin_width,
     build_curve,
     repeat_trial,
@@ -286,3 +289,45 @@ def _describe_loss(
 
 def _trials(numbers: Sequence[int]) -> str:
     return f"trial{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+
+def _list_figures(_: Result, recovery: Recovery) -> Iterator[Figure]:
+    note = recovery.why or recovery.note
+    about: dict[str, Any] = {"note": note, "load_fps": recovery.overload_fps}
+    compared: dict[str, Any] = {"less": "recovery", "main": True, **about}
+    if recovery.at_least_s is None:
+        about |= {**compared, "qualifiers": (note,) if note else ()}
+    else:  # no number, but it is long: the mean of other deployments alone would be too short
+        yield figure("", "s", recovery.at_least_s, qualifiers=("at least",), **compared)
+    yield figure("recovery_time", "s", recovery.seconds, why=recovery.why, **about)
+    yield figure("time_to_last_lost_frame", "s", recovery.last_lost_s, why=recovery.why)
+    yield figure("usual_loss_ratio", "ratio", recovery.usual_loss)
+    for name, trials in (
+        ("trials_not_overloaded", recovery.not_overloaded),
+        ("trials_disturbed", recovery.disturbed),
+        ("trials_not_recovered", recovery.censored),
+        ("trials_with_loss_at_end", recovery.lost_at_end),
+    ):
+        yield figure(name, "", float(len(trials)))
+    yield figure("throughput_used", "fps", recovery.throughput_fps)
+    yield figure("overload", "fps", recovery.overload_fps)
+    yield figure("load_after", "fps", recovery.relaxed_fps)
+    yield figure("overload_duration", "s", recovery.overload_s)
+
+
+class RecoveryProcedure(FrameTest):
+    """System recovery, RFC 2544 section 26.5."""
+
+    name = "recovery"
+    run = staticmethod(recovery)
+    list_figures = staticmethod(_list_figures)
+    section = "recovery"
+    fills = "recovery"
+    takes_shares = True
+    needs_carried = True
+
+    @staticmethod
+    def estimate(parameters: RecoveryTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        seconds = parameters.overload_s + 2 * parameters.relaxed_s
+        return equal_trials(parameters.repeats, seconds)

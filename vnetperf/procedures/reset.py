@@ -11,16 +11,19 @@ no more frames are lost than usual (`usual_loss`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import fmean, median
+from typing import Any
 
 from pydantic import Field
 
 from vnetperf.model.errors import NoResultError
+from vnetperf.model.figures import Figure, figure
 from vnetperf.model.outcomes import Reset
 from vnetperf.model.parameters import ResetTest
+from vnetperf.model.result import Result
 from vnetperf.model.trial import (
     EventSpec,
     EventTimes,
@@ -28,7 +31,8 @@ from vnetperf.model.trial import (
     TrialOutcome,
     TrialRequest,
 )
-from vnetperf.procedures.base import ProcedureInputs, bin_width, build_curve, shortfall_note
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs, equal_trials
+from vnetperf.procedures.base import bin_width, build_curve, shortfall_note
 from vnetperf.procedures.usual_loss import UsualLoss
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -36,6 +40,7 @@ from vnetperf.statistics import spread
 #: Largest share of the median time that may be the tester's own in a trial.
 OWN_SHARE = 0.1
 
+_METHODS = {"loss": "loss", "time": "time stamps"}
 #: Types of reset: as RFC 6201 distinguishes them.
 SOFTWARE, INTERFACE = "software", "hardware: interface"
 
@@ -301,3 +306,45 @@ def _notes(
             f"more than {OWN_SHARE:.0%} of the time may be its own"
         )
     return notes
+
+
+def _list_figures(_: Result, resets: tuple[Reset, ...]) -> Iterator[Figure]:
+    for reset in resets:
+        methods = (
+            ("loss", reset.by_loss_s, reset.at_least_s),
+            ("time", reset.by_time_s, None),
+        )
+        for method, took, least in methods:
+            label = f"{reset.what} ({reset.type}) by {_METHODS[method]}"
+            note = reset.why or reset.note
+            about: dict[str, Any] = {"note": note, "load_fps": reset.load_fps}
+            compared: dict[str, Any] = {"less": label, "main": method == "loss", **about}
+            if least is None:
+                about = compared
+            else:
+                yield figure("", "s", least, reset.what, qualifiers=("at least",), **compared)
+            reason = reset.why or ("" if took else reset.note)
+            yield figure(f"reset_time_by_{method}", "s", took, reset.what, why=reason, **about)
+        yield figure("trials_disturbed", "", float(len(reset.disturbed)), reset.what)
+        yield figure("event_took", "s", reset.event_s, reset.what)
+        yield figure("load", "fps", reset.load_fps, reset.what)
+
+
+class ResetProcedure(FrameTest):
+    """Reset, RFC 2544 section 26.6 and RFC 6201."""
+
+    name = "reset"
+    run = staticmethod(reset)
+    list_figures = staticmethod(_list_figures)
+    section = "reset"
+    fills = "resets"
+    takes_shares = True
+    needs_carried = True
+
+    @staticmethod
+    def estimate(parameters: ResetTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        count = len(parameters.what)
+        down_s = parameters.link_down_s * parameters.what.count("link") / max(1, count)
+        seconds = parameters.before_s + parameters.after_s + down_s
+        return equal_trials(count * parameters.repeats, seconds)

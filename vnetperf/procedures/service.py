@@ -6,12 +6,15 @@ first one that is not ends the test, and the performance test is run after all s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil
+from typing import Any
 
+from vnetperf.model.figures import Figure, figure
 from vnetperf.model.outcomes import Service, ServiceFlow, ServiceStep
 from vnetperf.model.parameters import ServiceTest
+from vnetperf.model.result import Result
 from vnetperf.model.trial import (
     NUMBER_SHORTFALL,
     DirectionCounts,
@@ -20,7 +23,8 @@ from vnetperf.model.trial import (
     TrialResult,
     Verdict,
 )
-from vnetperf.procedures.base import ProcedureInputs, repeat_trial, shortfall_note
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs
+from vnetperf.procedures.base import repeat_trial, shortfall_note
 from vnetperf.procedures.latency import (
     delay_variation,
     latencies_by_direction,
@@ -241,3 +245,52 @@ def _explain_unknown(trials: Sequence[TrialOutcome]) -> list[str]:
     if stalled:
         reasons.append(f"not judged: the tester stood still in trial {', '.join(stalled)}")
     return reasons
+
+
+def _list_figures(_: Result, service: Service) -> Iterator[Figure]:
+    """ITU-T Y.1564; frame loss, delay and its variation as Y.1563 defines them."""
+    yield figure("committed_rate", "fps", service.cir_fps, service.of)
+    yield figure("service_met", "", service.met, service.of, note=service.note)
+    for step in service.all_steps:
+        yield figure("load", "fps", step.load_fps, step.of)
+        yield figure("service_met", "", step.met, step.of, note=step.why)
+        for flow in step.flows:
+            step_keys: dict[str, Any] = {
+                "of": step.of,
+                "direction": flow.direction,
+                "load_fps": step.load_fps,
+            }
+            about = f"at {step.of} {flow.direction}"
+            yield figure("information_rate", "bit/s", flow.rate_bps, **step_keys)
+            main: dict[str, Any] = {"main": True, "less": f"frame loss ratio {about}"}
+            less = [f"mean frame transfer delay {about}", f"frame delay variation {about}"]
+            if step.met is None:  # not judged there, nor here: it may be the tester's
+                yield figure(
+                    "", "ratio", None, **step_keys, **main, why=f"not compared: {step.why}"
+                )
+                main, less = {"main": True}, ["", ""]
+            yield figure("frame_loss_ratio", "ratio", flow.loss_ratio, **step_keys, **main)
+            yield figure("frame_delay_mean", "ns", flow.delay_mean_ns, **step_keys, less=less[0])
+            yield figure("frame_delay_min", "ns", flow.delay_min_ns, **step_keys)
+            yield figure("frame_delay_max", "ns", flow.delay_max_ns, **step_keys)
+            yield figure(
+                "frame_delay_variation", "ns", flow.variation_ns, **step_keys, less=less[1]
+            )
+
+
+class ServiceProcedure(FrameTest):
+    """Service activation, ITU-T Y.1564."""
+
+    name = "service"
+    run = staticmethod(service)
+    list_figures = staticmethod(_list_figures)
+    section = "service"
+    fills = "service"
+    takes_shares = True
+
+    @staticmethod
+    def estimate(parameters: ServiceTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        steps, lasting_s = len(parameters.steps), parameters.performance_s
+        count = max(1, round(lasting_s / parameters.trial_s)) if lasting_s else 0
+        return DurationEstimate(steps + count, steps * parameters.step_s + lasting_s)

@@ -15,13 +15,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf, sqrt
 from statistics import median
+from typing import Any
 
 from vnetperf.model.errors import NoResultError
+from vnetperf.model.figures import Figure, figure
 from vnetperf.model.machine_load import MachineLoad
 from vnetperf.model.outcomes import SessionsTried, SessionTable
 from vnetperf.model.parameters import SessionTest
+from vnetperf.model.result import Result
 from vnetperf.model.trial import NUMBER_SHORTFALL, TrialRequest, TrialResult
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.plugin.procedure import FrameTest, ProcedureInputs
 from vnetperf.search import Procedure
 
 #: Sessions that the search for the capacity begins with.
@@ -258,3 +261,40 @@ def _try(inputs: ProcedureInputs[SessionTest], count: int, fps: float) -> Proced
         says = sent and (row.made or not _was_busy(outcome.result))
         if says or again + 1 == ATTEMPTS:
             return _Try(row, in_time, sent, again, tuple(emptied))
+
+
+def _list_figures(result: Result, session_table: SessionTable) -> Iterator[Figure]:
+    about: dict[str, Any] = {
+        "qualifiers": ("at least",) if session_table.capped else (),
+        "note": session_table.note,
+    }
+    rate, count = result.test == "connection_rate", float(session_table.sessions)
+    label = "connection establishment rate"
+    yield figure("sessions", "sessions", count, more="sessions", main=not rate, **about)
+    about["resolution"] = result.test_inputs.get("resolution", 0.0) * (
+        session_table.rate_per_s or 0.0
+    )
+    yield figure("connection_rate", "1/s", session_table.rate_per_s, more=label, main=rate, **about)
+    reason, label = "no time of ending sessions was recorded", "connection tear-down rate"
+    yield figure("tear_down_rate", "1/s", session_table.ended_per_s, more=label, why=reason)
+    yield figure("capped", "", session_table.capped)
+
+
+class ConnectionRateProcedure(FrameTest):
+    """Connection establishment rate of a NAT, RFC 9693."""
+
+    name = "connection_rate"
+    run = staticmethod(connection_rate)
+    list_figures = staticmethod(_list_figures)
+    section = "nat"
+    fills = "sessions"
+
+
+class SessionCapacityProcedure(FrameTest):
+    """Sessions that a NAT holds, RFC 9693."""
+
+    name = "session_capacity"
+    run = staticmethod(session_capacity)
+    list_figures = staticmethod(_list_figures)
+    section = "nat"
+    fills = "sessions"

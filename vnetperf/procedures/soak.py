@@ -8,14 +8,18 @@ Losses come in events, a stall of the DUT for example: the trial is what the int
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from math import ceil, inf
+from typing import Any
 
+from vnetperf.model.figures import Figure, count_value, figure
 from vnetperf.model.outcomes import Curve, Soak
 from vnetperf.model.parameters import SoakTest
+from vnetperf.model.result import Result
 from vnetperf.model.trial import DirectionCounts, TrialOutcome, TrialRequest, TrialResult, Verdict
+from vnetperf.plugin.procedure import DurationEstimate, FrameTest, ProcedureInputs
 from vnetperf.procedures.base import (
-    ProcedureInputs,
     bin_width,
     name_share,
     repeat_trial,
@@ -23,7 +27,7 @@ from vnetperf.procedures.base import (
 )
 from vnetperf.procedures.latency import delay_variation, latencies_by_direction
 from vnetperf.search import Procedure
-from vnetperf.statistics import trial_loss_interval
+from vnetperf.statistics import clopper_pearson, trial_loss_interval
 from vnetperf.statistics.samples import most_events_unseen
 
 #: Width of the bins that part loss events from each other, seconds.
@@ -144,3 +148,59 @@ def _notes(inputs: ProcedureInputs[SoakTest], trials: Sequence[TrialOutcome]) ->
 
 def _with_verdict(trials: Sequence[TrialOutcome], verdict: Verdict) -> tuple[int, ...]:
     return tuple(outcome.number for outcome in trials if outcome.verdict is verdict)
+
+
+def _list_figures(_: Result, soak: Soak) -> Iterator[Figure]:
+    yield figure("load", "fps", soak.load_fps, soak.of)
+    yield figure("duration", "s", soak.seconds, soak.of)
+    yield figure("offered", "frames", float(soak.offered), soak.of)
+    yield figure("lost", "frames", float(soak.lost), soak.of)
+    # Without an event nothing shows how many frames one takes: there is no upper end.
+    high = inf if soak.loss_high is None else soak.loss_high
+    about: dict[str, Any] = {"bounds": (soak.loss_low, high), "note": soak.note}
+    compared: dict[str, Any] = {
+        "less": f"loss at {soak.of}",
+        "main": True,
+        "load_fps": soak.load_fps,
+    }
+    if soak.not_judged:  # here neither: it may be the tester's
+        yield figure("", "ratio", None, soak.of, why=f"not compared: {soak.not_judged}", **compared)
+        about["main"] = True
+    else:
+        about |= compared
+    yield figure("loss_ratio", "ratio", soak.loss_ratio, soak.of, **about)
+    yield figure("loss_ratio_low", "ratio", soak.loss_low, soak.of)
+    yield figure("loss_ratio_high", "ratio", soak.loss_high, soak.of)
+    yield figure("loss_ratio_goal", "ratio", soak.goal, soak.of)
+    if soak.lossy_trials is not None and soak.trials:
+        count = len(soak.trials)
+        yield figure(
+            "lossy_trials",
+            "ratio",
+            soak.lossy_trials / count,
+            soak.of,
+            less="" if soak.not_judged else f"trials with loss at {soak.of}",
+            bounds=clopper_pearson(soak.lossy_trials, count),
+            given={"trial, s": soak.seconds / count},
+        )
+    yield figure("largest_loss_event", "frames", count_value(soak.largest_event), soak.of)
+    yield figure("longest_loss_event", "s", soak.longest_event_s, soak.of)
+    for direction, varied in soak.variation.items():
+        yield figure("pdv", "ns", varied.pdv_ns, soak.of, direction, note=varied.why)
+
+
+class SoakProcedure(FrameTest):
+    """Loss over a long time at one load."""
+
+    name = "soak"
+    run = staticmethod(soak)
+    list_figures = staticmethod(_list_figures)
+    section = "soak"
+    fills = "soak"
+    takes_shares = True
+
+    @staticmethod
+    def estimate(parameters: SoakTest, rate_fps: float, least_fps: float) -> DurationEstimate:
+        """The most that it requests at one frame size."""
+        trials = ceil(parameters.duration_s / parameters.trial_s)
+        return DurationEstimate(trials, parameters.duration_s)

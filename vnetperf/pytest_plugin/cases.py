@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +19,7 @@ from vnetperf.config import CommandLine, Configuration, validate
 from vnetperf.config.settings import CHANGE_SETTINGS, read_options
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, takes_vnfs
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError, did_you_mean
-from vnetperf.model.parameters import THROUGHPUT, TestName
+from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Comparison, Value, Variant, split_id, variant_id
 from vnetperf.plugin import registry
@@ -266,7 +266,7 @@ def measured_test(definition: Any) -> str | None:
     mark = definition.get_closest_marker("measures")
     if mark is None:
         return None
-    test_names = get_args(TestName)
+    test_names = registry.test_names()
     if len(mark.args) != 1 or mark.kwargs or mark.args[0] not in test_names:
         raise pytest.UsageError(
             f"{definition.nodeid}: @pytest.mark.measures takes the name of one test: "
@@ -286,7 +286,7 @@ def tests_are_typed(configuration: Configuration) -> bool:
     """Whether this command, or that of a run that goes on, names tests, and not all of them."""
     tests, source = configuration.settings.tests, configuration.sources["tests"]
     by_command = source == "command line" or source.startswith("run of ")
-    return by_command and bool(tests) and {*tests} != {*get_args(TestName)}
+    return by_command and bool(tests) and {*tests} != {*registry.test_names()}
 
 
 def is_named(definition: Any) -> bool:

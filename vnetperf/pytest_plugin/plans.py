@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -20,15 +20,16 @@ from vnetperf.deployment.capability_check import find_size_problem, require_fram
 from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.frames import LinkSpeed
-from vnetperf.model.parameters import THROUGHPUT, TestName
+from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.preset import Preset
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import Kind
 from vnetperf.model.units import duration
+from vnetperf.plugin import registry
+from vnetperf.plugin.procedure import DurationEstimate, duration_estimate, load_test
 from vnetperf.plugin.workload import find_workload, load_workload
-from vnetperf.procedures import PROCEDURES, DurationEstimate, duration_estimate
 from vnetperf.pytest_plugin.cases import (
     Selected,
     build_scenario,
@@ -95,7 +96,7 @@ class PlannedCase:
         case = cls(
             selected=replace(selected, round=0),
             name=name,
-            test=measured_test(item) or (meant if meant in PROCEDURES else THROUGHPUT),
+            test=measured_test(item) or (meant if meant in registry.test_names() else THROUGHPUT),
             frame_size=params.get("frame_size"),
             kind=kind,
             way=str(params.get("way", "forth")),
@@ -130,7 +131,7 @@ def stated_sizes(function: Any) -> list[tuple[str, int]]:
         values = [constant.value for constant in arguments if isinstance(constant, ast.Constant)]
         default_test = THROUGHPUT if call.func.attr == "search_throughput" else ""
         test = next(
-            (constant for constant in values if constant in get_args(TestName)), default_test
+            (constant for constant in values if constant in registry.test_names()), default_test
         )
         sizes = (
             constant
@@ -411,10 +412,10 @@ def _frames(
             skipped[case.test] = problem
         elif size not in sizes_of.setdefault(case.test, []):
             sizes_of[case.test].append(size)
-    tests = [test for test in get_args(TestName) if test in sizes_of]
+    tests = [test for test in registry.test_names() if test in sizes_of]
     sizes = list(dict.fromkeys(size for test_sizes in sizes_of.values() for size in test_sizes))
     after = [
-        test for test in tests if test != THROUGHPUT and PROCEDURES[test].needs_throughput(preset)
+        test for test in tests if test != THROUGHPUT and load_test(test).needs_throughput(preset)
     ]
     searched = dict.fromkeys(
         size for test in (THROUGHPUT, *after) for size in sizes_of.get(test, ())

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest._code.code import (
@@ -248,11 +248,11 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
     """Report which tests do not run, and what a name that selects nothing may stand for."""
     if _FUNCTIONS not in config.stash or _WRONG in config.stash:
         return []
-    from vnetperf.model.parameters import TestName
+    from vnetperf.plugin import registry
 
     lines = _preset_lines(config) if items else []
     unselected = config.stash.get(_LEFT_OUT, [])
-    frame_tests = get_args(TestName)
+    frame_tests = registry.test_names()
     if others := list(dict.fromkeys(name for name in unselected if name not in frame_tests)):
         lines.append(
             f"vnetperf: --tests leaves out {', '.join(others)}, which measure no test of frames; "

@@ -56,7 +56,13 @@ def json_parts(results: RunResults) -> Iterator[str]:
         values: Sequence[Any] = getattr(results, name)
         yield f'\n  "{name}": ['
         for start in range(0, len(values), _AT_ONCE):
-            text = kind.dump_json(list(values[start : start + _AT_ONCE]), indent=2).decode()
+            part = list(values[start : start + _AT_ONCE])
+            without: dict[int, Any] = {
+                place: {"outcome"}
+                for place, value in enumerate(part)
+                if isinstance(value, Result) and value.outcome is None
+            }
+            text = kind.dump_json(part, indent=2, exclude=without).decode()
             body = _NUMBERS.sub(_in_line, text.removeprefix("[").removesuffix("\n]"))
             yield ("," if start else "") + body.replace("\n", "\n  ")
         yield "\n  ]" if len(values) else "]"

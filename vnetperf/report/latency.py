@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from vnetperf.analysis.metrics import latency_directions
 from vnetperf.model import units
 from vnetperf.model.outcomes import DelayVariation, LatencyAt, OverTrials, Spread
 from vnetperf.model.result import Result
 from vnetperf.model.trial import Latency, RoundTrip
 from vnetperf.model.units import nanoseconds, percent, seconds
+from vnetperf.procedures.latency import latency_directions
 from vnetperf.report import goal_text, text
 from vnetperf.report.summary import Group, medium_share
 from vnetperf.report.table import NOT_MEASURED, Column, Table, group_sentences

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import starmap, takewhile
 from typing import Any
 
 from vnetperf.model import units
+from vnetperf.model.figures import Figure, Outcome
 from vnetperf.model.outcomes import (
     NEAR_LONGEST,
     AddressTable,
@@ -802,6 +803,76 @@ def _service_headline(_: Result, service: Service) -> tuple[str, str]:
     return f"{service_verdict(service.met)}{step_words}", f"CIR {units.short_fps(service.cir_fps)}"
 
 
+# Tests that describe their figures themselves.
+
+
+@dataclass(frozen=True, slots=True)
+class _FigureRow:
+    """The figures of one result that are of the same thing, by name."""
+
+    result: Result
+    of: str
+    direction: str
+    figures: dict[str, Figure]
+
+
+def _figure_rows(entries: Iterable[Entry[Outcome]]) -> Iterator[_FigureRow]:
+    for entry in entries:
+        rows: dict[tuple[str, str], dict[str, Figure]] = {}
+        for figure in entry.outcome.figures:
+            rows.setdefault((figure.of, figure.direction), {})[figure.name] = figure
+        for (of, direction), figures in rows.items():
+            yield _FigureRow(entry.result, of, direction, figures)
+
+
+def _figure_text(figure: Figure) -> str:
+    """A figure with its unit, and with what it is a bound of."""
+    value = figure.value
+    if value is None:
+        return NOT_MEASURED
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Spread):
+        return text.mean_interval(value, figure.unit)
+    return " ".join((*figure.qualifiers, single(value, figure.unit)))
+
+
+def _figure_column(name: str, figure: Figure) -> Column[_FigureRow]:
+    def cell(row: _FigureRow) -> str | None:
+        return text.text_or_none(row.figures.get(name), _figure_text)
+
+    return Column(figure.title, cell, bold=figure.main)
+
+
+def _figure_tables(group: Group) -> Iterator[Table]:
+    entries = group.entries(lambda r: [r.outcome])
+    if not entries:
+        return
+    figures = [(e.result, figure) for e in entries for figure in e.outcome.figures]
+    columns: list[Column[_FigureRow]] = [
+        Column("size", lambda row: row.result.size_name, words=True),
+        Column("of", lambda row: row.of or None, words=True, optional=True),
+        Column("direction", lambda row: row.direction or None, words=True, optional=True),
+        *starmap(_figure_column, {figure.name: figure for _, figure in figures}.items()),
+    ]
+    notes = [
+        text.interval_note([f.value for _, f in figures if isinstance(f.value, Spread)]),
+        *group_sentences((e.result.size_text, note) for e in entries for note in e.outcome.notes),
+        *group_sentences(
+            (f"{r.size_text}, {figure.full_label}", f"{remark}.")
+            for r, figure in figures
+            for remark in (figure.why, figure.note)
+            if remark
+        ),
+    ]
+    yield Table.from_items(entries[0].outcome.title, columns, _figure_rows(entries), notes)
+
+
+def _figure_headline(outcome: Outcome) -> tuple[str, str]:
+    main = [figure for figure in outcome.figures if figure.main] or list(outcome.figures)
+    return (_figure_text(main[0]), main[0].full_label) if main else ("", "")
+
+
 # Frames that came back otherwise than they were sent, of every test.
 
 
@@ -863,6 +934,7 @@ _TABLES: tuple[Callable[[Group], Iterator[Table]], ...] = (
     _session_tables,
     _service_tables,
     processors.tables,
+    _figure_tables,
     _fault_tables,
 )
 #: Where a result has what a test found -> the answer in few words.
@@ -892,4 +964,6 @@ def headline(result: Result) -> tuple[str, str]:
     answer, conditions = next(
         (describe(result, outcome) for describe, outcome in candidates if outcome), ("", "")
     )
+    if result.outcome is not None:
+        answer, conditions = _figure_headline(result.outcome)
     return f"{answer} (irregular)" if answer and result.irregular else answer, conditions

@@ -348,6 +348,12 @@ def _cpu_load_strips(group: Group) -> Strips:
     yield _strip("Processors against load", drawn, legend=False)
 
 
+def _figure_strips(group: Group) -> Strips:
+    described = [r.outcome for r in group.measured if r.outcome is not None]
+    for plot in dict.fromkeys(plot for outcome in described for plot in outcome.plots):
+        yield _strip("", [plots.figure_plot(group, plot)])
+
+
 _OUTCOME_STRIPS: tuple[Callable[[Group], Strips], ...] = (
     _repetition_strips,
     _latency_strips,
@@ -359,6 +365,7 @@ _OUTCOME_STRIPS: tuple[Callable[[Group], Strips], ...] = (
     _soak_strips,
     _service_strips,
     _cpu_load_strips,
+    _figure_strips,
 )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vnetperf.model import units
+from vnetperf.model.figures import Figure, FigurePlot
 from vnetperf.model.outcomes import Curve, Soak, Spread
 from vnetperf.model.result import MACHINE, GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Latency, RoundTrip, Verdict
@@ -1042,3 +1043,40 @@ def service_plot(result: Result) -> Plot | None:
         row_ends=[service_verdict(step.met) for step, _ in rows],
         key=True,
     )
+
+
+def figure_plot(group: Group, plot: FigurePlot) -> Plot | None:
+    """Figures of a test against others that are of the same, a line for each size and direction."""
+    axes: dict[str, Figure] = {}
+    series: list[Series] = []
+    for result in group.measured:
+        figures = result.outcome.figures if result.outcome is not None else ()
+        axes |= {figure.name: figure for figure in figures if figure.name in (plot.x, plot.y)}
+        places = {figure.of: _mean(figure) for figure in figures if figure.name == plot.x}
+        lines: dict[str, list[Point]] = {}
+        for figure in figures:
+            x, y = places.get(figure.of), _mean(figure)
+            if figure.name == plot.y and x is not None and y is not None:
+                lines.setdefault(figure.direction, []).append(_figure_point(figure, x, y))
+        for direction, points in lines.items():
+            name = ", ".join(filter(None, (result.size_text, direction)))
+            css = series_css(len(series))
+            series.append(Series(name, sorted(points, key=lambda p: p.x), css=css, line=True))
+    if not series:
+        return None
+    x_axis, y_axis = (
+        Axis.in_unit(axes[name].title, axes[name].unit, zero=True) for name in (plot.x, plot.y)
+    )
+    title = f"{plot.title}, {group.title}"
+    return Plot(title=title, caption=plot.title, x=x_axis, y=y_axis, series=series, key=True)
+
+
+def _mean(figure: Figure) -> float | None:
+    return figure.value.mean if isinstance(figure.value, Spread) else figure.value
+
+
+def _figure_point(figure: Figure, x: float, y: float) -> Point:
+    if not isinstance(figure.value, Spread):
+        return Point(x, y, hover=f"{figure.full_label}: {text.single(y, figure.unit)}")
+    hover = f"{figure.full_label}: {text.mean_with_n(figure.value, figure.unit)}"
+    return Point(x, y, low=figure.value.low, high=figure.value.high, hover=hover)

@@ -33,6 +33,7 @@ from vnetperf.deployment.events import find_event_problem
 from vnetperf.log.records import (
     BeginRecord,
     NotMeasuredRecord,
+    OutcomeRecord,
     ProcedureRecord,
     ProfileRecord,
     SearchEndRecord,
@@ -48,15 +49,15 @@ from vnetperf.model.errors import (
     NoResultError,
     VnetperfError,
 )
+from vnetperf.model.figures import Outcome
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Profile, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict, same_load
+from vnetperf.plugin.procedure import RULES, FrameTest, KnownThroughput, load_test
 from vnetperf.plugin.vswitch import HasSessions
-from vnetperf.procedures import StandardTest, standard_test
-from vnetperf.procedures.base import RULES, KnownThroughput
 from vnetperf.procedures.rates import preferred_below
 from vnetperf.procedures.reset import ResetInputs, name_events
 from vnetperf.report.flame import top_functions, write_flame_graph
@@ -85,9 +86,9 @@ _ANY_THROUGHPUT = KnownThroughput(load_fps=_ANY_RATE_FPS / 2, search=0, goal="an
 
 def require_generator(run: Planning, scenario: Scenario, test: str) -> None:
     """Refuse a test whose trials the generator cannot do."""
-    kind, preset = standard_test(test), run.configuration.preset
+    kind, preset = load_test(test), run.configuration.preset
     procedure = kind.run(
-        kind.inputs(
+        kind.inputs_model()(
             parameters=kind.parameters(preset),
             frame_size=64,
             ceiling_fps=_ANY_RATE_FPS,
@@ -108,10 +109,10 @@ def require_generator(run: Planning, scenario: Scenario, test: str) -> None:
 
 
 def reset_inputs(
-    run: Run, scenario: Scenario, kind: StandardTest, ends: tuple[str, str]
+    run: Run, scenario: Scenario, kind: type[FrameTest], ends: tuple[str, str]
 ) -> dict[str, Any]:
     """What a test that resets something is given besides."""
-    if kind.inputs is not ResetInputs:
+    if kind.inputs_model() is not ResetInputs:
         return {}
     plan, graph = run.plan(scenario), scenario.deployment
     hosts = [part.host for part in plan.hosts if part.has_dut]
@@ -181,7 +182,7 @@ def begin_test(
             rounds=preset.rounds,
             **common,
         )
-    kind = standard_test(test)
+    kind = load_test(test)
     media_fps = LinkSpeed(media.bits_per_second).max_frame_rate(
         (common["mean_size"] or frame_size) + common["overhead"]
     )
@@ -191,7 +192,7 @@ def begin_test(
         common["limit_reason"] = f"limited by {reason}"
     if throughput is not None and not kind.needs_carried:
         throughput = throughput.model_copy(update={"try_s": 0.0})
-    inputs = kind.inputs(
+    inputs = kind.inputs_model()(
         parameters=kind.parameters(preset),
         frame_size=frame_size,
         mean_size=common["mean_size"],
@@ -506,7 +507,7 @@ class Conductor:
             return logged  # measured before the run was interrupted
         throughput = None
         require_generator(self.run, self.scenario, test)
-        if standard_test(test).needs_throughput(self.run.configuration.preset):
+        if load_test(test).needs_throughput(self.run.configuration.preset):
             throughput = self._find_throughput(frame_size)
         self.run.deploy(self.scenario, frame_size)
         if throughput is not None:
@@ -517,9 +518,9 @@ class Conductor:
     def _end_interrupted(self, logged: LoggedTest) -> None:
         """Note the end of a test that the log has no end of: superseded, unless only that lacks."""
         try:
-            is_complete = (
-                replay(start_procedure(logged.begin), logged.outcomes()).next_request is None
-            )
+            replayed = replay(start_procedure(logged.begin), logged.outcomes())
+            is_complete = replayed.next_request is None
+            self._log_outcome(logged, replayed.outcome)
         except VnetperfError:  # its trials give no result, or are those of another version
             is_complete = False
         reason = "" if is_complete else "the run was interrupted, and what was deployed is gone"
@@ -673,16 +674,26 @@ class Conductor:
         log.info("%s ended after %g s %s", logged.begin.test, end.wall_s, stopped)
         return end
 
+    def _log_outcome(self, logged: LoggedTest, outcome: object) -> None:
+        """Log an outcome that is not derived from the trials by everybody who reads them."""
+        begin = logged.begin
+        if isinstance(outcome, Outcome) and isinstance(begin, ProcedureRecord):
+            conditions = load_test(begin.test).conditions(begin.inputs)
+            logged.test_outcome = outcome.model_copy(update={"conditions": conditions})
+            self.run.log.append(OutcomeRecord(search=begin.search, outcome=logged.test_outcome))
+
     def _drive(self, logged: LoggedTest) -> None:
         """Drive a test to its end."""
         procedure = start_procedure(logged.begin)
-        request = replay(procedure, ()).next_request
+        replayed = replay(procedure, ())
+        request, outcome = replayed.next_request, replayed.outcome
         while request is not None:
-            outcome = self._repeat_until_valid(logged, request)
+            trial = self._repeat_until_valid(logged, request)
             try:
-                request = procedure.send(outcome)
-            except StopIteration:
-                request = None
+                request = procedure.send(trial)
+            except StopIteration as end:
+                request, outcome = None, end.value
+        self._log_outcome(logged, outcome)
         classified = (t for t in logged.trials if t.spec.phase != "warm-up" and is_valid(t))
         if isinstance(logged.begin, SearchRecord) and not any(classified):
             last = logged.trials[-1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from vnetperf.model.figures import Figure
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.transfer import AUTO, Figures, Transfer, TransferSpec
@@ -15,7 +16,6 @@ from vnetperf.model.units import Unit, percent, short_fps
 from vnetperf.plugin import registry
 from vnetperf.plugin.workload import (
     Better,
-    Figure,
     MeasuredTransfer,
     Workload,
     WorkloadAxis,

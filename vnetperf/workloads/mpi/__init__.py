@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vnetperf.model.errors import CapabilityError
+from vnetperf.model.figures import Figure
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.transfer import AUTO, Transfer, TransferSpec
@@ -13,7 +14,6 @@ from vnetperf.model.units import Unit, nanoseconds
 from vnetperf.plugin import registry
 from vnetperf.plugin.workload import (
     Better,
-    Figure,
     MeasuredTransfer,
     Workload,
     WorkloadAxis,
