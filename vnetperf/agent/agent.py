@@ -40,17 +40,14 @@ from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, LocalEnd
 from vnetperf.deployment.guests import measure_guests
 from vnetperf.deployment.mpi import transfer_mpi
-from vnetperf.deployment.path_check import check_path, check_way_through
+from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.deployment.trial import (
-    DutWatch,
-    begin_watch,
-    end_watch,
-    happen,
-    learn,
+    NOTHING_TOLD,
+    PartEndedError,
     run_part,
-    run_trial,
+    watch_machine,
 )
 from vnetperf.host.clock import read_sync
 from vnetperf.host.environment import VARIABLES
@@ -74,9 +71,10 @@ from vnetperf.model import errors
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.transfer import ServerPlace, TransferSpec
-from vnetperf.model.trial import EventSpec, LiveCounts, TrialSpec, TrialWindow
+from vnetperf.model.trial import LiveCounts, TrialSpec, TrialWindow
 from vnetperf.plugin import registry
 from vnetperf.plugin.backend import Backend
+from vnetperf.plugin.generator import WATCH_S
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +111,8 @@ class Channel(Protocol):
     def isclosed(self) -> bool:
         """Whether the controller has gone."""
 
-    def confirmed(self, number: int, timeout_s: float) -> bool:
-        """Wait until the controller has confirmed an event; False when it does not in time."""
+    def confirmation(self, number: int, timeout_s: float) -> dict[str, Any] | None:
+        """Wait until the controller has confirmed an event; None when it does not in time."""
 
 
 class ControllerGoneError(BaseException):
@@ -147,7 +145,7 @@ class Line:
         self._looked = clock()
         self._looking = threading.Lock()
         self._incoming: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None is the end
-        self._confirmations: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._confirmations: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._outgoing: queue.Queue[str] = queue.Queue()
         self._closed = False
         threading.Thread(target=self._send_all, name="vnetperf-sender", daemon=True).start()
@@ -191,16 +189,17 @@ class Line:
         """Whether the controller has gone, or is silent."""
         return self._closed or self.silent
 
-    def confirmed(self, number: int, timeout_s: float) -> bool:
-        """Wait until the controller has confirmed an event; False when it does not in time."""
+    def confirmation(self, number: int, timeout_s: float) -> dict[str, Any] | None:
+        """Wait until the controller has confirmed an event; None when it does not in time."""
         deadline = time.monotonic() + timeout_s
         while (remaining_s := deadline - time.monotonic()) > 0 and not self._closed:
             try:
-                if self._confirmations.get(timeout=min(remaining_s, 1.0)) == number:
-                    return True
+                message = self._confirmations.get(timeout=min(remaining_s, 1.0))
             except queue.Empty:
                 continue
-        return False
+            if message["confirm"] == number:
+                return message
+        return None
 
     def flush(self, timeout_s: float = FLUSH_S) -> None:
         """Wait a little until all is sent."""
@@ -219,7 +218,7 @@ class Line:
             return
         message = parse_json(text)
         if "confirm" in message:
-            self._confirmations.put(message["confirm"])
+            self._confirmations.put(message)
         elif "beat" not in message:
             self._incoming.put(text)
 
@@ -247,9 +246,8 @@ class Agent:
         self.roots = roots or HostRoots()
         self.facts: MachineFacts | None = None
         self.deployment: LiveDeployment | None = None
-        self._watching: DutWatch | None = None
         self._end: LocalEnd | None = None
-        self._moves = 0
+        self._confirmed = 0
         #: Why directories of the controller's import path were left out.
         self._left_out: list[str] = []
 
@@ -315,9 +313,9 @@ class Agent:
 
     def _confirm(self, change: str) -> None:
         """Make sure that the controller still hears us after a NIC was moved."""
-        self._moves += 1
-        self._send({"event": "confirm", "number": self._moves, "what": change})
-        if not self.channel.confirmed(self._moves, CONFIRM_S):
+        self._confirmed += 1
+        self._send({"event": "confirm", "number": self._confirmed, "what": change})
+        if self.channel.confirmation(self._confirmed, CONFIRM_S) is None:
             raise errors.HostError(
                 f"the controller did not confirm within {CONFIRM_S:g} s that it still hears this "
                 f"machine, so it is undone: {change}",
@@ -477,10 +475,6 @@ class Agent:
         """Check, from the tester's host, that frames come through."""
         return check_path(self._require_deployment("check_path"))
 
-    def call_check_way_through(self, silent: list[str]) -> None:
-        """Check it, from the tester's host, after a trial with directions that were silent."""
-        check_way_through(self._require_deployment("check_way_through"), silent)
-
     def call_facts(self, path_check: dict[str, Any]) -> Any:
         """What is known of this host's parts."""
         deployment = self._require_deployment("facts")
@@ -492,75 +486,55 @@ class Agent:
         hops = self._require_deployment("counters").counters()
         return {name: hop.model_dump(mode="json") for name, hop in hops.items()}
 
-    def call_learn(self, spec: dict[str, Any]) -> dict[str, str]:
-        """Send a trial's learning frames; how the trial failed by that, or nothing."""
-        deployment = self._require_deployment("learn")
-        try:
-            learn(deployment, TrialSpec.model_validate(spec))
-        except errors.GeneratorError as error:
-            return {"failed": "generator", "failure": str(error)}
-        except (errors.DutError, errors.HostError) as error:
-            return {"failed": "dut", "failure": str(deployment.cause(error))}
-        return {}
+    def meet(
+        self, point: str, watch: Callable[[], None], told: Mapping[str, Any] = NOTHING_TOLD
+    ) -> Mapping[str, Any]:
+        """Have the controller tell when all hosts of a trial have come to a point."""
+        self._confirmed += 1
+        number = self._confirmed
+        self._send({"event": "meet", "number": number, "point": point, "told": dict(told)})
+        while (answer := self.channel.confirmation(number, WATCH_S)) is None:
+            self._watch()
+            watch()
+        if answer["told"] is None:
+            raise PartEndedError
+        all_told: dict[str, Any] = answer["told"]
+        return all_told
 
-    def call_begin_watch(self, wait_s: float = 0.0) -> str:
-        """Begin to watch the DUT's parts here, for a trial of another host's tester.
-
-        Their threads from `wait_s` later on, which is waited for.
-        The answer is what of them has died; "" for nothing.
-        """
-        deployment = self._require_deployment("begin_watch")
-        try:
-            self._watching = begin_watch(deployment, wait_s)
-        except (errors.DutError, errors.HostError) as error:
-            return str(deployment.cause(error))
-        return ""
-
-    def call_happen(self, event: dict[str, Any]) -> Any:
-        """Let an event of the trial that is watched happen here; its times from this call on."""
-        if self._watching is None:
-            raise errors.HostError("nothing is watched", where="happen")
-        times = happen(
-            self._require_deployment("happen"), self._watching, EventSpec.model_validate(event)
-        )
-        return times.model_dump(mode="json")
-
-    def call_end_watch(self) -> Any:
-        """What they have counted since."""
-        watching, self._watching = self._watching, None
-        if watching is None:
-            raise errors.HostError("nothing is watched", where="end_watch")
-        return end_watch(self._require_deployment("end_watch"), watching).model_dump(mode="json")
+    def receives(self) -> None:
+        """Tell that a tester with one of its two ports here counts frames from now on."""
+        self._send({"event": "receives"})
 
     def _on_live(self, counts: LiveCounts) -> None:
         self._send({"event": "live", "counts": counts.model_dump(mode="json")})
 
     def call_run_trial(
-        self, spec: dict[str, Any], follow: bool = False, elsewhere: bool = False
+        self,
+        spec: dict[str, Any],
+        follow: bool = False,
+        together: bool = False,
+        event_is_here: bool = True,
+        window: dict[str, Any] | None = None,
     ) -> Any:
-        """Run a trial of the deployed scenario; `follow` sends its counts meanwhile.
+        """Run what this host has of a trial; `follow` sends its counts meanwhile.
 
-        `elsewhere`: the trial's event happens at another host.
+        `together`: other hosts have parts of it as well.
         """
-        deployment = self._require_deployment("run_trial")
-        on_live = self._on_live if follow else None
-        trial = TrialSpec.model_validate(spec)
-        result = run_trial(deployment, trial, self._watch, on_live, elsewhere=elsewhere)
-        return result.model_dump(mode="json")
-
-    def call_run_part(
-        self, spec: dict[str, Any], window: dict[str, Any], follow: bool = False
-    ) -> Any:
-        """Send and count at the port here of a tester that has the other on another host."""
         part = run_part(
-            self._require_deployment("run_part"),
+            self._require_deployment("run_trial"),
             TrialSpec.model_validate(spec),
-            TrialWindow.model_validate(window),
             self._watch,
-            receives=lambda: self._send({"event": "receives"}),
-            on_live=self._on_live if follow else None,
+            self._on_live if follow else None,
+            others=self if together else None,
+            window=TrialWindow.model_validate(window) if window is not None else None,
+            event_is_here=event_is_here,
         )
         return part.model_dump(mode="json")
+
+    def call_watch(self, seconds: float) -> Any:
+        """What threads and machine do here for a while in which nothing is sent."""
+        deployment = self._require_deployment("watch")
+        return watch_machine(deployment, seconds, self._watch).model_dump(mode="json")
 
     def call_captured(self) -> dict[str, str]:
         """Hand over the frames that the last trial kept."""
@@ -676,7 +650,7 @@ class Agent:
     def call_teardown(self) -> list[str]:
         """Take the deployment away, if there is one."""
         deployment, self.deployment = self.deployment, None
-        self._watching = self._end = None  # its programs and namespace end with the run
+        self._end = None  # its programs and namespace end with the run
         return deployment.teardown() if deployment is not None else []
 
 
