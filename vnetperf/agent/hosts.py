@@ -441,7 +441,7 @@ class TestbedClient:
         return netdevs
 
     def _path_check(self, plan: Plan) -> dict[str, Any]:
-        tester = plan.of_tester().host
+        tester = plan.testers[0].host
         apart = len(plan.testers) > 1
         others = [part.host for part in plan.host_plans if apart or part.host != tester]
         before = self._call_hosts(others, "counters")
@@ -623,9 +623,9 @@ class TestbedClient:
                     specs = [TransferSpec.model_validate(spec) for spec in args["specs"]]
                     transfers = self._transfer(plan, specs)
                     return [transfer.model_dump(mode="json") for transfer in transfers]
-                with _name_host(plan.of_tester().host):  # which has both ends
-                    of_tester = self.clients[plan.of_tester().host]
-                    return of_tester.call(name, length_s=length_s, **args)
+                tester = plan.testers[0].host  # which has both ends
+                with _name_host(tester):
+                    return self.clients[tester].call(name, length_s=length_s, **args)
         except (DutError, GeneratorError) as error:
             raise self._cause(plan, error) from None
         except HostError:  # a host is gone: the others have no use without it
@@ -758,7 +758,7 @@ def _merge_facts(
     if len(of_host) == 1:
         return next(iter(of_host.values()))
     duts = [part.host for part in plan.hosts if part.has_dut]
-    main = plan.of_tester().host or duts[0]
+    main = plan.testers[0].host if plan.testers else duts[0]
     facts: dict[str, Any] = {**of_host[main]}
     first = main if main in duts else duts[0]
     facts["vswitch"] = of_host[first]["vswitch"]

@@ -28,7 +28,6 @@ from vnetperf.deployment.hosts import (
     WIRE_WITHIN,
     HostShare,
     cable_wire,
-    share_ends,
     share_out,
 )
 from vnetperf.deployment.limits import require_limits
@@ -77,16 +76,13 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
 def _plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     backends = Backends(scenario)
     check_capabilities(scenario, backends.vswitch, backends.vnf, backends.generator)
-    apart = scenario.apart  # endpoints talk: there is no tester
-    if not apart and (problem := backends.generator.cannot_send(scenario, testbed)):
+    if not scenario.apart and (problem := backends.generator.cannot_send(scenario, testbed)):
         raise CapabilityError(
             f"{scenario.generator} cannot send this traffic: {problem}",
             where=f"{scenario.id}, traffic profile {scenario.traffic.name}",
             cure="choose another generator with --generator (loadgen can), or another profile",
         )
-    if apart:
-        return plan_where_memory_is(lambda short: _plan_ends(backends, testbed, facts, short))
-    if testbed.hosts:
+    if testbed.hosts or scenario.apart:
         return plan_where_memory_is(lambda short: _plan_hosts(backends, testbed, facts, short))
     if scenario.deployment.sites:
         raise CapabilityError(
@@ -272,8 +268,23 @@ class _Hosts:
     def place_next_to_ends(self) -> dict[str, Placement]:
         """Processors for two vSwitches, with one that no poller has for the endpoints on each host.
 
-        Where pollers would have them all, they take turns on all but the last.
+        Where pollers would have them all, they take turns on all but the last. Endpoints may be in
+        guests.
         """
+        placements = self._leave_processors_to_ends()
+        scenario = self.scenario
+        for share in self.shares:
+            numbers = [number for number in share.ends if number in scenario.ends_in_guests]
+            if not numbers:
+                continue
+            backends, placed = self.backends[share.host], placements[share.host]
+            if problem := backends.vnf.missing(self.facts.hosts[share.host], backends.scenario):
+                raise CapabilityError(problem, where=f"{scenario.id}, host {share.host}")
+            free = self.unpolled(share.host, placed)
+            placements[share.host] = with_guests(placed, share.deployment, numbers, free)
+        return placements
+
+    def _leave_processors_to_ends(self) -> dict[str, Placement]:
         placements, testbed, facts = self.placements(), self.testbed, self.facts
         allowed = {
             host: [cpu.cpu for cpu in allowed_cpus(testbed.of_host(host).cores, facts.hosts[host])]
@@ -442,6 +453,8 @@ def _plan_hosts(
 ) -> Plan:
     """Plan a scenario over the hosts of a testbed: a plan of the whole, with one for each host."""
     scenario = backends.scenario
+    if scenario.apart:
+        _require_end_attachments(backends)
     shares = share_out(scenario, testbed)
     testers = [share for share in shares if "tester" in share.parts]
     _require_apart(backends, testers)
@@ -449,6 +462,10 @@ def _plan_hosts(
     _require_cable_wire(backends, testbed, facts, shares)
     parts = _split_scenario(scenario, shares, facts)
     hosts = _Hosts(scenario, testbed, facts, shares, parts, short=short).with_nics()
+    if not testers:  # endpoints talk
+        placements = hosts.place_next_to_ends()
+        plans = hosts.plans(placements)
+        return hosts.combine(plans, placements, plans[0].host, wire=WIRE_WITHIN)
     placements = hosts.placements()
     testers = sorted((s for s in hosts.shares if "tester" in s.parts), key=lambda share: share.ends)
     duts = [share for share in hosts.shares if "dut" in share.parts]
@@ -494,7 +511,8 @@ def _split_scenario(
 
 def _require_local_sessions(scenario: Scenario, testers: Sequence[HostShare]) -> None:
     """Refuse tests of sessions where the NAT's table is on another host than the tester."""
-    if NEW_SESSIONS in scenario.variant.split(",") and not any("dut" in s.parts for s in testers):
+    counted = not testers or any("dut" in share.parts for share in testers)
+    if NEW_SESSIONS in scenario.variant.split(",") and not counted:
         raise CapabilityError(
             "sessions of a NAT on another host are neither counted nor ended between trials",
             where=scenario.id,
@@ -528,7 +546,7 @@ def _clock_bound_s(
 
 def _require_apart(backends: Backends, testers: Sequence[HostShare]) -> None:
     """Refuse what cannot have the tester's ports on two hosts."""
-    if len(testers) == 1:
+    if len(testers) < 2:
         return
     scenario = backends.scenario
     where = f"{scenario.id}, {' and '.join(share.host for share in testers)}"
@@ -550,31 +568,6 @@ def _require_apart(backends: Backends, testers: Sequence[HostShare]) -> None:
             where=where,
             cure="leave rx_queues out, or give the tester one host",
         )
-
-
-def _plan_ends(
-    backends: Backends, testbed: Testbed, facts: MachineFacts, short: ShortNodes
-) -> Plan:
-    """Plan two vSwitches on two hosts with an endpoint at each, and no tester."""
-    scenario = backends.scenario
-    _require_end_attachments(backends)
-    shares = share_ends(scenario, testbed)
-    shares = tuple(sorted(shares, key=lambda share: share.host))  # the order of locks
-    parts = _split_scenario(scenario, shares, facts)
-    _require_cable_wire(backends, testbed, facts, shares)
-    hosts = _Hosts(scenario, testbed, facts, shares, parts, short=short).with_nics()
-    placements = hosts.place_next_to_ends()
-    for share in hosts.shares:
-        numbers = [number for number in share.ends if number in scenario.ends_in_guests]
-        if not numbers:
-            continue
-        host_facts, placed = facts.hosts[share.host], placements[share.host]
-        if problem := backends.vnf.missing(host_facts, parts[share.host].scenario):
-            raise CapabilityError(problem, where=f"{scenario.id}, host {share.host}")
-        free = hosts.unpolled(share.host, placed)
-        placements[share.host] = with_guests(placed, share.deployment, numbers, free)
-    plans = hosts.plans(placements)
-    return hosts.combine(plans, placements, plans[0].host, wire=WIRE_WITHIN)
 
 
 def _require_end_attachments(backends: Backends) -> None:
