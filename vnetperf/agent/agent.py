@@ -1,9 +1,7 @@
 """The machine side: runs as root in a process of its own and answers the controller's calls.
 
-Messages are JSON texts over an execnet channel: {"call", "args"} in; {"event", ...} any number of
-times and then {"ok"} or {"error"} out. Besides, the controller sends {"beat"} every few seconds and
-{"confirm"} after an event of that name. When it goes away or falls silent, whatever
-is deployed is taken away; when this process is killed, its guardian does it.
+When the controller goes away or falls silent, whatever is deployed is taken away; when this process
+is killed, its guardian does it.
 """
 
 from __future__ import annotations
@@ -13,20 +11,19 @@ import errno
 import json
 import logging
 import os
-import queue
 import signal
 import sys
-import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import ValidationError
 
 from vnetperf import __version__
+from vnetperf.agent.channel import Channel, ControllerGoneError, Line
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.agent.launcher import (
     refuse_part,
@@ -66,7 +63,6 @@ from vnetperf.host.programs import trust_programs
 from vnetperf.host.session import LiveRun, RestoreReport, restore_patiently
 from vnetperf.host.snapshot import read_last
 from vnetperf.host.trust import explain_distrust
-from vnetperf.host.wait import wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
@@ -80,156 +76,16 @@ log = logging.getLogger(__name__)
 
 #: Longest wait for a guardian that restores the machine, seconds.
 GUARDIAN_S = 15.0
-#: A controller that was not heard for so long is taken for gone, seconds: it may be stopped, or the
-#: machine it is on, or the network between. It beats every `BEAT_S` of client.py.
-SILENCE_S = 60.0
-#: Time between two looks at how long the controller was silent, seconds.
-LOOK_S = 1.0
-#: Longest time that counts as silence between two looks, seconds: when more has gone by, this
-#: process was stopped itself, and what the controller sent meanwhile is still to be read.
-LOOK_COUNTS_S = 5.0
 #: Longest wait for the controller's confirmation after a NIC was moved, seconds.
 CONFIRM_S = 20.0
 #: What is restored when no scenario was deployed.
 CALIBRATION = "calibration"
-#: Longest wait for what was sent last to leave, seconds.
-FLUSH_S = 1.0
-
 
 MakePlan = Callable[[Scenario, Testbed, MachineFacts], Plan]
 
 
-class Channel(Protocol):
-    """What an execnet channel gives us."""
-
-    def send(self, item: str) -> None:
-        """Send a text."""
-
-    def receive(self) -> str:
-        """Wait for a text; EOFError when the controller has gone."""
-
-    def isclosed(self) -> bool:
-        """Whether the controller has gone."""
-
-    def confirmation(self, number: int, timeout_s: float) -> dict[str, Any] | None:
-        """Wait until the controller has confirmed an event; None when it does not in time."""
-
-
-class ControllerGoneError(BaseException):
-    """The controller went away in the middle of a call: no error of the call's own."""
-
-
 class TerminatedError(BaseException):
     """SIGTERM came. It may come anywhere, also where a controller that has gone is no matter."""
-
-
-class Line:
-    """The agent's end of an execnet channel.
-
-    Sending never blocks, since a controller that is stopped reads nothing; and a controller
-    that is silent for too long is gone. Only time in which this process ran counts.
-    """
-
-    def __init__(
-        self,
-        channel: Any,
-        *,
-        silence_s: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._channel = channel
-        self._silence_s = SILENCE_S if silence_s is None else silence_s
-        self._clock = clock
-        self.silent = False
-        self._unheard_s = 0.0
-        self._looked = clock()
-        self._looking = threading.Lock()
-        self._incoming: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None is the end
-        self._confirmations: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._outgoing: queue.Queue[str] = queue.Queue()
-        self._closed = False
-        threading.Thread(target=self._send_all, name="vnetperf-sender", daemon=True).start()
-        channel.setcallback(self._take, endmarker=None)
-        threading.Thread(target=self._look_on, name="vnetperf-silence", daemon=True).start()
-
-    def look(self) -> None:
-        """Count the time since the last look as silence, as far as this process ran."""
-        with self._looking:
-            now = self._clock()
-            self._unheard_s += min(now - self._looked, LOOK_COUNTS_S)
-            self._looked = now
-            self.silent |= self._unheard_s > self._silence_s
-
-    def _look_on(self) -> None:
-        """Look every second, and wake up who waits for a call once none will come."""
-        while not self.isclosed():
-            time.sleep(LOOK_S)
-            self.look()
-        self._incoming.put(None)
-
-    def send(self, item: str) -> None:
-        """Send a text, some time soon."""
-        if self._closed:
-            raise ControllerGoneError
-        self._outgoing.put(item)
-
-    def send_record(self, record: Any) -> None:
-        """Send a log record, unless the controller has gone."""
-        with contextlib.suppress(ControllerGoneError):
-            self.send(json.dumps({"event": "log", "record": record}))
-
-    def receive(self) -> str:
-        """Wait for a call; EOFError when the controller has gone or is silent."""
-        text = self._incoming.get()
-        if text is None:
-            raise EOFError
-        return text
-
-    def isclosed(self) -> bool:
-        """Whether the controller has gone, or is silent."""
-        return self._closed or self.silent
-
-    def confirmation(self, number: int, timeout_s: float) -> dict[str, Any] | None:
-        """Wait until the controller has confirmed an event; None when it does not in time."""
-        deadline = time.monotonic() + timeout_s
-        while (remaining_s := deadline - time.monotonic()) > 0 and not self._closed:
-            try:
-                message = self._confirmations.get(timeout=min(remaining_s, 1.0))
-            except queue.Empty:
-                continue
-            if message["confirm"] == number:
-                return message
-        return None
-
-    def flush(self, timeout_s: float = FLUSH_S) -> None:
-        """Wait a little until all is sent."""
-        awaited = "the end of what is sent"
-        wait_at_most(
-            lambda: self._closed or not self._outgoing.unfinished_tasks, timeout_s, awaited
-        )
-
-    def _take(self, text: str | None) -> None:
-        """A message, in execnet's own thread; None is the end."""
-        with self._looking:
-            self._unheard_s = 0.0
-        if text is None:
-            self._closed = True
-            self._incoming.put(None)
-            return
-        message = parse_json(text)
-        if "confirm" in message:
-            self._confirmations.put(message)
-        elif "beat" not in message:
-            self._incoming.put(text)
-
-    def _send_all(self) -> None:
-        while not self._closed:
-            item = self._outgoing.get()
-            try:
-                self._channel.send(item)
-            except OSError:
-                self._closed = True
-            self._outgoing.task_done()
 
 
 class Agent:
@@ -694,7 +550,7 @@ def serve(channel: Any, *, restricted: bool = False, host: str = "") -> None:
     Agent(line, HostRoots.for_host(host), restricted=restricted).serve()
     if line.silent:
         # It may read this when it goes on. Its pipe may be full: nothing here waits for that.
-        reason = f"the controller was silent for {SILENCE_S:g} s, so all was taken away"
+        reason = f"the controller was silent for {line.silence_s:g} s, so all was taken away"
         with contextlib.suppress(ControllerGoneError):
             line.send(json.dumps({"event": "farewell", "why": reason}))
         line.flush()

@@ -49,7 +49,7 @@ STOPPED_S = 2.0
 STOPPED_FAREWELL_S = 0.5
 #: Time between two looks at an agent whose answer is waited for, seconds.
 LOOK_S = 0.5
-#: Time between two signs of life to the agent, seconds; it waits for `SILENCE_S` of agent.py.
+#: Time between two signs of life to the agent, seconds; it waits for `SILENCE_S` of channel.py.
 BEAT_S = 5.0
 #: No question is put to a terminal, no unknown host is trusted, a host that is not there is found
 #: in time, and a connection that is lost ends.
