@@ -22,7 +22,9 @@ import execnet
 import pytest
 
 from vnetperf.agent import agent as agent_module
-from vnetperf.agent.agent import Agent, ControllerGoneError, Line, TerminatedError
+from vnetperf.agent import channel as channel_module
+from vnetperf.agent.agent import Agent, TerminatedError
+from vnetperf.agent.channel import ControllerGoneError, Line
 from vnetperf.agent.client import AgentClient, Heartbeat
 from vnetperf.deployment.backends import Backends
 from vnetperf.host import files, session
@@ -123,7 +125,7 @@ def test_a_controller_that_reads_nothing_blocks_nothing(channel: Channel) -> Non
 
 
 def test_a_closed_channel_ends_the_agent(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_module, "LOOK_S", 3600.0)  # at once, not when it is next looked for
+    monkeypatch.setattr(channel_module, "LOOK_S", 3600.0)  # at once, not when it is next looked for
     line = Line(channel)
     threading.Timer(0.1, channel.take, [None]).start()
     with pytest.raises(EOFError):
@@ -206,7 +208,9 @@ def impatient() -> Iterator[Any]:
     """The channel to a real agent that gives a silent controller one second."""
     group = execnet.Group()
     gateway = group.makegateway("popen//execmodel=main_thread_only")
-    program = "from vnetperf.agent import agent; agent.SILENCE_S = 1.0; agent.serve(channel)"
+    program = (
+        "from vnetperf.agent import agent, channel as c; c.SILENCE_S = 1.0; agent.serve(channel)"
+    )
     yield gateway.remote_exec(program)
     group.terminate(timeout=20)
 

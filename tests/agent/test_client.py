@@ -26,8 +26,10 @@ from vnetperf.agent.client import AgentClient
 from vnetperf.host.linux import ProcessId
 from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.testbed import AgentConfig, Testbed
-from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
+from vnetperf.model.trial import LiveCounts, PartResult, TrialResult, TrialSpec
 from vnetperf.plugin import registry
+
+SPEC = TrialSpec(frame_size=64, load_fps=1.0, duration_s=1.0)
 
 
 class Loop:
@@ -91,7 +93,7 @@ def test_the_machine_is_seen_as_the_agent_saw_it(client: AgentClient) -> None:
 
 def test_a_trial_without_a_deployment_is_the_agents_error_here(client: AgentClient) -> None:
     with pytest.raises(HostError, match="no scenario is deployed") as caught:
-        client.run_trial(TrialSpec(frame_size=64, load_fps=1.0, duration_s=1.0))
+        client.call("run_trial", spec=SPEC.model_dump(mode="json"))
     assert caught.value.where == "run_trial"
 
 
@@ -185,7 +187,7 @@ def test_an_agent_that_is_stopped_is_named_and_its_machine_restored(
     monkeypatch.setattr(loop, "receive", nothing_comes)
     client.process = (stopped.pid, stopped.start)
     with pytest.raises(HostError, match=rf"pid {stopped.pid}\) is stopped") as caught:
-        client.run_trial(TrialSpec(frame_size=64, load_fps=1.0, duration_s=1.0))
+        client.call("run_trial", spec=SPEC.model_dump(mode="json"))
     assert "the machine has been restored" in str(caught.value)
 
 
@@ -436,32 +438,30 @@ class Deployed:
         return []
 
 
-def run_trial_live(
+def run_part_live(
     deployment: Deployed,
     spec: TrialSpec,
     watch: Callable[[], None],
     on_live: Callable[[LiveCounts], None] | None,
-    *,
-    elsewhere: bool,
-) -> TrialResult:
+    **others: object,
+) -> PartResult:
     """A trial that tells how it goes."""
-    assert not elsewhere
+    assert others == {"others": None, "window": None, "event_is_here": True}
     watch()
     if on_live is not None:
         on_live(LiveCounts(elapsed_s=0.5, sent=10, refused=1, received=9))
-    return TrialResult(directions=())
+    return PartResult(result=TrialResult(directions=()))
 
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_a_trial_that_goes_on_is_told_to_who_follows(
-    loop: Loop, follow: bool, monkeypatch: pytest.MonkeyPatch
+    loop: Loop, client: AgentClient, follow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_module, "run_trial", run_trial_live)
+    monkeypatch.setattr(agent_module, "run_part", run_part_live)
     told: list[dict[str, Any]] = []
-    client = AgentClient(Testbed(), told.append)
-    client.channel, client.follow = loop, follow
+    client.on_event = told.append
     loop.agent.deployment = Deployed()  # type: ignore[assignment]  # a double
-    client.run_trial(TrialSpec(frame_size=64, load_fps=1.0, duration_s=1.0))
+    client.call("run_trial", follow=follow, spec=SPEC.model_dump(mode="json"))
     counts = {"elapsed_s": 0.5, "sent": 10, "refused": 1, "received": 9}
     assert told == ([{"event": "live", "counts": counts}] if follow else [])
 

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,6 +19,7 @@ from vnetperf.agent.counts import merge_counts, merge_parts
 from vnetperf.agent.hosts import TestbedClient
 from vnetperf.deployment import transfers
 from vnetperf.deployment.planner import make_plan
+from vnetperf.deployment.trial import PartEndedError
 from vnetperf.model.errors import CapabilityError, DutError, HostError, full_text
 from vnetperf.model.machine_load import (
     EnergyUse,
@@ -57,11 +58,9 @@ TOGETHER = (
     "plug_nics",
     "bring_up",
     "facts",
-    "begin_watch",
-    "end_watch",
     "inventory",
-    "learn",
-    "run_part",
+    "run_trial",
+    "watch",
 )
 
 
@@ -70,27 +69,25 @@ class FakeHost:
 
     calls: ClassVar[list[tuple[str, str]]] = []
     answers: ClassVar[dict[tuple[str, str], Any]] = {}
-    events: ClassVar[list[str | None]] = []
+    events: ClassVar[list[tuple[str, str]]] = []
     windows: ClassVar[list[tuple[str, TrialWindow]]] = []
     #: Host -> time until it receives, seconds, at its first trials.
     late_s: ClassVar[dict[str, list[float]]] = {}
     clocks_at_end: ClassVar[dict[str, ClockSync]] = {}
     echoes: ClassVar[dict[str, tuple[tuple[int, int, int], ...]]] = {}
     brought: ClassVar[dict[str, Any]] = {}
-    watched: ClassVar[dict[str, Any]] = {}
     sent: ClassVar[dict[str, TrialSpec]] = {}
 
     def __init__(self, testbed: Testbed, *_: Any, read_only: bool = False) -> None:
         self.testbed, self.read_only = testbed, read_only
         self.name = testbed.agent.netns_host or testbed.agent.transport.removeprefix("ssh=")
-        self.follow = self.given_up = False
+        self.given_up = False
+        self.parts: list[str] = []
+        self.on_meet: Callable[[dict[str, Any]], Any] = lambda event: {}
         self.restored: list[Any] = []
         self.troubles = ("a link",) if self.name == "west" else ()
         self.deployed = self.gone = False
         self.on_event: Callable[[dict[str, Any]], None] = lambda event: None
-
-    def expect(self, scenario: Any) -> None:
-        self.expected = scenario
 
     def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
         del length_s
@@ -103,8 +100,8 @@ class FakeHost:
         self.deployed |= name == "open"
         if name == "bring_up":
             self.brought[self.name] = args
-        if name == "begin_watch":
-            self.watched[self.name] = args
+        if name == "open":
+            self.parts = args["plan"]["parts"]
         answer = self.answers.get((self.name, name))
         if isinstance(answer, BaseException):
             raise answer
@@ -114,21 +111,19 @@ class FakeHost:
             "check_path": lambda: {"sent": [1, 1]},
             "facts": self.facts,
             "counters": lambda: {},
-            "learn": lambda: {},
             "open_end": lambda: {
                 "what": f"namespace at port {args['number']}",
                 **{"netdev": "e", "processors": "1"},
             },
             "drive_end": lambda: self.drive_end(**args),  # type: ignore[attr-defined]  # of a fixture
-            "begin_watch": lambda: "",
-            "happen": lambda: self.happen(EventSpec.model_validate(args["event"])),
-            "end_watch": lambda: TrialResult(directions=()).model_dump(mode="json"),
+            "watch": lambda: TrialResult(directions=()).model_dump(mode="json"),
         }
+        if name == "run_trial":
+            try:
+                return self.run_part(answer, **args).model_dump(mode="json")
+            except PartEndedError:
+                return PartResult(result=TrialResult(directions=())).model_dump(mode="json")
         return answer if answer is not None else usual.get(name, lambda: None)()
-
-    def happen(self, event: EventSpec) -> Any:
-        times = EventTimes(what=event.what, began_s=event.at_s, ended_s=event.at_s + 0.05)
-        return times.model_dump(mode="json")
 
     def facts(self) -> Any:
         own = {"vswitch": {"on": self.name}, "vnfs": [{"on": self.name}], "wire": "veth"}
@@ -150,44 +145,56 @@ class FakeHost:
         self.calls.append((self.name, "inventory"))
         return facts().model_copy(update={"record": {"of": self.name}})
 
-    def run_trial(
-        self,
-        spec: TrialSpec,
-        on_live: Callable[[dict[str, Any]], None] | None = None,
-        *,
-        elsewhere: bool = False,
-    ) -> TrialResult:
-        self.calls.append((self.name, "run_trial"))
-        assert spec.learning_frames == 0
-        self.sent[self.name] = spec
-        answer = self.answers.get((self.name, "run_trial"), TrialResult(directions=()))
-        if spec.event is None or answer.failed:
-            return cast("TrialResult", answer)
-        self.events.append(None if elsewhere else spec.event.what)
-        if on_live is not None:
-            on_live({"event": "live", "counts": {"elapsed_s": 0.0}})
-            return cast("TrialResult", answer)
-        at = spec.event.at_s
-        times = EventTimes(what=spec.event.what, began_s=at, ended_s=at + 0.05)
-        return cast("TrialResult", answer.model_copy(update={"event": times}))
-
     def run_part(
-        self, spec: TrialSpec, window: TrialWindow, on_event: Callable[[dict[str, Any]], None]
+        self, answer: PartResult | None, spec: Any, *, event_is_here: bool, **args: Any
     ) -> PartResult:
-        self.calls.append((self.name, "run_part"))
-        self.windows.append((self.name, window))
-        self.sent[self.name] = spec
+        """What `run_part` of an agent does, as far as others see it."""
+        trial = self.sent[self.name] = TrialSpec.model_validate(spec)
+        sends, nothing = "tester" in self.parts, TrialResult(directions=())
+        if answer is not None and answer.result.failed:
+            return answer
+        here = trial.event if event_is_here else None
+        times = None
+        if here is not None:
+            times = EventTimes(what=here.what, began_s=here.at_s, ended_s=here.at_s + 0.05)
+        self.meet("learned")
+        self.meet("ready")
+        if args["window"] is not None:
+            window = TrialWindow.model_validate(args["window"])
+            self.windows.append((self.name, window))
+            half_result = self.send_half(trial, window)
+            return answer or half_result
+        if trial.event is not None and not (sends and here):
+            began = self.meet("sends", **({"elapsed_s": 0.1} if sends else {}))
+            assert began == {"elapsed_s": 0.1}
+        if here is not None:
+            self.events.append((self.name, here.what))
+        told = self.meet("sent", **({} if times is None else {"event": times}))
+        time.sleep(self.late_s.get(self.name, [0.0])[0])
+        self.meet("counted")
+        if answer is not None:
+            return answer
+        if not sends:
+            return PartResult(result=nothing, dut=nothing)
+        return PartResult(result=nothing.model_copy(update={"event": told.get("event")}))
+
+    def meet(self, point: str, **told: Any) -> Any:
+        all_told = self.on_meet({"point": point, "told": told})
+        if all_told is None:
+            raise PartEndedError
+        return all_told
+
+    def send_half(self, spec: TrialSpec, window: TrialWindow) -> PartResult:
+        """What a host with one of the tester's ports counts."""
         own, late_s = int(self.name == "west"), self.late_s.get(self.name, [])
         time.sleep(late_s.pop(0) if late_s else 0.0)
-        on_event({"event": "receives"})
+        self.on_event({"event": "receives"})
         frames = round(spec.load_fps * spec.duration_s)
         counts = {"elapsed_s": 0.01, "sent": frames, "refused": 0, "received": frames}
-        on_event({"event": "live", "counts": counts})
-        answer = self.answers.get((self.name, "run_part"))
-        if answer is not None:
-            return cast("PartResult", answer)
+        self.on_event({"event": "live", "counts": counts})
         return PartResult(
             result=half(own, frames),
+            dut=TrialResult(directions=()),
             sent_s=spec.duration_s,
             open_s=spec.duration_s + spec.drain_s + window.lead_s,
             drift_s=1e-8 if window.two_clocks else None,
@@ -441,12 +448,7 @@ def test_a_trial_has_the_counters_of_all_hosts_around_it(hosts: TestbedClient) -
     FakeHost.calls.clear()
     result = hosts.run_trial(SPEC.model_copy(update={"profile": True}))
     assert "several hosts" in result.uncollected["profile"]
-    assert called() == [
-        ("east", "learn"),
-        ("west", "begin_watch"),
-        ("east", "run_trial"),
-        ("west", "end_watch"),
-    ]
+    assert called() == [("east", "run_trial"), ("west", "run_trial")]
 
 
 def test_a_tester_on_two_hosts_sends_and_receives_as_one(hosts: TestbedClient) -> None:
@@ -458,10 +460,7 @@ def test_a_tester_on_two_hosts_sends_and_receives_as_one(hosts: TestbedClient) -
     for client in hosts.clients.values():
         client.on_event = live.append
     result = hosts.run_trial(SPEC)
-    assert called() == [
-        *(("east", "learn"), ("west", "learn"), ("east", "begin_watch"), ("west", "begin_watch")),
-        *(("east", "run_part"), ("west", "run_part"), ("east", "end_watch"), ("west", "end_watch")),
-    ]
+    assert called() == [("east", "run_trial"), ("west", "run_trial")]
     for direction in result.directions:
         assert (direction.intended, direction.sent, direction.received) == (100, 100, 100)
         assert direction.tx_seconds == 0.1
@@ -482,14 +481,14 @@ def test_what_one_host_sent_before_the_other_received_is_no_loss(hosts: TestbedC
     assert not result.failed
     tries = [window.lead_s for host, window in FakeHost.windows if host == "west"]
     assert tries[-2:] == [0.2, 0.4]  # repeated with more time
-    assert called().count(("west", "end_watch")) == 2
+    assert called().count(("west", "run_trial")) == 2
     hosts.run_trial(SPEC)
     assert FakeHost.windows[-1][1].lead_s == 0.2  # all trials drain alike
 
 
 def test_a_host_that_stops_receiving_too_early_counts_no_loss(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts, "p2c2p_bridge"))
-    FakeHost.answers["west", "run_part"] = PartResult(result=half(1, 100), sent_s=0.1, open_s=0.1)
+    FakeHost.answers["west", "run_trial"] = PartResult(result=half(1, 100), sent_s=0.1, open_s=0.1)
     result = hosts.run_trial(SPEC)
     assert result.failed == "generator"
     assert "host west ended" in result.failure
@@ -500,7 +499,7 @@ def test_a_host_that_stops_receiving_too_early_counts_no_loss(hosts: TestbedClie
 def test_a_part_of_the_tester_that_fails_is_named(hosts: TestbedClient, side: str) -> None:
     hosts.deploy(plan(hosts, "p2c2p_bridge"))
     failed = TrialResult(directions=(), failed="generator", failure="the engine has ended")
-    FakeHost.answers[side, "run_part"] = PartResult(result=failed)
+    FakeHost.answers[side, "run_trial"] = PartResult(result=failed)
     result = hosts.run_trial(SPEC)
     assert (result.failed, result.failure) == ("generator", f"host {side}: the engine has ended")
 
@@ -669,7 +668,7 @@ def test_what_needs_one_beginning_is_refused_of_a_tester_on_two_hosts(
 def test_a_host_that_is_gone_in_a_trial_has_the_others_restored(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.calls.clear()
-    FakeHost.answers["west", "end_watch"] = HostError("the agent ended", where="netns=west")
+    FakeHost.answers["west", "run_trial"] = HostError("the agent ended", where="netns=west")
     with pytest.raises(HostError, match="the agent ended") as failed:
         hosts.run_trial(SPEC)
     assert failed.value.where == "host west, netns=west"
@@ -678,9 +677,13 @@ def test_a_host_that_is_gone_in_a_trial_has_the_others_restored(hosts: TestbedCl
         hosts.run_trial(SPEC)
 
 
+def dead_part(failure: str) -> PartResult:
+    return PartResult(result=TrialResult(directions=(), failed="dut", failure=failure))
+
+
 def test_a_dead_dut_is_seen_before_traffic(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
-    FakeHost.answers["west", "begin_watch"] = "vnf0 has ended"
+    FakeHost.answers["west", "run_trial"] = dead_part("vnf0 has ended")
     result = hosts.run_trial(SPEC)
     assert (result.failed, result.failure) == ("dut", "host west: vnf0 has ended")
 
@@ -688,7 +691,7 @@ def test_a_dead_dut_is_seen_before_traffic(hosts: TestbedClient) -> None:
 def test_ctrl_c_has_every_agent_clean_up_now(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
     FakeHost.calls.clear()
-    FakeHost.answers["east", "learn"] = KeyboardInterrupt()
+    FakeHost.answers["east", "run_trial"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         hosts.run_trial(SPEC)
     assert called()[-2:] == [("west", "abort"), ("east", "abort")]
@@ -938,24 +941,22 @@ def test_what_is_reset_in_a_trial_is_reset_at_its_host(
     result = hosts.run_trial(spec)
     assert result.event is not None
     assert result.event.what == what
-    elsewhere = [("west", "happen")] if host == "west" else []
-    assert [call for call in called() if call[1] == "happen"] == elsewhere
-    here = {"east": what, "west": None}[host]
-    assert FakeHost.events == [here]
-    # Its frames are no frames of the trial: after all counters have been read.
-    assert called()[-2:] == [("west", "end_watch"), ("east", "check_path")]
-    # Both clocks are this process's: what the other host reported is from its call on.
-    assert result.event.began_s == pytest.approx(RESET_AT_S, abs=0.2)
-    assert result.event.ended_s - result.event.began_s == pytest.approx(0.05, abs=1e-5)
+    assert FakeHost.events == [(host, what)]
+    assert result.event.began_s == RESET_AT_S
+    assert called() == [("east", "run_trial"), ("west", "run_trial")]
+    # A port that is down refuses frames: the tester has to know of it, wherever it is.
+    assert FakeHost.sent["east"].event is not None
+    assert (FakeHost.sent["west"].event is None) == (host == "east")
 
 
 def test_a_trial_that_fails_before_its_event_waits_for_none(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
-    FakeHost.answers["east", "run_trial"] = TrialResult(directions=(), failed="generator")
+    failed = TrialResult(directions=(), failed="generator")
+    FakeHost.answers["east", "run_trial"] = PartResult(result=failed)
     spec = RESET.model_copy(update={"event": EventSpec(what="vswitch on west", at_s=0.2)})
     result = hosts.run_trial(spec)
     assert (result.failed, result.event) == ("generator", None)
-    assert ("west", "happen") not in called()
+    assert FakeHost.events == []
 
 
 @pytest.mark.parametrize("what", ["vswitch on west", "vswitch on east", "link phy2"])
@@ -970,40 +971,12 @@ def test_an_event_too_late_for_its_trial_is_refused_wherever_it_is(
     assert called() == []
 
 
-SILENT = TrialResult(
-    directions=(
-        DirectionCounts(direction=0, intended=9, sent=9, refused=0, unsent=0, received=9),
-        DirectionCounts(direction=1, intended=9, sent=9, refused=0, unsent=0, received=0),
-    )
-)
-
-
-def test_a_way_through_is_looked_for_when_all_hosts_have_counted(hosts: TestbedClient) -> None:
-    hosts.deploy(plan(hosts))
-    FakeHost.answers["east", "run_trial"] = SILENT
-    FakeHost.calls.clear()
-    assert hosts.run_trial(SPEC).directions == SILENT.directions
-    assert called()[-2:] == [("west", "end_watch"), ("east", "check_way_through")]
-
-
 def test_a_dut_over_hosts_that_does_nothing_any_more_has_failed(hosts: TestbedClient) -> None:
     hosts.deploy(plan(hosts))
-    FakeHost.answers["east", "run_trial"] = SILENT
-    FakeHost.answers["east", "check_way_through"] = DutError("nothing does at a low load either")
+    FakeHost.answers["east", "run_trial"] = dead_part("nothing does at a low load either")
     result = hosts.run_trial(SPEC)
     assert (result.failed, result.directions) == ("dut", ())
-    assert "host east" in result.failure
-    assert "nothing does at a low load either" in result.failure
-
-
-@pytest.mark.parametrize("what", ["vnf0", "vswitch on east"])
-def test_no_way_through_after_a_reset_is_its_failure(what: str, hosts: TestbedClient) -> None:
-    hosts.deploy(plan(hosts))
-    FakeHost.answers["east", "check_path"] = DutError("vSwitch to phy2 forwards nothing")
-    spec = RESET.model_copy(update={"event": EventSpec(what=what, at_s=0.1)})
-    event = hosts.run_trial(spec).event
-    assert event is not None
-    assert "vSwitch to phy2 forwards nothing" in event.failure
+    assert result.failure == "host east: nothing does at a low load either"
 
 
 def test_hosts_that_send_nothing_are_watched_together(hosts: TestbedClient) -> None:
@@ -1011,13 +984,14 @@ def test_hosts_that_send_nothing_are_watched_together(hosts: TestbedClient) -> N
     busy = MachineLoad(throttled=1, boot="west's")
     for host, machine in (("east", MachineLoad(boot="east's")), ("west", busy)):
         watched = TrialResult(directions=(), machine=machine, collected_s=1.0)
-        FakeHost.answers[host, "end_watch"] = watched.model_dump(mode="json")
+        FakeHost.answers[host, "watch"] = watched.model_dump(mode="json")
     found = hosts.watch(0.0)
     assert {*found.taken} == {"east", "west"}
     (reason,) = found.disturbed_by(0.05)
     assert reason.startswith("host west: ")
     assert "throttled 1 times" in reason
-    FakeHost.answers["west", "begin_watch"] = "its switch has ended"
+    dead = TrialResult(directions=(), failed="dut", failure="its switch has ended")
+    FakeHost.answers["west", "watch"] = dead.model_dump(mode="json")
     assert "host west: its switch has ended" in hosts.watch(0.0).failure
 
 
@@ -1089,8 +1063,8 @@ def test_hosts_of_one_kernel_have_one_clock_and_one_meter(
     assert found.hosts["west"].clock == read  # hosts of one kernel have one clock
     meter = EnergyUse(part="package-0", joules=5.0, source="RAPL")
     of = TrialResult(directions=(), energy=(meter,))
-    FakeHost.answers["east", "run_trial"] = of
-    FakeHost.answers["west", "end_watch"] = of.model_dump(mode="json")
+    FakeHost.answers["east", "run_trial"] = PartResult(result=of)
+    FakeHost.answers["west", "run_trial"] = PartResult(result=TrialResult(directions=()), dut=of)
     parts = [one.part for one in hosts.run_trial(SPEC).energy]
     assert parts == (["package-0"] if same else ["package-0", "west: package-0"])
 
@@ -1119,20 +1093,13 @@ def test_each_host_is_watched_over_a_time_of_its_own() -> None:
     assert pmd.busy == 1.0
 
 
-def test_other_hosts_look_at_threads_from_right_before_the_traffic(hosts: TestbedClient) -> None:
-    hosts.deploy(plan(hosts))
-    spec = SPEC.model_copy(update={"learning_wait_s": 0.1})
-    hosts.run_trial(spec)
-    # The rest of the wait after learning frames passes before threads are looked at, not after.
-    assert FakeHost.watched["west"] == {"wait_s": pytest.approx(0.03)}
-    assert FakeHost.sent["east"].learning_wait_s == 0.0
-
-
 def test_wall_time_of_a_trial_has_its_learning_frames_and_waits_in_it(hosts: TestbedClient) -> None:
     """What is between two trials is counted as the DUT's pause: RFC 2544 section 23, RFC 9004."""
     hosts.deploy(plan(hosts))
-    FakeHost.answers["east", "run_trial"] = TrialResult(directions=(), wall_s=0.01)
-    spec = SPEC.model_copy(update={"learning_wait_s": 0.3})
+    FakeHost.answers["east", "run_trial"] = PartResult(
+        result=TrialResult(directions=(), wall_s=0.01)
+    )
+    FakeHost.late_s["west"] = [0.3]
     began = time.monotonic()
-    result = hosts.run_trial(spec)
-    assert 0.7 * 0.3 < result.wall_s <= time.monotonic() - began + 1e-4
+    result = hosts.run_trial(SPEC)
+    assert 0.3 < result.wall_s <= time.monotonic() - began + 1e-4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import MagicMock
@@ -24,6 +24,7 @@ from vnetperf.model.trial import (
     EventSpec,
     HopCounters,
     LiveCounts,
+    PartResult,
     TrialResult,
     TrialSpec,
 )
@@ -198,70 +199,187 @@ def test_a_way_that_stays_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     restarted = happening(Deployed(), "vswitch", 0.0)
     restarted.poll()
     assert not restarted.failed
-    assert "pvp_fake: the path check failed" in restarted.result().failure
+    times = events.check_after_event(cast("LiveDeployment", Deployed()), restarted.result())
+    assert "pvp_fake: the path check failed" in times.failure
 
 
-def test_over_hosts_the_path_is_checked_once_all_counters_are_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(events, "check_path", refuse)  # not called
-    deployed = Deployed()
-    deployed.plan = SimpleNamespace(has_tester=True, host="east")
-    restarted = happening(deployed, "vswitch", 0.0)
-    restarted.poll()
-    assert restarted.result().failure == ""
+class Counting(Deployed):
+    """As much of a deployment as a trial sees."""
+
+    frames = 0
+    received = 10
+    on_sent: Callable[[], None]
+
+    def __init__(self, *, has_tester: bool = True) -> None:
+        super().__init__()
+        self.plan = SimpleNamespace(
+            has_tester=has_tester,
+            has_dut=False,
+            own_ends=(0, 1),
+            scenario=SimpleNamespace(generator="fakegen", id="pvp_fake"),
+        )
+
+    def check_alive(self) -> None: ...
+
+    def cause(self, error: Exception) -> Exception:
+        return error
+
+    def prepare(self, size: int) -> None: ...
+
+    def pollers(self) -> tuple[Any, ...]:
+        return ()
+
+    def port_counters(self) -> tuple[Any, ...]:
+        return ()
+
+    def refusal_is_loss(self, trial: TrialSpec) -> bool:
+        return trial.event is not None
+
+    def counters(self) -> dict[str, HopCounters]:
+        return {"phy1": HopCounters(port="phy1", rx=self.frames)}
+
+    def carrier_changes(self) -> dict[str, int]:
+        return {}
+
+    def run(self, spec: TrialSpec, watch: Callable[[], None]) -> TrialResult:
+        del spec
+        watch()
+        self.frames += 10
+        self.on_sent()
+        time.sleep(0.3)  # for frames in flight
+        return counted(self.received)
 
 
+class OtherHosts:
+    """The other hosts of a trial: the points at which they were met, and what they tell there."""
+
+    def __init__(self, **told: dict[str, Any]) -> None:
+        self.points: list[str] = []
+        self.times: dict[str, float] = {}
+        self.told: dict[str, Any] = {}
+        self.tell = told
+
+    def meet(
+        self, point: str, watch: Callable[[], None], told: Mapping[str, Any] = trial.NOTHING_TOLD
+    ) -> Mapping[str, Any]:
+        watch()
+        self.points.append(point)
+        self.times[point] = time.monotonic()
+        self.told |= told
+        if point == "ended":
+            raise trial.PartEndedError
+        return told or self.tell.get(point, {})
+
+    def receives(self) -> None: ...
+
+
+def run_part(deployed: Any, spec: TrialSpec, others: Any = None, **args: Any) -> PartResult:
+    return trial.run_part(deployed, spec, others=others, **args)
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doubles of generators can do any trial, and doubles of plans any event."""
+    monkeypatch.setattr(trial, "require_trial", lambda *_: None)
+    monkeypatch.setattr(trial, "check_event", lambda *_: None)
+
+
+QUIET = TrialSpec(frame_size=64, load_fps=1, duration_s=1, learning_frames=0)
+LINK_DOWN = QUIET.model_copy(update={"event": EventSpec(what="link phy1", at_s=0.0)})
+HAPPENED = {"event": {"what": "vnf0", "began_s": 0.1, "ended_s": 0.2}}
+
+
+@pytest.mark.usefixtures("unchecked")
 def test_frames_of_the_path_check_are_not_among_the_trials(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Counting(Deployed):
-        """As much of a deployment as a trial with an event sees."""
-
-        plan = SimpleNamespace(has_tester=True, has_dut=False, host="", scenario=None)
-        frames = 0
-        on_sent: Callable[[], None]
-
-        def check_alive(self) -> None: ...
-
-        def prepare(self, size: int) -> None: ...
-
-        def pollers(self) -> tuple[Any, ...]:
-            return ()
-
-        def port_counters(self) -> tuple[Any, ...]:
-            return ()
-
-        def refusal_is_loss(self, trial: TrialSpec) -> bool:
-            return trial.event is not None
-
-        def counters(self) -> dict[str, HopCounters]:
-            return {"phy1": HopCounters(port="phy1", rx=self.frames)}
-
-        def carrier_changes(self) -> dict[str, int]:
-            return {}
-
-        def run(self, spec: TrialSpec, watch: Callable[[], None]) -> TrialResult:
-            del spec
-            watch()
-            self.frames += 10
-            self.on_sent()
-            time.sleep(0.3)  # for frames in flight
-            return counted(10)
-
     def check(deployed: Any) -> None:
         deployed.frames += 30
 
     monkeypatch.setattr(events, "check_path", check)
     deployed = Counting()
-    link = happening(deployed, "link phy1", 0.0)
-    spec = TrialSpec(frame_size=64, load_fps=1, duration_s=1, learning_frames=0)
     began = time.monotonic()
-    result = trial.send_and_count(cast("LiveDeployment", deployed), spec, link.poll, link)
+    result = run_part(deployed, LINK_DOWN).result
     assert result.collected_s < time.monotonic() - began - 0.3  # threads: while it was sent
     assert deployed.frames == 40
     assert [hop.rx for hop in result.hops] == [10]
     assert result.event is not None
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("fails", [False, True])
+def test_over_hosts_the_path_is_checked_once_all_counters_are_read(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = OtherHosts(sent=HAPPENED)
+
+    def check(deployed: Any) -> None:
+        others.points.append("path check")
+        if fails:
+            raise DutError("vSwitch to phy2 forwards nothing")
+
+    monkeypatch.setattr(events, "check_path", check)
+    times = run_part(Counting(), LINK_DOWN, others, event_is_here=False).result.event
+    assert others.points == ["learned", "ready", "sends", "sent", "counted", "path check"]
+    assert others.told["elapsed_s"] >= 0  # by which another host times the event
+    assert times is not None
+    assert ("vSwitch to phy2 forwards nothing" in times.failure) == fails
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_way_through_is_looked_for_when_all_hosts_have_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    others, deployed = OtherHosts(), Counting()
+    deployed.received = 0
+    monkeypatch.setattr(
+        path_check, "check_path", lambda *_, **__: others.points.append("path check")
+    )
+    assert run_part(deployed, QUIET, others).result.directions
+    assert others.points == ["learned", "ready", "sent", "counted", "path check"]
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_other_hosts_look_at_threads_from_right_before_the_traffic() -> None:
+    """The rest of the wait after learning frames passes before threads are looked at, not after."""
+    others = OtherHosts()
+    spec = QUIET.model_copy(update={"learning_wait_s": 1.0})
+    part = run_part(Counting(has_tester=False), spec, others)
+    assert others.points == ["learned", "ready", "sent", "counted"]
+    assert 0.3 <= others.times["ready"] - others.times["learned"] < 0.7
+    assert part.dut is not None
+    assert part.dut.collected_s < 0.3
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_part_whose_others_have_ended_ends_without_a_failure_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    others = OtherHosts()
+    monkeypatch.setattr(others, "meet", lambda *_: OtherHosts.meet(others, "ended", lambda: None))
+    for has_tester in (True, False):
+        part = run_part(Counting(has_tester=has_tester), QUIET, others)
+        assert (part.result.failed, part.result.directions, part.dut) == ("", (), None)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_dut_that_dies_while_another_host_sends_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    deployed = Counting(has_tester=False)
+
+    def ended() -> None:
+        raise DutError("vnf0 has ended")
+
+    others = OtherHosts()
+    usual = others.meet
+
+    def meet(point: str, *args: Any) -> Mapping[str, Any]:
+        if point == "sent":
+            monkeypatch.setattr(deployed, "check_alive", ended)
+        return usual(point, *args)
+
+    monkeypatch.setattr(others, "meet", meet)
+    result = run_part(deployed, QUIET, others).result
+    assert (result.failed, result.failure) == ("dut", "vnf0 has ended")
 
 
 def test_links_that_stay_down_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,7 +537,8 @@ def test_a_trial_that_makes_sessions_begins_with_none(
             trial.end_sessions(deployed)
 
 
-@pytest.mark.parametrize("event", [None, SimpleNamespace()])
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("event", [None, LINK_DOWN.event])
 def test_what_a_port_refuses_while_it_is_down_was_offered(
     event: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -439,6 +558,7 @@ def test_what_a_port_refuses_while_it_is_down_was_offered(
     counts = DirectionCounts(direction=0, intended=10, sent=7, refused=3, unsent=0, received=7)
     generator = SimpleNamespace(
         check_alive=lambda: None,
+        links_down=tuple,
         port_counters=tuple,
         run=lambda *_: TrialResult(directions=(counts,), links_down=("tester port 1",)),
         # As generators have it on a wire of veth.
@@ -446,11 +566,11 @@ def test_what_a_port_refuses_while_it_is_down_was_offered(
     )
     deployed: Any = SimpleNamespace(
         generator=generator,
-        plan=SimpleNamespace(has_dut=False, refusal_is_loss=False),
+        plan=Counting().plan,
         check_alive=lambda: None,
     )
-    spec: Any = SimpleNamespace(event=event, new_sessions=False, profile=False, learning_wait_s=0)
-    found = trial.send_and_count(deployed, spec, lambda: None, None)
+    spec = QUIET.model_copy(update={"event": event})
+    found = run_part(deployed, spec, event_is_here=False).result
     assert found.lost(counts) == (0 if event is None else 3)
     assert found.links_down == ("tester port 1", "phy0")
     assert order == ["gathered", "learned"], "no frame is on its way while processors are gathered"
@@ -559,22 +679,24 @@ def test_over_hosts_each_event_is_at_the_host_that_has_the_part() -> None:
     assert why_not("vswitch", apart) == why_not("link phy0", apart) == ""
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_an_event_of_another_hosts_trial_has_the_counters_begin_anew() -> None:
-    class Watch:
-        began_anew = False
-
-    deployed, watch = Deployed(), Watch()
-    deployed.plan = SimpleNamespace(has_tester=False)
-    event = EventSpec(what="vswitch", at_s=0.1)
-    args = cast("LiveDeployment", deployed), cast("trial.DutWatch", watch)
-    times = trial.happen(*args, event)
+    deployed = Counting(has_tester=False)
+    others = OtherHosts(sends={"elapsed_s": 0.2})
+    spec = QUIET.model_copy(update={"event": EventSpec(what="vswitch", at_s=0.3)})
+    part = run_part(deployed, spec, others)
     assert deployed.done == ["vswitch"]
     assert deployed.down  # of the tester at another host
-    assert watch.began_anew
-    assert 0.1 <= times.began_s <= times.ended_s < 30
-    watch.began_anew = False
-    trial.happen(*args, EventSpec(what="link phy1", at_s=0.0))
-    assert not watch.began_anew
+    assert part.dut is not None
+    assert "counters began anew" in part.dut.uncollected["hops"]
+    assert 0.3 <= others.told["event"]["began_s"] <= others.told["event"]["ended_s"] < 30
+    assert others.times["sent"] - others.times["sends"] >= 0.1  # the rest of the 0.3 s
+    linked = run_part(Counting(has_tester=False), LINK_DOWN, OtherHosts(sends={"elapsed_s": 0.0}))
+    assert linked.dut is not None
+    assert "hops" not in linked.dut.uncollected
+    none = run_part(Counting(has_tester=False), LINK_DOWN, unsent := OtherHosts())
+    assert none.dut is not None
+    assert "event" not in unsent.told  # the tester ended before anybody saw it send
 
 
 @pytest.mark.parametrize(

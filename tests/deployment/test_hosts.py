@@ -366,7 +366,7 @@ def test_a_tunnel_is_on_the_cables_between_vswitches_and_nowhere_else(name: str,
         of_tester = {end.index for end in plan.scenario.deployment.ends if isinstance(end, PhyPort)}
         tunnelled = {p.index for p in part.scenario.deployment.tunnelled if isinstance(p, PhyPort)}
         assert tunnelled == cabled - of_tester
-    assert all(not stream.tunnel for stream in plan.of_tester().for_tester.scenario.streams)
+    assert all(not stream.tunnel for stream in plan.testers[0].for_tester.scenario.streams)
 
 
 def test_without_a_tunnel_frames_are_in_none_over_hosts() -> None:

@@ -39,7 +39,7 @@ from vnetperf.traffic.loadgen.telemetry import (
     EngineResult,
     StreamResult,
 )
-from vnetperf.traffic.loadgen.trials import PreparedStreams, compile_parts, run_trial
+from vnetperf.traffic.loadgen.trials import PreparedStreams, compile_parts, run_part
 
 PROFILE = TrafficProfile()
 GRAPH = make_deployment("phy2phy")
@@ -251,7 +251,7 @@ def test_sending_is_over_before_the_wait_for_frames_in_flight() -> None:
 
     def run(spec: TrialSpec) -> None:
         with pytest.raises(GeneratorError, match="far enough"):
-            run_trial(
+            run_part(
                 *(cast("Engine", Sends()), PREPARED, spec, lambda: None),
                 on_sent=lambda: happened.append("sent"),
                 refusal_is_loss=True,
@@ -269,7 +269,7 @@ def test_a_start_that_is_cut_short_leaves_no_traffic(error: BaseException) -> No
     double = Double()
     double.raises = error
     with pytest.raises(type(error)):
-        run_trial(cast("Engine", double), PREPARED, BURST, lambda: None, refusal_is_loss=True)
+        run_part(cast("Engine", double), PREPARED, BURST, lambda: None, refusal_is_loss=True)
     assert double.stopped == 1
 
 
@@ -282,7 +282,7 @@ def test_a_trial_that_did_not_end_has_been_stopped_once(monkeypatch: pytest.Monk
     monkeypatch.setattr(engine, "start", lambda _: None)
     monkeypatch.setattr(engine, "wait", late, raising=False)
     with pytest.raises(TrialTimeoutError):
-        run_trial(cast("Engine", engine), PREPARED, BURST, lambda: None, refusal_is_loss=True)
+        run_part(cast("Engine", engine), PREPARED, BURST, lambda: None, refusal_is_loss=True)
     assert engine.stopped == 0
 
 
@@ -292,7 +292,7 @@ def test_bursts_and_trials_are_given_the_same_time(monkeypatch: pytest.MonkeyPat
     engine = cast("Engine", double)
     for spec in (BURST, TrialSpec(frame_size=64, load_fps=100, duration_s=1)):
         with pytest.raises(GeneratorError, match="far enough"):
-            run_trial(engine, PREPARED, spec, lambda: None, refusal_is_loss=True)
+            run_part(engine, PREPARED, spec, lambda: None, refusal_is_loss=True)
     assert [told.max_lag_s for told in double.started] == [trials.MAX_LAG_S * 5] * 2
 
 
@@ -412,7 +412,7 @@ def test_neighbours_are_told_again_after_a_refusal(tester: tuple[Loadgen, Double
 def told_of(spec: TrialSpec, *, refusal_is_loss: bool) -> Any:
     double = Double()
     with pytest.raises(GeneratorError, match="far enough"):
-        run_trial(
+        run_part(
             cast("Engine", double),
             PREPARED,
             spec,

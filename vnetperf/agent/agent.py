@@ -1,9 +1,7 @@
 """The machine side: runs as root in a process of its own and answers the controller's calls.
 
-Messages are JSON texts over an execnet channel: {"call", "args"} in; {"event", ...} any number of
-times and then {"ok"} or {"error"} out. Besides, the controller sends {"beat"} every few seconds and
-{"confirm"} after an event of that name. When it goes away or falls silent, whatever
-is deployed is taken away; when this process is killed, its guardian does it.
+When the controller goes away or falls silent, whatever is deployed is taken away; when this process
+is killed, its guardian does it.
 """
 
 from __future__ import annotations
@@ -13,20 +11,19 @@ import errno
 import json
 import logging
 import os
-import queue
 import signal
 import sys
-import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import ValidationError
 
 from vnetperf import __version__
+from vnetperf.agent.channel import Channel, ControllerGoneError, Line
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.agent.launcher import (
     refuse_part,
@@ -38,17 +35,14 @@ from vnetperf.agent.launcher import (
 from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, LocalEnd
-from vnetperf.deployment.path_check import check_path, check_way_through
+from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.transfers import run_workload, transfer_endpoints, transfer_users
 from vnetperf.deployment.trial import (
-    DutWatch,
-    begin_watch,
-    end_watch,
-    happen,
-    learn,
+    NOTHING_TOLD,
+    PartEndedError,
     run_part,
-    run_trial,
+    watch_machine,
 )
 from vnetperf.host.clock import read_sync
 from vnetperf.host.environment import VARIABLES
@@ -67,169 +61,30 @@ from vnetperf.host.programs import trust_programs
 from vnetperf.host.session import LiveRun, RestoreReport, restore_patiently
 from vnetperf.host.snapshot import read_last
 from vnetperf.host.trust import explain_distrust
-from vnetperf.host.wait import wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.transfer import ServerPlace, TransferSpec
-from vnetperf.model.trial import EventSpec, LiveCounts, TrialSpec, TrialWindow
+from vnetperf.model.trial import LiveCounts, TrialSpec, TrialWindow
 from vnetperf.plugin import registry
 from vnetperf.plugin.backend import Backend
+from vnetperf.plugin.generator import WATCH_S
 from vnetperf.plugin.workload import find_workload
 
 log = logging.getLogger(__name__)
 
 #: Longest wait for a guardian that restores the machine, seconds.
 GUARDIAN_S = 15.0
-#: A controller that was not heard for so long is taken for gone, seconds: it may be stopped, or the
-#: machine it is on, or the network between. It beats every `BEAT_S` of client.py.
-SILENCE_S = 60.0
-#: Time between two looks at how long the controller was silent, seconds.
-LOOK_S = 1.0
-#: Longest time that counts as silence between two looks, seconds: when more has gone by, this
-#: process was stopped itself, and what the controller sent meanwhile is still to be read.
-LOOK_COUNTS_S = 5.0
 #: Longest wait for the controller's confirmation after a NIC was moved, seconds.
 CONFIRM_S = 20.0
 #: What is restored when no scenario was deployed.
 CALIBRATION = "calibration"
-#: Longest wait for what was sent last to leave, seconds.
-FLUSH_S = 1.0
-
 
 MakePlan = Callable[[Scenario, Testbed, MachineFacts], Plan]
 
 
-class Channel(Protocol):
-    """What an execnet channel gives us."""
-
-    def send(self, item: str) -> None:
-        """Send a text."""
-
-    def receive(self) -> str:
-        """Wait for a text; EOFError when the controller has gone."""
-
-    def isclosed(self) -> bool:
-        """Whether the controller has gone."""
-
-    def confirmed(self, number: int, timeout_s: float) -> bool:
-        """Wait until the controller has confirmed an event; False when it does not in time."""
-
-
-class ControllerGoneError(BaseException):
-    """The controller went away in the middle of a call: no error of the call's own."""
-
-
 class TerminatedError(BaseException):
     """SIGTERM came. It may come anywhere, also where a controller that has gone is no matter."""
-
-
-class Line:
-    """The agent's end of an execnet channel.
-
-    Sending never blocks, since a controller that is stopped reads nothing; and a controller
-    that is silent for too long is gone. Only time in which this process ran counts.
-    """
-
-    def __init__(
-        self,
-        channel: Any,
-        *,
-        silence_s: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._channel = channel
-        self._silence_s = SILENCE_S if silence_s is None else silence_s
-        self._clock = clock
-        self.silent = False
-        self._unheard_s = 0.0
-        self._looked = clock()
-        self._looking = threading.Lock()
-        self._incoming: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None is the end
-        self._confirmations: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._outgoing: queue.Queue[str] = queue.Queue()
-        self._closed = False
-        threading.Thread(target=self._send_all, name="vnetperf-sender", daemon=True).start()
-        channel.setcallback(self._take, endmarker=None)
-        threading.Thread(target=self._look_on, name="vnetperf-silence", daemon=True).start()
-
-    def look(self) -> None:
-        """Count the time since the last look as silence, as far as this process ran."""
-        with self._looking:
-            now = self._clock()
-            self._unheard_s += min(now - self._looked, LOOK_COUNTS_S)
-            self._looked = now
-            self.silent |= self._unheard_s > self._silence_s
-
-    def _look_on(self) -> None:
-        """Look every second, and wake up who waits for a call once none will come."""
-        while not self.isclosed():
-            time.sleep(LOOK_S)
-            self.look()
-        self._incoming.put(None)
-
-    def send(self, item: str) -> None:
-        """Send a text, some time soon."""
-        if self._closed:
-            raise ControllerGoneError
-        self._outgoing.put(item)
-
-    def send_record(self, record: Any) -> None:
-        """Send a log record, unless the controller has gone."""
-        with contextlib.suppress(ControllerGoneError):
-            self.send(json.dumps({"event": "log", "record": record}))
-
-    def receive(self) -> str:
-        """Wait for a call; EOFError when the controller has gone or is silent."""
-        text = self._incoming.get()
-        if text is None:
-            raise EOFError
-        return text
-
-    def isclosed(self) -> bool:
-        """Whether the controller has gone, or is silent."""
-        return self._closed or self.silent
-
-    def confirmed(self, number: int, timeout_s: float) -> bool:
-        """Wait until the controller has confirmed an event; False when it does not in time."""
-        deadline = time.monotonic() + timeout_s
-        while (remaining_s := deadline - time.monotonic()) > 0 and not self._closed:
-            try:
-                if self._confirmations.get(timeout=min(remaining_s, 1.0)) == number:
-                    return True
-            except queue.Empty:
-                continue
-        return False
-
-    def flush(self, timeout_s: float = FLUSH_S) -> None:
-        """Wait a little until all is sent."""
-        awaited = "the end of what is sent"
-        wait_at_most(
-            lambda: self._closed or not self._outgoing.unfinished_tasks, timeout_s, awaited
-        )
-
-    def _take(self, text: str | None) -> None:
-        """A message, in execnet's own thread; None is the end."""
-        with self._looking:
-            self._unheard_s = 0.0
-        if text is None:
-            self._closed = True
-            self._incoming.put(None)
-            return
-        message = parse_json(text)
-        if "confirm" in message:
-            self._confirmations.put(message["confirm"])
-        elif "beat" not in message:
-            self._incoming.put(text)
-
-    def _send_all(self) -> None:
-        while not self._closed:
-            item = self._outgoing.get()
-            try:
-                self._channel.send(item)
-            except OSError:
-                self._closed = True
-            self._outgoing.task_done()
 
 
 class Agent:
@@ -246,9 +101,8 @@ class Agent:
         self.roots = roots or HostRoots()
         self.facts: MachineFacts | None = None
         self.deployment: LiveDeployment | None = None
-        self._watching: DutWatch | None = None
         self._end: LocalEnd | None = None
-        self._moves = 0
+        self._confirmed = 0
         #: Why directories of the controller's import path were left out.
         self._left_out: list[str] = []
 
@@ -314,9 +168,9 @@ class Agent:
 
     def _confirm(self, change: str) -> None:
         """Make sure that the controller still hears us after a NIC was moved."""
-        self._moves += 1
-        self._send({"event": "confirm", "number": self._moves, "what": change})
-        if not self.channel.confirmed(self._moves, CONFIRM_S):
+        self._confirmed += 1
+        self._send({"event": "confirm", "number": self._confirmed, "what": change})
+        if self.channel.confirmation(self._confirmed, CONFIRM_S) is None:
             raise errors.HostError(
                 f"the controller did not confirm within {CONFIRM_S:g} s that it still hears this "
                 f"machine, so it is undone: {change}",
@@ -475,10 +329,6 @@ class Agent:
         """Check, from the tester's host, that frames come through."""
         return check_path(self._require_deployment("check_path"))
 
-    def call_check_way_through(self, silent: list[str]) -> None:
-        """Check it, from the tester's host, after a trial with directions that were silent."""
-        check_way_through(self._require_deployment("check_way_through"), silent)
-
     def call_facts(self, path_check: dict[str, Any]) -> Any:
         """What is known of this host's parts."""
         deployment = self._require_deployment("facts")
@@ -490,75 +340,55 @@ class Agent:
         hops = self._require_deployment("counters").counters()
         return {name: hop.model_dump(mode="json") for name, hop in hops.items()}
 
-    def call_learn(self, spec: dict[str, Any]) -> dict[str, str]:
-        """Send a trial's learning frames; how the trial failed by that, or nothing."""
-        deployment = self._require_deployment("learn")
-        try:
-            learn(deployment, TrialSpec.model_validate(spec))
-        except errors.GeneratorError as error:
-            return {"failed": "generator", "failure": str(error)}
-        except (errors.DutError, errors.HostError) as error:
-            return {"failed": "dut", "failure": str(deployment.cause(error))}
-        return {}
+    def meet(
+        self, point: str, watch: Callable[[], None], told: Mapping[str, Any] = NOTHING_TOLD
+    ) -> Mapping[str, Any]:
+        """Have the controller tell when all hosts of a trial have come to a point."""
+        self._confirmed += 1
+        number = self._confirmed
+        self._send({"event": "meet", "number": number, "point": point, "told": dict(told)})
+        while (answer := self.channel.confirmation(number, WATCH_S)) is None:
+            self._watch()
+            watch()
+        if answer["told"] is None:
+            raise PartEndedError
+        all_told: dict[str, Any] = answer["told"]
+        return all_told
 
-    def call_begin_watch(self, wait_s: float = 0.0) -> str:
-        """Begin to watch the DUT's parts here, for a trial of another host's tester.
-
-        Their threads from `wait_s` later on, which is waited for.
-        The answer is what of them has died; "" for nothing.
-        """
-        deployment = self._require_deployment("begin_watch")
-        try:
-            self._watching = begin_watch(deployment, wait_s)
-        except (errors.DutError, errors.HostError) as error:
-            return str(deployment.cause(error))
-        return ""
-
-    def call_happen(self, event: dict[str, Any]) -> Any:
-        """Let an event of the trial that is watched happen here; its times from this call on."""
-        if self._watching is None:
-            raise errors.HostError("nothing is watched", where="happen")
-        times = happen(
-            self._require_deployment("happen"), self._watching, EventSpec.model_validate(event)
-        )
-        return times.model_dump(mode="json")
-
-    def call_end_watch(self) -> Any:
-        """What they have counted since."""
-        watching, self._watching = self._watching, None
-        if watching is None:
-            raise errors.HostError("nothing is watched", where="end_watch")
-        return end_watch(self._require_deployment("end_watch"), watching).model_dump(mode="json")
+    def receives(self) -> None:
+        """Tell that a tester with one of its two ports here counts frames from now on."""
+        self._send({"event": "receives"})
 
     def _on_live(self, counts: LiveCounts) -> None:
         self._send({"event": "live", "counts": counts.model_dump(mode="json")})
 
     def call_run_trial(
-        self, spec: dict[str, Any], follow: bool = False, elsewhere: bool = False
+        self,
+        spec: dict[str, Any],
+        follow: bool = False,
+        together: bool = False,
+        event_is_here: bool = True,
+        window: dict[str, Any] | None = None,
     ) -> Any:
-        """Run a trial of the deployed scenario; `follow` sends its counts meanwhile.
+        """Run what this host has of a trial; `follow` sends its counts meanwhile.
 
-        `elsewhere`: the trial's event happens at another host.
+        `together`: other hosts have parts of it as well.
         """
-        deployment = self._require_deployment("run_trial")
-        on_live = self._on_live if follow else None
-        trial = TrialSpec.model_validate(spec)
-        result = run_trial(deployment, trial, self._watch, on_live, elsewhere=elsewhere)
-        return result.model_dump(mode="json")
-
-    def call_run_part(
-        self, spec: dict[str, Any], window: dict[str, Any], follow: bool = False
-    ) -> Any:
-        """Send and count at the port here of a tester that has the other on another host."""
         part = run_part(
-            self._require_deployment("run_part"),
+            self._require_deployment("run_trial"),
             TrialSpec.model_validate(spec),
-            TrialWindow.model_validate(window),
             self._watch,
-            receives=lambda: self._send({"event": "receives"}),
-            on_live=self._on_live if follow else None,
+            self._on_live if follow else None,
+            others=self if together else None,
+            window=TrialWindow.model_validate(window) if window is not None else None,
+            event_is_here=event_is_here,
         )
         return part.model_dump(mode="json")
+
+    def call_watch(self, seconds: float) -> Any:
+        """What threads and machine do here for a while in which nothing is sent."""
+        deployment = self._require_deployment("watch")
+        return watch_machine(deployment, seconds, self._watch).model_dump(mode="json")
 
     def call_captured(self) -> dict[str, str]:
         """Hand over the frames that the last trial kept."""
@@ -672,7 +502,7 @@ class Agent:
     def call_teardown(self) -> list[str]:
         """Take the deployment away, if there is one."""
         deployment, self.deployment = self.deployment, None
-        self._watching = self._end = None  # its programs and namespace end with the run
+        self._end = None  # its programs and namespace end with the run
         return deployment.teardown() if deployment is not None else []
 
 
@@ -716,7 +546,7 @@ def serve(channel: Any, *, restricted: bool = False, host: str = "") -> None:
     Agent(line, HostRoots.for_host(host), restricted=restricted).serve()
     if line.silent:
         # It may read this when it goes on. Its pipe may be full: nothing here waits for that.
-        reason = f"the controller was silent for {SILENCE_S:g} s, so all was taken away"
+        reason = f"the controller was silent for {line.silence_s:g} s, so all was taken away"
         with contextlib.suppress(ControllerGoneError):
             line.send(json.dumps({"event": "farewell", "why": reason}))
         line.flush()

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,8 @@ from vnetperf.host.trust import explain_distrust, watch_starts
 from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.calibration import Calibration
-from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import ClockOffset, ClockSync, MachineFacts, Testbed
-from vnetperf.model.trial import PartResult, TrialResult, TrialSpec, TrialWindow
 from vnetperf.plugin import registry
 from vnetperf.plugin.backend import IS_STOPPED
 
@@ -51,7 +50,7 @@ STOPPED_S = 2.0
 STOPPED_FAREWELL_S = 0.5
 #: Time between two looks at an agent whose answer is waited for, seconds.
 LOOK_S = 0.5
-#: Time between two signs of life to the agent, seconds; it waits for `SILENCE_S` of agent.py.
+#: Time between two signs of life to the agent, seconds; it waits for `SILENCE_S` of channel.py.
 BEAT_S = 5.0
 #: No question is put to a terminal, no unknown host is trusted, a host that is not there is found
 #: in time, and a connection that is lost ends.
@@ -191,10 +190,8 @@ class AgentClient:
         self.named = testbed.name
         self._read_only = read_only
         self.on_event = on_event or (lambda event: None)
-        self.follow = False
-        #: Longest that sessions of what is deployed take to be set up before a trial, and that its
-        #: guests take to boot, seconds.
-        self._set_up_s = self._boots_s = 0.0
+        #: Answers an agent that waits for the other hosts of a trial: what all have told.
+        self.on_meet: Callable[[dict[str, Any]], Mapping[str, Any] | None] = lambda event: {}
         self.given_up = False
         self.restored: list[dict[str, Any]] = []
         self.process: tuple[int, ...] = ()
@@ -473,6 +470,10 @@ class AgentClient:
                 elif answer["event"] == "confirm":
                     with _translate_channel_errors(channel):
                         channel.send(json.dumps({"confirm": answer["number"]}))
+                elif answer["event"] == "meet":
+                    told = self.on_meet(answer)
+                    with _translate_channel_errors(channel):
+                        channel.send(json.dumps({"confirm": answer["number"], "told": told}))
                 elif answer["event"] == "farewell":
                     raise _AgentDiedError(answer["why"])
                 else:
@@ -548,45 +549,6 @@ class AgentClient:
             return self._measure_clock()
         except _AgentDiedError as error:
             raise self._restore_after_death("clock", error) from None
-
-    def expect(self, scenario: Scenario) -> None:
-        """Note how long its sessions and its guests may take, for what is called from now on."""
-        self._set_up_s, self._boots_s = scenario.set_up_s, scenario.boots_s
-
-    def run_trial(
-        self, spec: TrialSpec, on_live: Event | None = None, *, elsewhere: bool = False
-    ) -> TrialResult:
-        """Run a trial of the deployed scenario; `elsewhere`: its event happens at another host."""
-        length = self._set_up_s + spec.duration_s + spec.drain_s + spec.learning_wait_s
-        length += self._boots_s if spec.event is not None else 0.0  # it may begin a guest anew
-        sent = {"spec": spec.model_dump(mode="json"), "elsewhere": elsewhere}
-        usual, follow = self.on_event, self.follow or on_live is not None
-
-        def forward_event(event: dict[str, Any]) -> None:
-            usual(event)
-            if on_live is not None and event["event"] == "live":
-                on_live(event)
-
-        with self._listening(forward_event):
-            answer = self.call("run_trial", length_s=length, follow=follow, **sent)
-        return TrialResult.model_validate(answer)
-
-    def run_part(self, spec: TrialSpec, window: TrialWindow, on_event: Event) -> PartResult:
-        """Send and count at the tester's port there; only `on_event` hears of it meanwhile."""
-        length = spec.duration_s + spec.drain_s + 2 * window.lead_s
-        sent = {"spec": spec.model_dump(mode="json"), "window": window.model_dump(mode="json")}
-        with self._listening(on_event):
-            answer = self.call("run_part", length_s=length, follow=self.follow, **sent)
-        return PartResult.model_validate(answer)
-
-    @contextlib.contextmanager
-    def _listening(self, on_event: Event) -> Iterator[None]:
-        """Have events handled otherwise for the time of a call."""
-        usual, self.on_event = self.on_event, on_event
-        try:
-            yield
-        finally:
-            self.on_event = usual
 
     def captured(self) -> dict[str, bytes]:
         """Frames that the last trial kept."""

@@ -1,6 +1,6 @@
-"""What several hosts have counted of a trial, as one result.
+"""What the hosts of a trial have counted, one or several, as one result.
 
-Where the tester's ports are on two hosts each has a part of the trial itself (`merge_parts`); the
+Where the tester's ports are on two hosts each has a part of what was sent (`merge_parts`); the
 other hosts' counters and collectors come beside that (`merge_counts`).
 """
 
@@ -99,6 +99,58 @@ def _round_trip(asks: PartResult, answers: PartResult) -> RoundTrip | None:
 SECOND_WORKERS = 1000
 
 
+def merge_hosts(
+    parts: Mapping[str, PartResult],
+    testers: Sequence[str],
+    clock_bound_s: float | None,
+    boots: Mapping[str, str],
+) -> TrialResult:
+    """A trial by what each host has of it; of one host the result is its own.
+
+    Args:
+        parts: Host -> what it has.
+        testers: Hosts of the tester's ports, port 0's first.
+        clock_bound_s: As of `merge_parts`.
+        boots: Host -> boot of its kernel: hosts of one machine read the same meters.
+    """
+    if len(parts) == 1:
+        return parts[testers[0]].result
+    failures = {host: part.result for host, part in parts.items() if part.result.failed}
+    if dead := {host: result for host, result in failures.items() if host not in testers}:
+        return merge_counts(TrialResult(directions=()), dead)
+    for host, result in failures.items():
+        failure = f"host {host}: {result.failure}"
+        return result.model_copy(update={"directions": (), "failure": failure})
+    counted = {host: part.dut for host, part in parts.items() if part.dut is not None}
+    if len(testers) == 1:
+        read = {boots.get(testers[0], "")}
+        return merge_counts(parts[testers[0]].result, _drop_repeated_energy(counted, boots, read))
+    machines = [counted[host].machine for host in testers]
+    # One that changed its clock source underway has no valid trial, wherever it is.
+    changed = (machine for machine in machines if machine and machine.clock_change)
+    update = {
+        "machine": next(changed, machines[0]),
+        "collected_s": counted[testers[0]].collected_s,
+    }
+    merged = merge_parts({host: parts[host] for host in testers}, clock_bound_s)
+    counted = _drop_repeated_energy(counted, boots, set())
+    return merge_counts(merged.model_copy(update=update), counted)
+
+
+def _drop_repeated_energy(
+    counted: Mapping[str, TrialResult], boots: Mapping[str, str], read: set[str]
+) -> dict[str, TrialResult]:
+    """Drop energy that a host of the same machine has counted already; `read` has such boots."""
+    results = {}
+    for host, result in counted.items():
+        boot = boots.get(host, "")
+        results[host] = (
+            result.model_copy(update={"energy": ()}) if boot and boot in read else result
+        )
+        read = read | {boot}
+    return results
+
+
 def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = None) -> TrialResult:
     """A trial by what was counted at each of the tester's ports, port 0 first.
 
@@ -107,10 +159,6 @@ def merge_parts(parts: Mapping[str, PartResult], clock_bound_s: float | None = N
     0 for one clock; where it is planned with another, by what each host has read at the end.
     """
     results = [part.result for part in parts.values()]
-    for host, part in parts.items():
-        if part.result.failed:
-            failure = f"host {host}: {part.result.failure}"
-            return part.result.model_copy(update={"directions": (), "failure": failure})
     halves = zip(*(result.directions for result in results), strict=True)
     uncollected = {
         f"{host}: {key}": reason

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from vnetperf.agent import client as agent
-from vnetperf.agent.client import Event
-from vnetperf.agent.counts import merge_counts, merge_parts
+from vnetperf.agent.client import AgentClient, Event
+from vnetperf.agent.counts import merge_counts, merge_hosts
 from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
@@ -33,7 +33,6 @@ from vnetperf.deployment.path_check import (
     silent_directions,
 )
 from vnetperf.deployment.transfers import Exchange
-from vnetperf.deployment.trial import LEARNED_SHARE
 from vnetperf.host.links import LinkStatistics
 from vnetperf.log.records import OTHER_HOSTS
 from vnetperf.model.calibration import Calibration
@@ -49,8 +48,6 @@ from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import NETNS, ClockOffset, MachineFacts, Testbed
 from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.model.trial import (
-    EventSpec,
-    EventTimes,
     LiveCounts,
     PartResult,
     TrialResult,
@@ -90,6 +87,143 @@ def _with_host(host: str, text: str) -> str:
     return f"host {host}: {text}" if host else text
 
 
+class _Meeting:
+    """Where the parts of a trial at several hosts wait for each other, each in its thread."""
+
+    def __init__(self, hosts: int) -> None:
+        self._hosts = hosts
+        self._present = self._number = 0
+        self._ended = False
+        self._changed = threading.Condition()
+        self._gathered: dict[str, Any] = {}
+        self._told: dict[str, Any] = {}
+
+    def wait(self, told: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Wait until all are here: what they have told. None where the part of one has ended."""
+        with self._changed:
+            number = self._number
+            self._gathered |= told
+            self._present += 1
+            if self._present == self._hosts:
+                self._told, self._gathered, self._present = self._gathered, {}, 0
+                self._number += 1
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: self._ended or self._number != number)
+            return self._told if self._number != number else None
+
+    def end(self) -> None:
+        """Let nobody wait any more."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+
+class _TrialOfHosts:
+    """One try of a trial at all hosts. All times are of this process, which hears from each."""
+
+    def __init__(
+        self,
+        clients: Mapping[str, AgentClient],
+        plan: Plan,
+        spec: TrialSpec,
+        window: TrialWindow | None,
+        *,
+        follow: bool,
+    ) -> None:
+        self._clients, self._plan, self._window = clients, plan, window
+        self._follow = follow
+        self._testers = [part.host for part in plan.testers]
+        self._event_host = _find_event_host(plan, spec)
+        if plan.hosts:
+            # Frames are paced otherwise where the delays of successive ones are wanted.
+            ipdv = spec.ipdv and plan.clock_bound_s is not None
+            spec = spec.model_copy(update={"profile": False, "ipdv": ipdv})
+        self._spec = spec
+        self._meeting = _Meeting(len(plan.host_plans))
+        self._ready: dict[str, float] = {}
+        self._receives: dict[str, float] = {}
+        self._counts: dict[str, dict[str, Any]] = {}
+
+    def end(self) -> None:
+        """Let no part wait for another any more."""
+        self._meeting.end()
+
+    def run_part(self, host: str) -> PartResult:
+        """Run the part of one host to its end, which is that of all where it fails."""
+        client, spec, scenario = self._clients[host], self._spec, self._plan.scenario
+        length_s = scenario.set_up_s + spec.duration_s + spec.drain_s + spec.learning_wait_s
+        # The event may begin a guest anew.
+        length_s += EVENT_S + scenario.boots_s if spec.event is not None else 0.0
+        length_s += 2 * self._window.lead_s if self._window is not None else 0.0
+        spec, event_is_here = self._spec_at(host)
+        is_split = self._window is not None and host in self._testers
+        usual = client.on_event
+        client.on_meet = partial(self._meet, host)
+        if is_split:
+            client.on_event = partial(self._hear, host, usual)
+        try:
+            answer = client.call(
+                "run_trial",
+                length_s=length_s,
+                spec=spec.model_dump(mode="json"),
+                follow=self._follow,
+                together=bool(self._plan.hosts),
+                event_is_here=event_is_here,
+                window=self._window.model_dump(mode="json") if self._window and is_split else None,
+            )
+            part = PartResult.model_validate(answer)
+        except BaseException:
+            self.end()
+            raise
+        finally:
+            client.on_event = usual
+        if part.result.failed:
+            self.end()
+        return part
+
+    def _spec_at(self, host: str) -> tuple[TrialSpec, bool]:
+        """The trial as one host is told it, and whether its event is there."""
+        if self._event_host is None:
+            return self._spec, False
+        if host == self._event_host:
+            return self._spec, True
+        if self._event_host in self._testers:  # whose own clock times it
+            return self._spec.model_copy(update={"event": None}), False
+        return self._spec, False
+
+    def _meet(self, host: str, message: Mapping[str, Any]) -> dict[str, Any] | None:
+        told = self._meeting.wait(message["told"])
+        if message["point"] == "ready":
+            self._ready[host] = time.monotonic()
+        return told
+
+    def _hear(self, host: str, usual: Event, event: dict[str, Any]) -> None:
+        """Hear a host of a tester that has the other port on another one."""
+        if event["event"] == "receives":
+            self._receives[host] = time.monotonic()
+        elif event["event"] == "live":
+            self._counts[host] = event["counts"]
+            if host == self._testers[0] and len(self._counts) == len(self._testers):
+                usual({"event": "live", "counts": _live_sum(self._counts)})
+        else:
+            usual(event)
+
+    def describe_lateness(self, parts: Mapping[str, PartResult]) -> str:
+        """Describe which of a tester's two hosts did not receive while the other sent, if one."""
+        window = self._window
+        if window is None or any(part.result.failed for part in parts.values()):
+            return ""
+        for receiver, sender in (self._testers, self._testers[::-1]):
+            if self._receives[receiver] > self._ready[sender] + window.lead_s:
+                late_s = self._receives[receiver] - self._ready[sender]
+                return f"host {receiver} began to receive {late_s:.2f} s after {sender} was called"
+            last_s = self._receives[sender] + parts[sender].sent_s + self._spec.drain_s
+            over_s = last_s - self._ready[receiver] - parts[receiver].open_s
+            if over_s > 0:
+                return f"host {receiver} ended {over_s:.2f} s before frames of {sender} were due"
+        return ""
+
+
 class TestbedClient:
     """The agents of a testbed's hosts, in the order they are locked, as one client.
 
@@ -108,19 +242,11 @@ class TestbedClient:
             name: agent.AgentClient(testbed.of_host(name), on_event, read_only=read_only)
             for name in testbed.host_names
         }
+        self.follow = False  #: True requests events "live" with the counts of trials.
         self._plan: Plan | None = None
+        self._trial: _TrialOfHosts | None = None
         #: Of the last trial of a tester on two hosts.
         self._window = TrialWindow(number=0, lead_s=LEAD_S)
-
-    @property
-    def follow(self) -> bool:
-        """True requests events "live" with the counts of trials that are going on."""
-        return any(client.follow for client in self.clients.values())
-
-    @follow.setter
-    def follow(self, follow: bool) -> None:
-        for client in self.clients.values():
-            client.follow = follow
 
     def name_testbed(self, name: str) -> None:
         """Set what a user calls the testbed, for commands that messages propose."""
@@ -254,7 +380,6 @@ class TestbedClient:
             with _name_host(part.host):
                 length_s = 60 + self.testbed.lock_timeout_s
                 sent = part.model_dump(mode="json")
-                self.clients[part.host].expect(plan.scenario)
                 spaces[part.host] = self.clients[part.host].call(
                     "open", length_s=length_s, plan=sent
                 )
@@ -312,7 +437,7 @@ class TestbedClient:
         return netdevs
 
     def _path_check(self, plan: Plan) -> dict[str, Any]:
-        tester = plan.of_tester().host
+        tester = plan.testers[0].host
         apart = len(plan.testers) > 1
         others = [part.host for part in plan.host_plans if apart or part.host != tester]
         before = self._call_hosts(others, "counters")
@@ -339,185 +464,102 @@ class TestbedClient:
         return self._call_all({h: partial(self.clients[h].call, name, **args) for h in hosts})
 
     def run_trial(self, spec: TrialSpec) -> TrialResult:
-        """Run a trial of the deployed scenario: counters and collectors of all hosts around it."""
+        """Run a trial of the deployed scenario, with counters and collectors of all hosts.
+
+        Raises:
+            CapabilityError: The deployment cannot do it.
+            HostError: A host is gone, or nothing is deployed.
+        """
         plan = self._plan
         if plan is None:
             raise HostError("no scenario is deployed", where="run_trial")
         began = time.monotonic()
         try:
             with self._cleaned_up():
-                if not plan.hosts:
-                    return self.clients[""].run_trial(spec)
-                result = self._trial(plan, spec)
+                result = self._run_parts(plan, spec)
+                if len(plan.testers) > 1 and not result.failed:
+                    result = self._require_way_through(plan, result)
         except HostError:  # a host is gone: the others have no use without it
             self._take_away()
             raise
+        if not plan.hosts:
+            return result
         # Learning frames, and a try that was repeated, are of the trial too: what follows its end
         # is the DUT's pause.
-        return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
+        update: dict[str, Any] = {"wall_s": round(time.monotonic() - began, 4)}
+        if spec.profile:
+            missing = "not measured: call stacks are not sampled over several hosts"
+            update["uncollected"] = {**result.uncollected, "profile": missing}
+        return result.model_copy(update=update)
 
     def watch(self, seconds: float) -> TrialResult:
         """What threads and machines of a deployment do while nothing is sent."""
         hosts = [part.host for part in self._plan.host_plans] if self._plan is not None else []
         with self._cleaned_up():
-            if failure := self._begin_watch(hosts, 0.0):
-                return TrialResult(directions=(), failed="dut", failure=failure)
-            time.sleep(seconds)
-            ended = self._call_hosts(hosts, "end_watch")
-        counted = {host: TrialResult.model_validate(answer) for host, answer in ended.items()}
+            answers = self._call_hosts(hosts, "watch", length_s=seconds, seconds=seconds)
+        counted = {host: TrialResult.model_validate(answer) for host, answer in answers.items()}
         if len(counted) == 1:
             return next(iter(counted.values()))
         return merge_counts(TrialResult(directions=()), counted)
 
-    def _trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
-        if len(plan.testers) > 1:
-            return self._run_split_trial(plan, spec)
-        event_host = _event_host(plan, spec)
-        tester = self.clients[plan.of_tester().host]
-        watchers = [p.host for p in plan.hosts if p.has_dut and not p.has_tester]
-        with _name_host(plan.of_tester().host):
-            length_s = 30 + plan.scenario.set_up_s
-            failed = tester.call("learn", length_s=length_s, spec=spec.model_dump(mode="json"))
-        if failed:
-            return TrialResult(directions=(), **failed)
-        time.sleep(spec.learning_wait_s * LEARNED_SHARE)
-        rest_s = spec.learning_wait_s * (1 - LEARNED_SHARE)
-        if failure := self._begin_watch(watchers, rest_s):
-            return TrialResult(directions=(), failed="dut", failure=failure)
-        rest_s = 0.0 if watchers else rest_s
-        update = {"learning_frames": 0, "learning_wait_s": rest_s, "profile": False}
-        result = self._send_by_tester(plan, spec.model_copy(update=update), event_host)
-        ended = self._call_hosts(watchers, "end_watch")
-        counted = {host: TrialResult.model_validate(answer) for host, answer in ended.items()}
-        merged = merge_counts(result, self._drop_repeated_energy(counted, plan.of_tester().host))
-        if merged.event is not None and not merged.failed:
-            event = self._check_event_path(plan, merged.event)
-            merged = merged.model_copy(update={"event": event})
-        if spec.event is None and (silent := silent_directions(merged)):
-            merged = self._unless_dead(plan, merged, silent)
-        return merged if not spec.profile else _note_missing_stacks(merged)
+    def _run_parts(self, plan: Plan, spec: TrialSpec) -> TrialResult:
+        """Run the parts of a trial at all hosts at the same time.
 
-    def _drop_repeated_energy(
-        self, counted: Mapping[str, TrialResult], *others: str
-    ) -> dict[str, TrialResult]:
-        """Drop energy that another host of the same machine has counted already."""
-        boots = {self._boots.get(host, "") for host in others} - {""}
-        results = {}
-        for host, result in counted.items():
-            boot = self._boots.get(host, "")
-            results[host] = result.model_copy(update={"energy": ()}) if boot in boots else result
-            boots |= {boot} - {""}
-        return results
-
-    def _begin_watch(self, hosts: Sequence[str], wait_s: float) -> str:
-        """Have hosts read counters, and look at threads from `wait_s` on; what has died."""
-        begun = self._call_hosts(hosts, "begin_watch", length_s=wait_s, wait_s=wait_s)
-        return "; ".join(_with_host(host, failure) for host, failure in begun.items() if failure)
-
-    def _run_split_trial(self, plan: Plan, spec: TrialSpec) -> TrialResult:
-        """Run a trial of a tester whose ports are on two hosts."""
-        scenario = plan.scenario
-        generator = registry.load("traffic", scenario.generator)
-        require_trial(scenario.generator, generator, spec, scenario.id, apart=True)
-        result = self._repeat_until_in_time(plan, spec)
-        silent = silent_directions(result)
-        if silent and not result.failed:  # as of a tester on one host: at a low load too?
-            try:
-                self._check_split_path(plan, SILENT_S, least=1)
-            except DutError as error:
-                ways = " and ".join(silent)
-                failure = f"nothing came back in direction {ways}, nor at a low load: {error}"
-                return TrialResult(directions=(), failed="dut", failure=failure)
-            except GeneratorError as error:
-                return TrialResult(directions=(), failed="generator", failure=str(error))
-        return result if not spec.profile else _note_missing_stacks(result)
-
-    def _repeat_until_in_time(self, plan: Plan, spec: TrialSpec) -> TrialResult:
-        """Run a trial of parts until each host received all the while that the other sent."""
-        bound_s = plan.clock_bound_s
-        update = {"lead_s": LEAD_S, "two_clocks": bound_s != 0, "kept": bool(bound_s)}
-        self._window = self._window.model_copy(update=update)
+        With a tester on two hosts they are run again until each received all the while that the
+        other sent.
+        """
+        testers = [part.host for part in plan.testers]
+        if len(testers) > 1:
+            self._begin_windows(plan, spec)
         for _ in range(WINDOW_TRIES):
-            result, late = self._run_parts(plan, spec)
+            trial = self._trial = _TrialOfHosts(
+                self.clients, plan, spec, self._next_window(plan), follow=self.follow
+            )
+            parts = self._call_all(
+                {part.host: partial(trial.run_part, part.host) for part in plan.host_plans}
+            )
+            late = trial.describe_lateness(parts)
             if not late:
-                return result
+                result = merge_hosts(parts, testers, plan.clock_bound_s, self._boots)
+                if result.event is None or spec.event is None:
+                    return result
+                event = result.event.model_copy(update={"what": spec.event.what})
+                return result.model_copy(update={"event": event})
             log.warning("the trial is repeated: %s", late)
             lead_s = 2 * self._window.lead_s
             self._window = self._window.model_copy(update={"lead_s": lead_s})
         return TrialResult(directions=(), failed="generator", failure=f"{late}, repeatedly")
 
-    def _run_parts(self, plan: Plan, spec: TrialSpec) -> tuple[TrialResult, str]:
-        """Run one attempt. Return the result and why it is incomplete ("" if complete)."""
-        testers, hosts = [t.host for t in plan.testers], [part.host for part in plan.hosts]
-        # Frames are paced otherwise where the delays of successive ones are wanted.
-        one_way = plan.clock_bound_s is not None
-        sent = spec.model_copy(update={"profile": False, "ipdv": spec.ipdv and one_way})
-        spec_json = sent.model_dump(mode="json")
-        most_s = 30 + plan.scenario.set_up_s
-        learned = self._call_hosts(testers, "learn", length_s=most_s, spec=spec_json)
-        if failed := [{**answer} for answer in learned.values() if answer]:
-            return TrialResult(directions=(), **failed[0]), ""
-        time.sleep(spec.learning_wait_s * LEARNED_SHARE)
-        if failure := self._begin_watch(hosts, spec.learning_wait_s * (1 - LEARNED_SHARE)):
-            return TrialResult(directions=(), failed="dut", failure=failure), ""
-        parts, late = self._send_by_parts(testers, sent)
-        ended = self._call_hosts(hosts, "end_watch")
-        counted = {host: TrialResult.model_validate(answer) for host, answer in ended.items()}
-        merged = merge_parts(parts, plan.clock_bound_s)
-        if not merged.failed:
-            machines = [counted[host].machine for host in testers]
-            # One that changed its clock source underway has no valid trial, wherever it is.
-            changed = (machine for machine in machines if machine and machine.clock_change)
-            update = {
-                "machine": next(changed, machines[0]),
-                "collected_s": counted[testers[0]].collected_s,
-            }
-            merged = merged.model_copy(update=update)
-        merged = merge_counts(merged, self._drop_repeated_energy(counted))
-        return merged, "" if merged.failed else late
+    def _begin_windows(self, plan: Plan, spec: TrialSpec) -> None:
+        """Choose what windows of a trial of a tester on two hosts have in common."""
+        scenario, bound_s = plan.scenario, plan.clock_bound_s
+        generator = registry.load("traffic", scenario.generator)
+        require_trial(scenario.generator, generator, spec, scenario.id, apart=True)
+        update = {"lead_s": LEAD_S, "two_clocks": bound_s != 0, "kept": bool(bound_s)}
+        self._window = self._window.model_copy(update=update)
 
-    def _send_by_parts(
-        self, testers: Sequence[str], spec: TrialSpec
-    ) -> tuple[dict[str, PartResult], str]:
-        """Have both hosts of the tester send and receive; and which of them was late, if one was.
-
-        All times are of this process, which calls both and hears when each receives.
-        """
+    def _next_window(self, plan: Plan) -> TrialWindow | None:
+        """The window of a try; None where the tester's ports are on one host."""
+        if len(plan.testers) == 1:
+            return None
         update = {"number": self._window.number % LAST_WINDOW + 1}
-        window = self._window = self._window.model_copy(update=update)
-        called: dict[str, float] = {}
-        receives: dict[str, float] = {}
-        counts: dict[str, dict[str, Any]] = {}
+        self._window = self._window.model_copy(update=update)
+        return self._window
 
-        def send(host: str) -> PartResult:
-            usual = self.clients[host].on_event
-
-            def on_event(event: dict[str, Any]) -> None:
-                if event["event"] == "receives":
-                    receives[host] = time.monotonic()
-                elif event["event"] == "live":
-                    counts[host] = event["counts"]
-                    if host == testers[0] and len(counts) == len(testers):
-                        usual({"event": "live", "counts": _live_sum(counts)})
-                else:
-                    usual(event)
-
-            called[host] = time.monotonic()
-            return self.clients[host].run_part(spec, window, on_event)
-
-        parts = self._call_all({host: partial(send, host) for host in testers})
-        if any(part.result.failed for part in parts.values()):
-            return parts, ""
-        for receiver, sender in (testers, testers[::-1]):
-            if receives[receiver] > called[sender] + window.lead_s:
-                late_s = receives[receiver] - called[sender]
-                late = f"host {receiver} began to receive {late_s:.2f} s after {sender} was called"
-                return parts, late
-            last_s = receives[sender] + parts[sender].sent_s + spec.drain_s
-            if (over_s := last_s - called[receiver] - parts[receiver].open_s) > 0:
-                late = f"host {receiver} ended {over_s:.2f} s before frames of {sender} were due"
-                return parts, late
-        return parts, ""
+    def _require_way_through(self, plan: Plan, result: TrialResult) -> TrialResult:
+        """The result of a tester on two hosts; failed where a direction is always silent."""
+        silent = silent_directions(result)
+        if not silent:
+            return result
+        try:
+            self._check_split_path(plan, SILENT_S, least=1)
+        except DutError as error:
+            ways = " and ".join(silent)
+            failure = f"nothing came back in direction {ways}, nor at a low load: {error}"
+            return TrialResult(directions=(), failed="dut", failure=failure)
+        except GeneratorError as error:
+            return TrialResult(directions=(), failed="generator", failure=str(error))
+        return result
 
     def _check_split_path(
         self, plan: Plan, timeout_s: float, least: int = PATH_FRAMES
@@ -525,9 +567,7 @@ class TestbedClient:
         """Check that frames come through between the tester's ports on two hosts."""
 
         def attempt(check: TrialSpec) -> TrialResult:
-            trial = self._repeat_until_in_time(
-                plan, check.model_copy(update={"learning_frames": 8})
-            )
+            trial = self._run_parts(plan, check.model_copy(update={"learning_frames": 8}))
             if trial.failed:
                 raise (DutError if trial.failed == "dut" else GeneratorError)(trial.failure)
             return trial
@@ -540,83 +580,6 @@ class TestbedClient:
             )
 
         return send_until_complete(plan.scenario, attempt, timeout_s, lost, least)
-
-    def _send_by_tester(self, plan: Plan, spec: TrialSpec, event_host: str) -> TrialResult:
-        """Let the tester send, with the trial's event at the host that has what is reset."""
-        tester = plan.of_tester().host
-        if spec.event is None or event_host == tester:
-            with _name_host(tester):
-                return self.clients[tester].run_trial(spec)
-        boots_s = plan.scenario.boots_s
-        result, times = self._run_with_event(tester, spec, event_host, spec.event, boots_s)
-        return result.model_copy(update={"event": times}) if times is not None else result
-
-    def _run_with_event(
-        self, tester: str, spec: TrialSpec, host: str, event: EventSpec, boots_s: float
-    ) -> tuple[TrialResult, EventTimes | None]:
-        """A trial with an event at another host than the tester's; None where it did not happen.
-
-        Its times are by the clock of this process, which hears from both.
-        """
-        began: queue.SimpleQueue[float | None] = queue.SimpleQueue()  # None: it has ended
-
-        def live(message: dict[str, Any]) -> None:
-            began.put(time.monotonic() - float(message["counts"]["elapsed_s"]))
-
-        def send() -> TrialResult:
-            try:
-                return self.clients[tester].run_trial(spec, live, elsewhere=True)
-            finally:
-                began.put(None)
-
-        def reset() -> EventTimes | None:
-            if (first := began.get()) is None:
-                return None
-            sent = time.monotonic()
-            remaining_event = event.model_copy(
-                update={"at_s": max(0.0, event.at_s - (sent - first))}
-            )
-            length_s = spec.duration_s + EVENT_S + boots_s
-            answer = self.clients[host].call(
-                "happen", length_s=length_s, event=remaining_event.model_dump(mode="json")
-            )
-            times = EventTimes.model_validate(answer)
-            late = sent - first
-            return times.model_copy(
-                update={
-                    "began_s": round(times.began_s + late, 6),
-                    "ended_s": round(times.ended_s + late, 6),
-                }
-            )
-
-        answers = self._call_all({tester: send, host: reset})
-        return cast("TrialResult", answers[tester]), cast("EventTimes | None", answers[host])
-
-    def _check_event_path(self, plan: Plan, event: EventTimes) -> EventTimes:
-        """The event, with what is wrong where frames do not come through after the trial."""
-        if event.failure:
-            return event
-        try:
-            length_s = 60 + plan.scenario.boots_s
-            self.clients[plan.of_tester().host].call("check_path", length_s=length_s)
-        except (DutError, GeneratorError) as error:
-            failure = f"after the trial still no way through: {error}"
-            return event.model_copy(update={"failure": failure})
-        return event
-
-    def _unless_dead(self, plan: Plan, result: TrialResult, silent: list[str]) -> TrialResult:
-        """A result with silent directions; failed where they are silent at a low load too."""
-        host = plan.of_tester().host
-        try:
-            with _name_host(host):
-                length_s = 60 + plan.scenario.boots_s
-                self.clients[host].call("check_way_through", length_s=length_s, silent=silent)
-        except DutError as error:
-            failure = str(self._cause(plan, error))
-            return TrialResult(directions=(), failed="dut", failure=failure)
-        except GeneratorError as error:
-            return TrialResult(directions=(), failed="generator", failure=str(error))
-        return result
 
     @contextlib.contextmanager
     def _cleaned_up(self) -> Iterator[None]:
@@ -656,9 +619,9 @@ class TestbedClient:
                     specs = [TransferSpec.model_validate(spec) for spec in args["specs"]]
                     transfers = self._transfer(plan, specs)
                     return [transfer.model_dump(mode="json") for transfer in transfers]
-                with _name_host(plan.of_tester().host):  # which has both ends
-                    of_tester = self.clients[plan.of_tester().host]
-                    return of_tester.call(name, length_s=length_s, **args)
+                tester = plan.testers[0].host  # which has both ends
+                with _name_host(tester):
+                    return self.clients[tester].call(name, length_s=length_s, **args)
         except (DutError, GeneratorError) as error:
             raise self._cause(plan, error) from None
         except HostError:  # a host is gone: the others have no use without it
@@ -758,6 +721,8 @@ class TestbedClient:
 
     def abort(self) -> None:
         """Close all connections in the middle of a call."""
+        if self._trial is not None:
+            self._trial.end()
         for client in reversed(self.clients.values()):
             client.abort()
 
@@ -768,10 +733,12 @@ class TestbedClient:
                 stack.callback(client.close)
 
 
-def _event_host(plan: Plan, spec: TrialSpec) -> str:
-    """The host of a trial's event, which can happen there; "" without an event."""
+def _find_event_host(plan: Plan, spec: TrialSpec) -> str | None:
+    """The host of a trial's event, which can happen there; None without an event."""
     if spec.event is None:
-        return ""
+        return None
+    if not plan.hosts:
+        return plan.host
     part = locate_event(plan, spec.event.what)
     if part is None:
         raise CapabilityError(f"no host has {spec.event.what}", where=plan.scenario.id)
@@ -786,7 +753,7 @@ def _merge_facts(
     if len(of_host) == 1:
         return next(iter(of_host.values()))
     duts = [part.host for part in plan.hosts if part.has_dut]
-    main = plan.of_tester().host or duts[0]
+    main = plan.testers[0].host if plan.testers else duts[0]
     facts: dict[str, Any] = {**of_host[main]}
     first = main if main in duts else duts[0]
     facts["vswitch"] = of_host[first]["vswitch"]
@@ -808,11 +775,6 @@ def _merge_facts(
         for part in plan.hosts
     }
     return facts
-
-
-def _note_missing_stacks(result: TrialResult) -> TrialResult:
-    reason = "not measured: call stacks are not sampled over several hosts"
-    return result.model_copy(update={"uncollected": {**result.uncollected, "profile": reason}})
 
 
 def _live_sum(counts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

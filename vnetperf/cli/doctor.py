@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     for number, (host, host_client) in enumerate(client.clients.items()):
         if host:
             print(("\n" if number else "") + f"host {host} ({host_client.testbed.agent.transport})")
-        _print_machine(facts.hosts.get(host, facts))
+        _print_machine(facts.of_host(host))
         if host_client.clock is not None:
             print("clock against this machine's")
             print(

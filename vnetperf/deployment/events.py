@@ -76,6 +76,18 @@ def check_event(plan: Plan, event: EventSpec, duration_s: float) -> None:
         )
 
 
+def check_after_event(deployment: LiveDeployment, times: EventTimes) -> EventTimes:
+    """Check the path once all counters are read; what came back may still forward nothing."""
+    if times.failure:
+        return times
+    try:
+        check_path(deployment)
+    except VnetperfError as error:
+        failure = f"after the trial still no way through: {error}"
+        return times.model_copy(update={"failure": failure})
+    return times
+
+
 class EventInjector:
     """An event of the trial that is going on.
 
@@ -125,18 +137,9 @@ class EventInjector:
         return self.times is not None and bool(self.times.failure)
 
     def result(self) -> EventTimes:
-        """When it happened, once the trial is over; the path is checked if it came back.
-
-        Not over several hosts, whose counters are read first: who drives them checks it then.
-        """
+        """When it happened, once the trial is over."""
         if self.times is None:
             raise DutError(f"the trial ended before {self._event}", where="event")
-        if not self.failed and not self._deployment.plan.host:
-            try:
-                check_path(self._deployment)
-            except VnetperfError as error:
-                failure = f"after the trial still no way through: {error}"
-                self.times = self.times.model_copy(update={"failure": failure})
         return self.times
 
     def _first_frame(self) -> float:

@@ -61,7 +61,11 @@ class HostShare:
 
 def share_out(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
     """Place the parts of a deployment on hosts: a share for each that has a part, by name."""
+    if scenario.apart:
+        return tuple(sorted(_share_ends(scenario, testbed), key=lambda share: share.host))
     graph = scenario.deployment
+    if not testbed.hosts:
+        return (HostShare("", ("tester", "dut"), graph, ()),)
     if problem := next(_whys_not(scenario), ""):
         raise CapabilityError(
             problem,
@@ -85,7 +89,7 @@ def share_out(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
     )
 
 
-def share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
+def _share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
     """Place two vSwitches with an endpoint each on two cabled hosts: the share of end 0 first."""
     graph, where = scenario.deployment, f"{scenario.id}, testbed {testbed.name}"
     ends = testbed.cables[0].hosts if testbed.cables else ()

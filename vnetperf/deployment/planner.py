@@ -28,7 +28,6 @@ from vnetperf.deployment.hosts import (
     WIRE_WITHIN,
     HostShare,
     cable_wire,
-    share_ends,
     share_out,
 )
 from vnetperf.deployment.limits import require_limits
@@ -77,16 +76,13 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
 def _plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
     backends = Backends(scenario)
     check_capabilities(scenario, backends.vswitch, backends.vnf, backends.generator)
-    apart = scenario.apart  # endpoints talk: there is no tester
-    if not apart and (problem := backends.generator.cannot_send(scenario, testbed)):
+    if not scenario.apart and (problem := backends.generator.cannot_send(scenario, testbed)):
         raise CapabilityError(
             f"{scenario.generator} cannot send this traffic: {problem}",
             where=f"{scenario.id}, traffic profile {scenario.traffic.name}",
             cure="choose another generator with --generator (loadgen can), or another profile",
         )
-    if apart:
-        return plan_where_memory_is(lambda short: _plan_ends(backends, testbed, facts, short))
-    if testbed.hosts:
+    if testbed.hosts or scenario.apart:
         return plan_where_memory_is(lambda short: _plan_hosts(backends, testbed, facts, short))
     if scenario.deployment.sites:
         raise CapabilityError(
@@ -95,54 +91,14 @@ def _plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
             where=scenario.id,
             cure="--testbed two-hosts has two on this machine; docs/machines.md describes others",
         )
-    require_root(facts)
-    require_backends(backends, facts, ("tester", "dut"))
     return plan_over_first_wire(
-        lambda short, *, lacking: _plan_single_host(backends, testbed, facts, short, lacking)
+        lambda short, *, lacking: _plan_hosts(backends, testbed, facts, short, lacking)
     )
-
-
-def _plan_single_host(
-    backends: Backends,
-    testbed: Testbed,
-    facts: MachineFacts,
-    short: ShortNodes,
-    lacking: Mapping[str, str],
-) -> Plan:
-    """Plan a scenario on one host."""
-    scenario = backends.scenario
-    demands = list_demands(backends, testbed, ("tester", "dut"))
-    avoided = short.get("", frozenset())
-
-    def place(near: int | None) -> tuple[Placement, int]:
-        placed = place_scenario(demands, testbed.cores, facts, near, scenario, short=avoided)
-        return placed, backends.vswitch.tx_queues(scenario, placed)
-
-    wire, nics = choose_wire(scenario, backends, testbed, facts, place, lacking=lacking)
-    placement, queues = place(preferred_node(nics))
-    require_processors(backends, testbed, ("tester", "dut"), placement)
-    if not scenario.sockets:  # else nobody polls
-        require_processor_time(placement, facts, where=scenario.id)
-    cpus = tuple(cpu.cpu for cpu in allowed_cpus(testbed.cores, facts))  # no poller works then
-    if scenario.sockets:
-        placement = with_guests(placement, scenario.deployment, scenario.ends_in_guests, cpus)
-    plan = Plan(
-        scenario=scenario,
-        testbed=registry.completed(testbed),
-        wire=wire,
-        nics=nics,
-        placement=placement,
-        tester_rx_queues=queues,
-        memory=(),
-        wires_without_memory=dict(lacking),
-        refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
-    )
-    return with_memory_and_commands(plan, backends, facts)
 
 
 @dataclass(frozen=True)
 class _Hosts:
-    """Hosts of a testbed, each with its part of a scenario.
+    """Hosts of a testbed, one or several, each with its part of a scenario.
 
     Attributes:
         scenario: The whole.
@@ -150,7 +106,8 @@ class _Hosts:
         facts: Of all hosts.
         shares: What of the deployment is on each.
         backends: Host -> its part of the scenario, with its classes.
-        nics: Ends of cables at each host, where these are NICs.
+        nics: Ends of cables at each host, or of wires within one host, where these are NICs.
+        wire: Kind of the wires within one host; "" where cables join several.
         short: Nodes of each host that are to be taken last.
     """
 
@@ -160,9 +117,27 @@ class _Hosts:
     shares: tuple[HostShare, ...]
     backends: Mapping[str, Backends]
     nics: Mapping[str, tuple[NicUse, ...]] = field(default_factory=dict)
+    wire: str = ""
     short: ShortNodes = field(default_factory=dict)
 
-    def with_nics(self) -> _Hosts:
+    def with_wire(self, lacking: Mapping[str, str]) -> _Hosts:
+        """The same with the kind of wire within one host, and its NICs.
+
+        Args:
+            lacking: Kinds of wire that cannot have their memory: kind -> why.
+        """
+        backends = self.backends[""]
+
+        def place(near: int | None) -> tuple[Placement, int]:
+            placed = self._place([""], near)
+            return placed, backends.vswitch.tx_queues(self.scenario, placed)
+
+        wire, nics = choose_wire(
+            self.scenario, backends, self.testbed, self.facts, place, lacking=lacking
+        )
+        return replace(self, wire=wire, nics={"": nics})
+
+    def with_cable_nics(self) -> _Hosts:
         """The same with NICs that are ends of cables, and with what both ends' drivers are.
 
         Cables between hosts of namespaces have none.
@@ -172,7 +147,7 @@ class _Hosts:
         nics: dict[str, tuple[NicUse, ...]] = {}
         by_program: set[int] = set()
         for share in self.shares:
-            backends, host_facts = self.backends[share.host], self.facts.hosts[share.host]
+            backends, host_facts = self.backends[share.host], self.facts.of_host(share.host)
             scenario, dut = backends.scenario, backends.vswitch
             ends = {"dut": dut, "tester": backends.generator}
             requests: list[NicRequest] = []
@@ -216,24 +191,11 @@ class _Hosts:
         before them.
         """
         backends, testbed, facts = self.backends, self.testbed, self.facts
-        demands_by_host = {
-            share.host: list_demands(backends[share.host], testbed.of_host(share.host), share.parts)
-            for share in self.shares
-        }
         placements: dict[str, Placement] = {}
         roles_of: dict[str, dict[str, dict[str, tuple[int, ...]]]] = {}
         dut_of: dict[str, tuple[str, ...]] = {}
-        for group in _group_hosts(testbed, list(demands_by_host)):
-            demands = tuple(
-                demand.model_copy(update={"role": f"{host}:{demand.role}"})
-                for host in group
-                for demand in demands_by_host[host]
-            )
-            scenario, config = backends[group[0]].scenario, testbed.of_host(group[0]).cores
-            near = preferred_node(self.nics.get(group[0], ()))
-            avoided = frozenset[int]().union(*(self.short.get(host, ()) for host in group))
-            host_facts = facts.hosts[group[0]]
-            placed = place_scenario(demands, config, host_facts, near, scenario, short=avoided)
+        for group in _group_hosts(testbed, [share.host for share in self.shares]):
+            placed = self._place(group, preferred_node(self.nics.get(group[0], ())))
             placements |= dict.fromkeys(group, placed)
             roles_of[group[0]] = {"cores": placed.cores, "unpinned": placed.unpinned}
             dut_of[group[0]] = placed.dut
@@ -259,9 +221,33 @@ class _Hosts:
             local = testbed.of_host(share.host)
             placed = placements[share.host]
             require_processors(backends[share.host], local, share.parts, placed)
-            where = f"{backends[share.host].scenario.id}, host {share.host}"
-            require_processor_time(placed, facts.hosts[share.host], where=where)
+            where = backends[share.host].scenario.id
+            if share.host:
+                where += f", host {share.host}"
+            elif self.scenario.sockets:  # nobody polls
+                continue
+            require_processor_time(placed, facts.of_host(share.host), where=where)
         return placements
+
+    def _place(self, group: Sequence[str], near: int | None) -> Placement:
+        """Processors of hosts that share them, near a node; of several a role has its host's name.
+
+        The name stands before the role.
+        """
+        demands = tuple(
+            demand.model_copy(update={"role": f"{share.host}:{demand.role}"})
+            if share.host
+            else demand
+            for share in self.shares
+            if share.host in group
+            for demand in list_demands(
+                self.backends[share.host], self.testbed.of_host(share.host), share.parts
+            )
+        )
+        scenario, config = self.backends[group[0]].scenario, self.testbed.of_host(group[0]).cores
+        avoided = frozenset[int]().union(*(self.short.get(host, ()) for host in group))
+        host_facts = self.facts.of_host(group[0])
+        return place_scenario(demands, config, host_facts, near, scenario, short=avoided)
 
     def unpolled(self, host: str, placed: Placement) -> tuple[int, ...]:
         """Processors of a host that no poller has."""
@@ -272,8 +258,23 @@ class _Hosts:
     def place_next_to_ends(self) -> dict[str, Placement]:
         """Processors for two vSwitches, with one that no poller has for the endpoints on each host.
 
-        Where pollers would have them all, they take turns on all but the last.
+        Where pollers would have them all, they take turns on all but the last. Endpoints may be in
+        guests.
         """
+        placements = self._leave_processors_to_ends()
+        scenario = self.scenario
+        for share in self.shares:
+            numbers = [number for number in share.ends if number in scenario.ends_in_guests]
+            if not numbers:
+                continue
+            backends, placed = self.backends[share.host], placements[share.host]
+            if problem := backends.vnf.missing(self.facts.hosts[share.host], backends.scenario):
+                raise CapabilityError(problem, where=f"{scenario.id}, host {share.host}")
+            free = self.unpolled(share.host, placed)
+            placements[share.host] = with_guests(placed, share.deployment, numbers, free)
+        return placements
+
+    def _leave_processors_to_ends(self) -> dict[str, Placement]:
         placements, testbed, facts = self.placements(), self.testbed, self.facts
         allowed = {
             host: [cpu.cpu for cpu in allowed_cpus(testbed.of_host(host).cores, facts.hosts[host])]
@@ -325,6 +326,8 @@ class _Hosts:
             )
             for tester, dut in meets.items()
         }
+        if self.wire:
+            return self.wire, queues
         first, *others = meets
         lacking: dict[str, str] = {}
         while True:
@@ -395,13 +398,12 @@ class _Hosts:
     ) -> list[Plan]:
         """The plan of each share with what else is its own, in the order of the hosts' locks."""
         plans: list[Plan] = []
-        wire = cable_wire(self.testbed)
-        one_machine = wire == WIRE_WITHIN
+        one_machine = cable_wire(self.testbed) == WIRE_WITHIN
         for share in self.shares:
             plan = Plan(
                 scenario=self.backends[share.host].scenario,
                 testbed=registry.completed(self.testbed.of_host(share.host)),
-                wire=wire,
+                wire=self.wire or cable_wire(self.testbed),
                 nics=self.nics.get(share.host, ()),
                 placement=placements[share.host],
                 memory=(),
@@ -413,9 +415,9 @@ class _Hosts:
                 follows=bool(plans) and one_machine,
                 **(fields or {}).get(share.host, {}),
             )
-            backends, host_facts = self.backends[share.host], self.facts.hosts[share.host]
+            backends, host_facts = self.backends[share.host], self.facts.of_host(share.host)
             plan = with_memory_and_commands(plan, backends, host_facts)
-            if one_machine:
+            if plans and one_machine:
                 plan = plan.model_copy(update={"memory": _add_memory_before(plan.memory, plans)})
                 require_memory(plan.memory, plan, host_facts)
                 require_limits((*plans, plan), host_facts)
@@ -425,7 +427,12 @@ class _Hosts:
     def combine(
         self, plans: list[Plan], placements: Mapping[str, Placement], first: str, **fields: Any
     ) -> Plan:
-        """The plan of all hosts, from their own and the fields that are no host's."""
+        """The plan of all hosts, from their own and the fields that are no host's.
+
+        That of one host is its own.
+        """
+        if not self.testbed.hosts:
+            return plans[0]
         return Plan(
             scenario=self.scenario,
             testbed=registry.completed(self.testbed),
@@ -438,17 +445,37 @@ class _Hosts:
 
 
 def _plan_hosts(
-    backends: Backends, testbed: Testbed, facts: MachineFacts, short: ShortNodes
+    backends: Backends,
+    testbed: Testbed,
+    facts: MachineFacts,
+    short: ShortNodes,
+    lacking: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
-    """Plan a scenario over the hosts of a testbed: a plan of the whole, with one for each host."""
+    """Plan a scenario over the hosts of a testbed; of several a plan of the whole and of each.
+
+    Args:
+        backends: Classes of the scenario's parts.
+        testbed: The testbed.
+        facts: Of all hosts.
+        short: Nodes of each host that are to be taken last.
+        lacking: Kinds of wire within one host that cannot have their memory: kind -> why.
+    """
     scenario = backends.scenario
+    if scenario.apart:
+        _require_end_attachments(backends)
     shares = share_out(scenario, testbed)
     testers = [share for share in shares if "tester" in share.parts]
     _require_apart(backends, testers)
     _require_local_sessions(scenario, testers)
-    _require_cable_wire(backends, testbed, facts, shares)
+    if testbed.hosts:
+        _require_cable_wire(backends, testbed, facts, shares)
     parts = _split_scenario(scenario, shares, facts)
-    hosts = _Hosts(scenario, testbed, facts, shares, parts, short=short).with_nics()
+    hosts = _Hosts(scenario, testbed, facts, shares, parts, short=short)
+    hosts = hosts.with_cable_nics() if testbed.hosts else hosts.with_wire(lacking)
+    if not testers:  # endpoints talk
+        placements = hosts.place_next_to_ends()
+        plans = hosts.plans(placements)
+        return hosts.combine(plans, placements, plans[0].host, wire=WIRE_WITHIN)
     placements = hosts.placements()
     testers = sorted((s for s in hosts.shares if "tester" in s.parts), key=lambda share: share.ends)
     duts = [share for share in hosts.shares if "dut" in share.parts]
@@ -460,9 +487,14 @@ def _plan_hosts(
     bound_s = _clock_bound_s([share.host for share in testers], facts, placements)
     wire, queues = hosts.choose_tester_wire(meets, placements)
     full_deployment = scenario.deployment if scenario.deployment.sites else None
-    plugged = wire if scenario.deployment.tester_vnf_ports else cable_wire(testbed)
+    plugged = wire if scenario.deployment.tester_vnf_ports or hosts.wire else cable_wire(testbed)
+    if not testbed.hosts and scenario.sockets:
+        cpus = tuple(cpu.cpu for cpu in allowed_cpus(testbed.cores, facts))  # no poller works then
+        numbers = scenario.ends_in_guests
+        placements[""] = with_guests(placements[""], scenario.deployment, numbers, cpus)
     of_frames = {
         "tester_rx_queues": queues[tester.host],
+        "wires_without_memory": dict(lacking),
         "refusal_is_loss": registry.load("wires", plugged).refusal_is_loss,
         "clock_bound_s": bound_s,
     }
@@ -487,14 +519,15 @@ def _split_scenario(
         for share in shares
     }
     for share in shares:
-        require_root(facts.hosts[share.host])
-        require_backends(parts[share.host], facts.hosts[share.host], share.parts)
+        require_root(facts.of_host(share.host))
+        require_backends(parts[share.host], facts.of_host(share.host), share.parts)
     return parts
 
 
 def _require_local_sessions(scenario: Scenario, testers: Sequence[HostShare]) -> None:
     """Refuse tests of sessions where the NAT's table is on another host than the tester."""
-    if NEW_SESSIONS in scenario.variant.split(",") and not any("dut" in s.parts for s in testers):
+    counted = not testers or any("dut" in share.parts for share in testers)
+    if NEW_SESSIONS in scenario.variant.split(",") and not counted:
         raise CapabilityError(
             "sessions of a NAT on another host are neither counted nor ended between trials",
             where=scenario.id,
@@ -528,7 +561,7 @@ def _clock_bound_s(
 
 def _require_apart(backends: Backends, testers: Sequence[HostShare]) -> None:
     """Refuse what cannot have the tester's ports on two hosts."""
-    if len(testers) == 1:
+    if len(testers) < 2:
         return
     scenario = backends.scenario
     where = f"{scenario.id}, {' and '.join(share.host for share in testers)}"
@@ -550,31 +583,6 @@ def _require_apart(backends: Backends, testers: Sequence[HostShare]) -> None:
             where=where,
             cure="leave rx_queues out, or give the tester one host",
         )
-
-
-def _plan_ends(
-    backends: Backends, testbed: Testbed, facts: MachineFacts, short: ShortNodes
-) -> Plan:
-    """Plan two vSwitches on two hosts with an endpoint at each, and no tester."""
-    scenario = backends.scenario
-    _require_end_attachments(backends)
-    shares = share_ends(scenario, testbed)
-    shares = tuple(sorted(shares, key=lambda share: share.host))  # the order of locks
-    parts = _split_scenario(scenario, shares, facts)
-    _require_cable_wire(backends, testbed, facts, shares)
-    hosts = _Hosts(scenario, testbed, facts, shares, parts, short=short).with_nics()
-    placements = hosts.place_next_to_ends()
-    for share in hosts.shares:
-        numbers = [number for number in share.ends if number in scenario.ends_in_guests]
-        if not numbers:
-            continue
-        host_facts, placed = facts.hosts[share.host], placements[share.host]
-        if problem := backends.vnf.missing(host_facts, parts[share.host].scenario):
-            raise CapabilityError(problem, where=f"{scenario.id}, host {share.host}")
-        free = hosts.unpolled(share.host, placed)
-        placements[share.host] = with_guests(placed, share.deployment, numbers, free)
-    plans = hosts.plans(placements)
-    return hosts.combine(plans, placements, plans[0].host, wire=WIRE_WITHIN)
 
 
 def _require_end_attachments(backends: Backends) -> None:

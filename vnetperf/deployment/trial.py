@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vnetperf.deployment.capability_check import require_trial
-from vnetperf.deployment.events import EventInjector, check_event
+from vnetperf.deployment.events import EventInjector, check_after_event, check_event
 from vnetperf.deployment.path_check import check_way_through, counts_text, silent_directions
 from vnetperf.host.clock import read_sync, wider
 from vnetperf.host.facts import describe_error
@@ -31,7 +33,6 @@ from vnetperf.model.machine_load import (
 )
 from vnetperf.model.scenario import Pollers
 from vnetperf.model.trial import (
-    EventSpec,
     EventTimes,
     HopCounters,
     LiveCounts,
@@ -194,117 +195,290 @@ class LinkWatch:
             self._next = time.monotonic() + LINKS_EVERY_S
 
 
+#: What a part of a trial tells the others where it has nothing to tell.
+NOTHING_TOLD: Mapping[str, Any] = MappingProxyType({})
 #: Share of the wait after learning frames by which they have come through; counters are read in
 #: the rest of it.
 LEARNED_SHARE = 0.7
 
 
 def run_trial(
-    deployment: LiveDeployment,
-    spec: TrialSpec,
-    watch: Callable[[], None] = lambda: None,
-    on_live: Callable[[LiveCounts], None] | None = None,
-    *,
-    elsewhere: bool = False,
+    deployment: LiveDeployment, spec: TrialSpec, watch: Callable[[], None] = lambda: None
 ) -> TrialResult:
-    """Run one trial: learning frames, counters, traffic, drain, counters.
-
-    A DUT or generator that dies gives a result without numbers that states the reason. A part that
-    does not come back after the trial's event is reported in `TrialResult.event`: what was lost
-    counts. `elsewhere`: the event happens at another host, which reports it.
-    """
-    scenario = deployment.plan.scenario
-    require_trial(scenario.generator, type(deployment.generator), spec, scenario.id)
-    event = spec.event if not elsewhere else None
-    if event is not None:
-        check_event(deployment.plan, event, spec.duration_s)
-    began = time.monotonic()
-    log.info(
-        "trial: %d octets, %.0f frames/s per direction, %g s",
-        *(spec.frame_size, spec.load_fps, spec.duration_s),
-    )
-    happening = EventInjector(deployment, event) if event else None
-    links = LinkWatch(deployment.generator)
-
-    def watch_all() -> None:
-        watch()
-        if happening is None:
-            links.look()
-        if happening is not None:
-            happening.poll()
-        if happening is None or not happening.failed:
-            deployment.check_alive()
-        deployment.generator.check_alive()
-        if on_live is not None and (counts := deployment.generator.live()) is not None:
-            on_live(counts)
-
-    def send() -> TrialResult:
-        counts = send_and_count(deployment, spec, watch_all, happening)
-        if spec.event is not None:
-            return counts
-        links.look(now=True)
-        if not deployment.plan.host:  # else once all hosts have read their counters
-            check_way_through(deployment, silent_directions(counts))
-        return counts.model_copy(update={"links_down": (*links.down, *counts.links_down)})
-
-    result = _catch_failures(deployment, send)
-    log.info("trial ends: %s", result.failure or counts_text(result))
-    return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
+    """Run a trial of a deployment that is on one host and in this process."""
+    return run_part(deployment, spec, watch).result
 
 
-def _catch_failures(deployment: LiveDeployment, send: Callable[[], TrialResult]) -> TrialResult:
-    """A trial's result, without numbers where a part of it has failed."""
-    try:
-        return send()
-    except TrialTimeoutError as error:
-        return TrialResult(directions=(), failed="timeout", failure=str(error))
-    except GeneratorError as error:
-        return TrialResult(directions=(), failed="generator", failure=str(error))
-    except (DutError, HostError) as error:
-        return TrialResult(directions=(), failed="dut", failure=str(deployment.cause(error)))
+class Others(Protocol):
+    """The other hosts of a trial, at whose parts this host's has to look."""
+
+    def meet(
+        self, point: str, watch: Callable[[], None], told: Mapping[str, Any] = NOTHING_TOLD
+    ) -> Mapping[str, Any]:
+        """Wait until the parts at all hosts have come to a point.
+
+        Args:
+            point: "learned": learning frames have come through; "ready": counters are read;
+                "sends": the first frame has left; "sent"; "counted".
+            watch: Called now and then while this part waits.
+            told: What the others are to know.
+
+        Returns:
+            What all parts have told.
+
+        Raises:
+            PartEndedError: The part at another host has failed.
+        """
+
+    def receives(self) -> None:
+        """Tell that a tester with one of its two ports here counts frames from now on."""
+
+
+class PartEndedError(Exception):
+    """The part of a trial at another host has failed, which ends this one."""
+
+
+class NoOthers:
+    """A trial on one host waits for nobody."""
+
+    def meet(
+        self, point: str, watch: Callable[[], None], told: Mapping[str, Any] = NOTHING_TOLD
+    ) -> Mapping[str, Any]:
+        """Go on."""
+        del point, watch
+        return told
+
+    def receives(self) -> None:
+        """Nobody else sends."""
 
 
 def run_part(
     deployment: LiveDeployment,
     spec: TrialSpec,
-    window: TrialWindow,
-    watch: Callable[[], None],
-    *,
-    receives: Callable[[], None],
+    watch: Callable[[], None] = lambda: None,
     on_live: Callable[[LiveCounts], None] | None = None,
+    *,
+    others: Others | None = None,
+    window: TrialWindow | None = None,
+    event_is_here: bool = True,
 ) -> PartResult:
-    """Send and count at the tester's port here, between `learn` and the end of a `DutWatch`."""
-    generator, links = deployment.generator, LinkWatch(deployment.generator)
-    sync = read_sync() if window.kept else None
-    part = PartResult(result=TrialResult(directions=()))
+    """Run what this host has of a trial: learning frames, counters, traffic, drain, counters.
 
-    def watch_all() -> None:
-        watch()
-        links.look()
-        deployment.check_alive()
+    A DUT or generator that dies gives a result without numbers that states the reason. A part that
+    does not come back after the trial's event is reported in `TrialResult.event`: what was lost
+    counts.
+
+    Args:
+        deployment: What is deployed here.
+        spec: The trial, its event in the names of the host where it happens.
+        watch: Called about every half second; what it raises ends the trial.
+        on_live: Called with the tester's counts so far.
+        others: The other hosts of the trial; None where there is one.
+        window: Of a tester with one port here, and the other on another host.
+        event_is_here: False where another host has the part that the event is of.
+    """
+    plan = deployment.plan
+    if plan.has_tester:
+        generator = type(deployment.generator)
+        require_trial(plan.scenario.generator, generator, spec, plan.scenario.id)
+    injector = None
+    if spec.event is not None and event_is_here:
+        check_event(plan, spec.event, spec.duration_s)
+        injector = EventInjector(deployment, spec.event)
+    began = time.monotonic()
+    log.info(
+        "trial: %d octets, %.0f frames/s per direction, %g s",
+        *(spec.frame_size, spec.load_fps, spec.duration_s),
+    )
+    trial = _PartOfTrial(deployment, spec, others or NoOthers(), injector)
+    try:
+        part = trial.send(watch, on_live, window) if plan.has_tester else trial.accompany(watch)
+    except PartEndedError:  # the other part tells why
+        part = PartResult(result=TrialResult(directions=()))
+    except TrialTimeoutError as error:
+        part = _failed("timeout", error)
+    except GeneratorError as error:
+        part = _failed("generator", error)
+    except (DutError, HostError) as error:
+        part = _failed("dut", deployment.cause(error))
+    log.info("trial ends: %s", part.result.failure or counts_text(part.result))
+    result = part.result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
+    return part.model_copy(update={"result": result})
+
+
+def _failed(failed: str, error: VnetperfError) -> PartResult:
+    return PartResult(result=TrialResult(directions=(), failed=failed, failure=str(error)))
+
+
+class _PartOfTrial:
+    """What one host has of a trial: the tester, or one of its ports; parts of the DUT; or both."""
+
+    def __init__(
+        self,
+        deployment: LiveDeployment,
+        spec: TrialSpec,
+        others: Others,
+        injector: EventInjector | None,
+    ) -> None:
+        self.deployment, self.generator, self.spec = deployment, deployment.generator, spec
+        self.sends = deployment.plan.has_tester
+        self.others, self.injector = others, injector
+        self.links = LinkWatch(deployment.generator)
+        self.dut = DutWatch(deployment, profile=spec.profile)
+        #: Whether another host waits for the first frame, to time the trial's event by it.
+        self.is_awaited = spec.event is not None and not (self.sends and injector)
+
+    def _check_alive(self) -> None:
+        """Raise when a part here has ended, unless that is what the event could not mend."""
+        if self.injector is None or not self.injector.failed:
+            self.deployment.check_alive()
+        if self.sends:
+            self.generator.check_alive()
+
+    def accompany(self, watch: Callable[[], None]) -> PartResult:
+        """Count what the DUT's parts here do while the tester at another host sends."""
+
+        def watch_all() -> None:
+            watch()
+            self._check_alive()
+
+        self._check_alive()
+        self.others.meet("learned", watch_all)
+        began = time.monotonic()
+        self.dut.count()
+        rest_s = self.spec.learning_wait_s * (1 - LEARNED_SHARE)
+        sleep_watching(began + rest_s, self._check_alive)
+        self.dut.start()
+        self.others.meet("ready", watch_all)
+        if self.is_awaited:
+            elapsed_s = self.others.meet("sends", watch_all).get("elapsed_s")
+            if self.injector is not None and elapsed_s is not None:
+                self.injector.happen(time.monotonic() - elapsed_s)
+        times = self.injector.times if self.injector is not None else None
+        told = {} if times is None else {"event": times.model_dump(mode="json")}
+        self.others.meet("sent", watch_all, told)
+        counts = self._count_dut(self.dut.collectors.stop())
+        self.others.meet("counted", watch_all)
+        nothing_sent = TrialResult(directions=())
+        return PartResult(result=nothing_sent, dut=nothing_sent.model_copy(update=counts))
+
+    def send(
+        self,
+        watch: Callable[[], None],
+        on_live: Callable[[LiveCounts], None] | None,
+        window: TrialWindow | None,
+    ) -> PartResult:
+        """Send and count, and count what the DUT's parts here do meanwhile."""
+        generator = self.generator
         generator.check_alive()
-        if on_live is not None and (counts := generator.live()) is not None:
+        ended = self._learn(gathers=window is None)
+        ports = {port.port: port for port in generator.port_counters()}
+        sync = read_sync() if window is not None and window.kept else None
+        look = partial(self._look, watch, on_live)
+        self.dut.start()
+        generator.on_sent = self.dut.sent
+        try:
+            if window is None:
+                part = PartResult(result=generator.run(self.spec, look))
+            else:
+                part = generator.run_part(self.spec, window, look, self.others.receives)
+        finally:
+            generator.on_sent = TrafficGenerator.on_sent
+            collected = self.dut.collectors.stop()
+        if sync is not None:
+            part = part.model_copy(update={"clock": wider(sync, read_sync())})
+        tester = _tester_counted(part.result, ports, generator.port_counters())
+        told = self._meet_sent()
+        counts = self._count_dut(collected)  # before frames of a path check pass
+        self.others.meet("counted", self._check_alive)
+        if self.spec.event is None:
+            self.links.look(now=True)
+        update: dict[str, Any] = {
+            "refusal_is_loss": generator.refusal_is_loss(self.spec),
+            "tester": tester,
+            # A tester may have looked at its own.
+            "links_down": tuple(dict.fromkeys((*self.links.down, *part.result.links_down))),
+        }
+        if window is None:
+            result = self._join(part.result.model_copy(update=update), counts, ended, told)
+            return part.model_copy(update={"result": result})
+        ends = self.deployment.plan.own_ends
+        update["tester"] = tuple(port for port in tester if port.port in ends)
+        dut = TrialResult(directions=()).model_copy(update=counts)
+        result = part.result.model_copy(update=update)
+        return part.model_copy(update={"result": result, "dut": dut})
+
+    def _meet_sent(self) -> Mapping[str, Any]:
+        """Let the other hosts know that all is sent: what happened there meanwhile."""
+        if self.is_awaited:  # it has ended before anybody saw it begin
+            self.others.meet("sends", self._check_alive)
+        return self.others.meet("sent", self._check_alive)
+
+    def _look(
+        self, watch: Callable[[], None], on_live: Callable[[LiveCounts], None] | None
+    ) -> None:
+        """Look at all parts here while frames are sent, and let the event happen at its time."""
+        watch()
+        if self.spec.event is None:
+            self.links.look()
+        elif self.injector is not None:
+            self.injector.poll()
+        self._check_alive()
+        counts = self.generator.live() if on_live is not None or self.is_awaited else None
+        if counts is not None and self.is_awaited:
+            self.others.meet("sends", self._check_alive, {"elapsed_s": counts.elapsed_s})
+            self.is_awaited = False
+        if counts is not None and on_live is not None:
             on_live(counts)
 
-    def send() -> TrialResult:
-        nonlocal part
-        generator.check_alive()
-        before = {port.port: port for port in generator.port_counters()}
-        part = generator.run_part(spec, window, watch_all, receives)
-        links.look(now=True)
-        ports = deployment.plan.own_ends
-        counted = _tester_counted(part.result, before, generator.port_counters())
-        update = {
-            "refusal_is_loss": generator.refusal_is_loss(spec),
-            "tester": tuple(port for port in counted if port.port in ports),
-            "links_down": tuple({**links.down, **dict.fromkeys(part.result.links_down)}),
-        }
-        return part.result.model_copy(update=update)
+    def _learn(self, *, gathers: bool) -> SessionCounts | None:
+        """Send learning frames and read counters: sessions of a NAT that were ended before."""
+        wait_s, ended = self.spec.learning_wait_s, None
+        if gathers:
+            self.dut.collectors.gather()
+        if self.spec.new_sessions:
+            ended = end_sessions(self.deployment)
+        learn(self.deployment, self.spec)
+        learned = time.monotonic()
+        sleep_watching(learned + wait_s * LEARNED_SHARE, self._check_alive)
+        self.others.meet("learned", self._check_alive)
+        self.dut.count()
+        sleep_watching(learned + wait_s, self._check_alive)
+        self.others.meet("ready", self._check_alive)
+        return ended
 
-    result = _catch_failures(deployment, send)
-    log.info("trial ends here: %s", result.failure or counts_text(result))
-    clock = wider(sync, read_sync()) if sync is not None else None
-    return part.model_copy(update={"result": result, "clock": clock})
+    def _join(
+        self,
+        result: TrialResult,
+        counts: dict[str, Any],
+        ended: SessionCounts | None,
+        told: Mapping[str, Any],
+    ) -> TrialResult:
+        """What tester and DUT have counted, once the path was checked where that is needed."""
+        deployment = self.deployment
+        update = {
+            **counts,
+            "links_down": (*result.links_down, *counts.get("links_down", ())),
+            "uncollected": result.uncollected | counts["uncollected"],
+        }
+        if not self.dut.began_anew:
+            update["sessions"] = _count_sessions(deployment, ended)
+        times = self.injector.result() if self.injector is not None else None
+        if "event" in told:
+            times = EventTimes.model_validate(told["event"])
+        if times is not None:
+            update["event"] = check_after_event(deployment, times)
+        if self.spec.event is None:
+            check_way_through(deployment, silent_directions(result))
+        return result.model_copy(update=update)
+
+    def _count_dut(self, collected: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields of a result: what collectors and the DUT's parts here have counted."""
+        if self.injector is not None and self.injector.times is not None:
+            self.dut.began_anew = self.injector.resets_counters
+        counted = self.dut.counted()
+        uncollected = collected["uncollected"] | counted["uncollected"]
+        return {**collected, **counted, "uncollected": uncollected}
 
 
 class DutWatch:
@@ -388,35 +562,21 @@ class DutWatch:
         return tuple(work for work in works if work.packets >= 0)
 
 
-def begin_watch(deployment: LiveDeployment, wait_s: float = 0.0) -> DutWatch:
-    """Begin to watch what a host has of a deployment over hosts; learning frames have passed.
-
-    Threads are looked at from `wait_s` later on: right before the tester sends.
-    """
-    deployment.check_alive()
-    watch, began = DutWatch(deployment), time.monotonic()
-    watch.count()
-    sleep_watching(began + wait_s, deployment.check_alive)
-    watch.start()
-    return watch
-
-
-def end_watch(deployment: LiveDeployment, watch: DutWatch) -> TrialResult:
-    """What the DUT's parts here counted; a dead one gives a result that states it."""
+def watch_machine(
+    deployment: LiveDeployment, seconds: float, watch: Callable[[], None]
+) -> TrialResult:
+    """What threads and machine do here for a while in which nothing is sent."""
     try:
-        collected, counted = watch.collectors.stop(), watch.counted()
+        deployment.check_alive()
+        dut = DutWatch(deployment)
+        dut.count()
+        dut.start()
+        sleep_watching(time.monotonic() + seconds, watch)
+        collected, counted = dut.collectors.stop(), dut.counted()
     except (DutError, HostError) as error:
-        failure = str(deployment.cause(error))
-        return TrialResult(directions=(), failed="dut", failure=failure)
+        return _failed("dut", deployment.cause(error)).result
     uncollected = collected["uncollected"] | counted["uncollected"]
     return TrialResult(directions=(), **{**collected, **counted, "uncollected": uncollected})
-
-
-def happen(deployment: LiveDeployment, watch: DutWatch, event: EventSpec) -> EventTimes:
-    """Let an event of another host's trial happen here, `at_s` from now on; its times from now."""
-    injector = EventInjector(deployment, event)
-    watch.began_anew |= injector.resets_counters
-    return injector.happen(time.monotonic())
 
 
 def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:
@@ -447,56 +607,6 @@ def learn(deployment: LiveDeployment, spec: TrialSpec) -> None:
         cure="choose fewer sessions with --nat or --lb, or a larger table or longer timeouts with "
         "--set",
     )
-
-
-def send_and_count(
-    deployment: LiveDeployment,
-    spec: TrialSpec,
-    watch: Callable[[], None],
-    happening: EventInjector | None,
-) -> TrialResult:
-    """Send a trial's frames, with its event; return what all parts counted meanwhile."""
-    generator = deployment.generator
-
-    def watch_parts() -> None:
-        deployment.check_alive()
-        generator.check_alive()
-
-    generator.check_alive()
-    dut = DutWatch(deployment, profile=spec.profile)
-    dut.collectors.gather()
-    ended = end_sessions(deployment) if spec.new_sessions else None
-    learn(deployment, spec)
-    learned = time.monotonic()
-    sleep_watching(learned + spec.learning_wait_s * LEARNED_SHARE, watch_parts)
-    dut.count()
-    sleep_watching(learned + spec.learning_wait_s, watch_parts)
-    ports = {port.port: port for port in generator.port_counters()}
-    dut.start()
-    generator.on_sent = dut.sent
-    try:
-        result = generator.run(spec, watch)
-    finally:
-        generator.on_sent = TrafficGenerator.on_sent
-        collected = dut.collectors.stop()
-    tester = _tester_counted(result, ports, generator.port_counters())
-    dut.began_anew = happening is not None and happening.resets_counters
-    counted = dut.counted()  # before frames of a path check pass
-    uncollected = result.uncollected | collected["uncollected"] | counted["uncollected"]
-    update = {
-        **collected,
-        **counted,
-        "uncollected": uncollected,
-        # A tester may have looked at its own.
-        "links_down": (*result.links_down, *counted.get("links_down", ())),
-        "refusal_is_loss": generator.refusal_is_loss(spec),
-        "tester": tester,
-    }
-    if not dut.began_anew:
-        update["sessions"] = _count_sessions(deployment, ended)
-    if happening is not None:
-        update["event"] = happening.result()
-    return result.model_copy(update=update)
 
 
 #: Longest wait until a vSwitch that has ended its sessions counts none, seconds.

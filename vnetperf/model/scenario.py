@@ -803,10 +803,6 @@ class Plan(Frozen):
         scenario = self.scenario.model_copy(update={"deployment": self.whole})
         return self.model_copy(update={"scenario": scenario})
 
-    def of_tester(self) -> Plan:
-        """The plan of the host that the tester, or its port 0, is on; of one host itself."""
-        return next(iter(self.testers), self)
-
     def nic(self, wire: int, side: str) -> NicUse | None:
         """The NIC at an end of a wire, its side "tester" or "dut"; None when it has none there."""
         return next((n for n in self.nics if (n.wire, n.side) == (wire, side)), None)

@@ -823,6 +823,10 @@ class MachineFacts(Frozen):
         trouble = self.images[name]
         return f"the guest image {name} cannot be used: {trouble}" if trouble else ""
 
+    def of_host(self, name: str) -> MachineFacts:
+        """The facts of a host; of a testbed with one host these."""
+        return self.hosts.get(name, self)
+
     def nic(self, name: str) -> NicFacts | None:
         """A NIC by PCI address, in any usual spelling, or by its interface; None where none is."""
         address = _pci_address(name)

@@ -984,10 +984,12 @@ class TrialResult(Frozen):
 
 
 class PartResult(Frozen):
-    """What one of the two hosts of a tester has of a trial.
+    """What one host has of a trial.
 
     Attributes:
-        result: Counts of its own port: frames that it sent, and those that came.
+        result: Counts of a tester with both its ports here, and of the DUT's parts beside it; of a
+            tester with one port here the counts of that: frames that it sent, and those that came.
+        dut: What the DUT's parts here counted, where `result` has not that as well.
         sent_s: When its last frame left, or the other's was due, seconds after its beginning of
             sending.
         open_s: Until when it received, likewise.
@@ -1001,6 +1003,7 @@ class PartResult(Frozen):
     """
 
     result: TrialResult
+    dut: TrialResult | None = None
     sent_s: float = 0.0
     open_s: float = 0.0
     drift_s: float | None = None

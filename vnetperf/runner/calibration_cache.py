@@ -33,7 +33,7 @@ class CalibrationCache:
         """What a calibration depends on: of several hosts, on the one that the plan is for."""
         from vnetperf import __version__  # noqa: PLC0415 - the package is still being imported
 
-        facts = facts.hosts.get(plan.host, facts)
+        facts = facts.of_host(plan.host)
         cpu = facts.record.get("cpu", "")
         kernel = facts.record.get("kernel", "")
         text = repr(

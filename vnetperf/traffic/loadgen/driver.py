@@ -57,7 +57,6 @@ from vnetperf.traffic.loadgen.trials import (
     PreparedStreams,
     compile_parts,
     run_part,
-    run_trial,
 )
 
 log = logging.getLogger(__name__)
@@ -788,15 +787,14 @@ class Loadgen(TrafficGenerator):
             self.learnt = None
             self._hand_over(*self._requested)
         self._begin(trial)
-        refusal = self.refusal_is_loss(trial)
-        return run_trial(
+        return run_part(
             self._running(),
             self._prepared,
             trial,
             watch,
             on_sent=self.on_sent,
-            refusal_is_loss=refusal,
-        )
+            refusal_is_loss=self.refusal_is_loss(trial),
+        ).result
 
     def run_part(
         self,
@@ -811,8 +809,8 @@ class Loadgen(TrafficGenerator):
             self._running(),
             self._prepared,
             trial,
-            window,
             watch,
+            window=window,
             receives=receives,
             refusal_is_loss=self.refusal_is_loss(trial),
         )

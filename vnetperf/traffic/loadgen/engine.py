@@ -589,7 +589,7 @@ class Engine:
         ]
         self._ask_all("stream/load", loads)
         epoch = self._epoch % 255 + 1 if trial.epoch is None else trial.epoch
-        self._ask("trial/start", epoch=epoch, **trial.parameters())
+        self._ask_all("trial/start", ({"epoch": epoch, **trial.parameters()},))
         self._epoch, self._trial_senders = epoch, self._senders
         return epoch
 

@@ -387,37 +387,39 @@ class PreparedStreams:
         return loads
 
 
-def run_trial(
-    engine: Engine,
-    prepared: PreparedStreams,
-    trial: TrialSpec,
-    watch: Callable[[], None],
-    *,
-    on_sent: Callable[[], None] = lambda: None,
-    refusal_is_loss: bool,
-) -> TrialResult:
-    """Send, drain, count."""
-    spec = engine_trial(prepared, trial, refusal_is_loss=refusal_is_loss)
-    began = time.monotonic()
-    result = _run_to_end(engine, spec, trial.duration_s, watch, on_sent=on_sent)
-    if trial.full_drain and not result.aborted:
-        sleep_watching(began + _sent_s(trial, result) + trial.drain_s, watch)
-    return read_counts(engine, prepared, trial, result, refusal_is_loss=refusal_is_loss)
-
-
 def run_part(
     engine: Engine,
     prepared: PreparedStreams,
     trial: TrialSpec,
-    window: TrialWindow,
     watch: Callable[[], None],
     *,
-    receives: Callable[[], None],
+    window: TrialWindow | None = None,
+    receives: Callable[[], None] = lambda: None,
+    on_sent: Callable[[], None] = lambda: None,
     refusal_is_loss: bool,
 ) -> PartResult:
-    """A trial of the port that is here."""
+    """Send, drain, count at the ports that are here; whatever happens, traffic has stopped after.
+
+    `window` is of a tester that has its other port on another host.
+    """
     spec = engine_trial(prepared, trial, refusal_is_loss=refusal_is_loss, window=window)
-    result = _run_to_end(engine, spec, trial.duration_s, watch, receives)
+    began = time.monotonic()
+    try:
+        engine.start(spec)
+        receives()
+        sleep_watching(began + spec.delay_s + trial.duration_s, watch)
+        burst = _burst_frames(spec.loads)
+        if not burst:  # whose end is known once the engine has answered
+            on_sent()
+        result = engine.wait(spec.drain_s + GRACE_S + burst / SLOWEST_BURST_FPS)
+    except TrialTimeoutError:  # it has been stopped, as far as it follows
+        raise
+    except BaseException:
+        with contextlib.suppress(GeneratorError, HostError):  # it exited, or had nothing to stop
+            engine.stop()
+        raise
+    if window is None and trial.full_drain and not result.aborted:
+        sleep_watching(began + _sent_s(trial, result) + trial.drain_s, watch)
     counts = read_counts(engine, prepared, trial, result, refusal_is_loss=refusal_is_loss)
     echoes = engine.echoes() if spec.echo != "none" else Echoes(0, ())
     return PartResult(
@@ -629,33 +631,6 @@ def engine_trial(
 
 def _burst_frames(loads: Mapping[int, StreamLoad]) -> int:
     return sum(load.count or 0 for load in loads.values() if load.rate is None)
-
-
-def _run_to_end(
-    engine: Engine,
-    spec: EngineTrial,
-    length_s: float,
-    watch: Callable[[], None],
-    receives: Callable[[], None] = lambda: None,
-    *,
-    on_sent: Callable[[], None] = lambda: None,
-) -> EngineResult:
-    """Start a trial and wait for its end; whatever happens, traffic has stopped after."""
-    began = time.monotonic()
-    try:
-        engine.start(spec)
-        receives()
-        sleep_watching(began + spec.delay_s + length_s, watch)
-        burst = _burst_frames(spec.loads)
-        if not burst:  # whose end is known once the engine has answered
-            on_sent()
-        return engine.wait(spec.drain_s + GRACE_S + burst / SLOWEST_BURST_FPS)
-    except TrialTimeoutError:  # it has been stopped, as far as it follows
-        raise
-    except BaseException:
-        with contextlib.suppress(GeneratorError, HostError):  # it exited, or had nothing to stop
-            engine.stop()
-        raise
 
 
 def tally(
