@@ -32,6 +32,9 @@ class VSwitchCapabilities(DutCapabilities):
 class VSwitch(Dut):
     """A vSwitch of one deployment.
 
+    Its methods are those of `Dut` (`vnetperf/plugin/dut.py`). `facts` of `Backend` has to be
+    written too, and `missing` if this machine may lack more than the declared programs.
+
     Attributes:
         capabilities: What it can do.
         deployments: Those that it can be in; empty for all that its capabilities allow.
