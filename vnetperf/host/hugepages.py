@@ -12,7 +12,7 @@ from pathlib import Path
 from vnetperf.host import locks
 from vnetperf.host.facts import file_number
 from vnetperf.host.journal import Change, Journal, UndoData, pending_changes, read_journal
-from vnetperf.host.linux import PROC, boot_id, numbered_entries, parse_number
+from vnetperf.host.linux import PROC, boot_id, close_after, numbered_entries, parse_number
 from vnetperf.host.paths import HostRoots, list_files
 from vnetperf.model.errors import HostError
 
@@ -75,7 +75,7 @@ def pool_lock(directory: Path) -> Iterator[None]:
         cure="check that this kernel still has these pages, and run as root",
     ):
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with close_after(fd):
         locks.lock_file(
             fd,
             POOL_LOCK_S,
@@ -86,8 +86,6 @@ def pool_lock(directory: Path) -> Iterator[None]:
             ),
         )
         yield
-    finally:
-        os.close(fd)
 
 
 def hold_pool(data: UndoData) -> contextlib.AbstractContextManager[None]:

@@ -289,17 +289,15 @@ def start_napi_threads(name: str, cpus: Sequence[int], *, netns: Path) -> tuple[
         file.write_text("1\n")
         return read_file(file).strip()
 
+    where = f"link {name}"
     cure = "Linux 5.12 or newer has threaded NAPI; leave --set napi=threaded out"
-    try:
+    with HostError.explain_os_error("the kernel gives no threads to NAPI", where=where, cure=cure):
         now = linux.run_in_sysfs(netns, switch_on)
-    except OSError as error:
-        text = f"the kernel gives no threads to NAPI: {error.strerror}"
-        raise HostError(text, where=f"link {name}", cure=cure) from error
     threads = wait_at_most(lambda: napi_threads(name), _THREAD_S, f"NAPI threads of {name}")
     if now == "0" or not threads:
         raise HostError(
             f"threaded NAPI reads back {now}, and {len(threads or ())} threads are seen",
-            where=f"link {name}",
+            where=where,
             cure=cure + "; in a container with PIDs of its own, the kernel's threads are not seen",
         )
     for place, thread in enumerate(threads):
@@ -533,17 +531,16 @@ def create_tap(
             cure="load the module tun (modprobe tun) and run as root",
         ):
             device = os.open(TUN_DEVICE, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
-            fcntl.ioctl(device, TUNSETPERSIST, 1)
-        except OSError as error:
-            raise HostError(
-                f"the kernel refused to make the tap device: {error.strerror}",
+        with (
+            linux.close_after(device),
+            HostError.explain_os_error(
+                "the kernel refused to make the tap device",
                 where=f"link {name}",
                 cure="run as root, with a name that nothing else has",
-            ) from error
-        finally:
-            os.close(device)
+            ),
+        ):
+            fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
+            fcntl.ioctl(device, TUNSETPERSIST, 1)
 
     # The kernel calls the kind of a tap's link "tun".
     data = {"ends": [[name, str(netns) if netns else None]], "kind": "tun"}

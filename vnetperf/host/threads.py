@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host.linux import PROC, call_in_thread, raw_syscall, read_file
+from vnetperf.host.linux import PROC, call_in_thread, close_after, raw_syscall, read_file
 from vnetperf.model.errors import HostError
 
 MAX_ROUNDS = 20
@@ -319,11 +319,9 @@ def explain_no_counts() -> str:
         fd = open_counter(CYCLES, threading.get_native_id())
     except (HostError, ProcessLookupError):
         return ""  # whoever opens one learns why it cannot
-    try:
+    with close_after(fd):
         sum(range(_PROOF_LOOP))
         counted = read_counter(fd).value
-    finally:
-        os.close(fd)
     return "" if counted else "a counter of cycles was opened, and counted nothing of a loop"
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from vnetperf.host import ethtool
-from vnetperf.host.linux import netlink
+from vnetperf.host.linux import close_after, netlink
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import Program
 
@@ -258,10 +258,8 @@ def run_live(number: int, frame: bytes, count: int = MOST_LIVE) -> None:
         flags=_LIVE_FRAMES,
         batch=_LIVE_BATCH,
     )
-    try:
+    with close_after(fd):
         code = library.bpf_prog_test_run_opts(fd, ctypes.byref(run))
-    finally:
-        os.close(fd)
     if code not in (0, -errno.EINTR):
         raise HostError(f"the kernel does not make live frames: {os.strerror(-code)}")
 
