@@ -14,6 +14,7 @@ from vnetperf.log.records import OTHER_HOSTS
 from vnetperf.model.calibration import detect_drift
 from vnetperf.model.deployment import ALL_DEPLOYMENTS, make_deployment
 from vnetperf.model.result import RunResults, ScenarioFacts
+from vnetperf.model.traffic import CHANGES
 from vnetperf.model.transfer import POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
 
 #: In place of a value that only the other run has.
@@ -132,10 +133,11 @@ def comparability(results: RunResults, scenario: str) -> dict[str, str]:
             conditions["options"] = _describe_options(
                 {**(request.get("options") or {}), "conflist": conflist}
             )
-        if request.get("nat"):
-            conditions["sessions of the NAT"] = _describe_options(request["nat"])
-        if request.get("services"):
-            conditions["services"] = _describe_options(request["services"])
+        conditions |= {
+            kind.options_title: _describe_options(request[key])
+            for key, kind in CHANGES.items()
+            if request.get(key)
+        }
         if (request.get("deployment") or {}).get("pods"):
             conditions["hosts of pods"] = str(request.get("pod_hosts", ABSENT))
             conditions["pods by"] = str(request.get("pod", "netns"))

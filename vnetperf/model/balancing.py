@@ -46,6 +46,7 @@ class Services(FrameChange):
     key: ClassVar[str] = "services"
     middlebox: ClassVar[str] = "a load balancer"
     condition: ClassVar[str] = "load balancing"
+    options_title: ClassVar[str] = "services"
     missing_part: ClassVar[str] = "does not balance the load of services"
 
     services: int = Field(default=100, ge=1, le=MOST_SERVICES)

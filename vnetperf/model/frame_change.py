@@ -50,12 +50,14 @@ class FrameChange(Frozen):
         key: Where scenarios and streams have it in their JSON.
         middlebox: What a DUT is that makes it, in a sentence: "a NAT".
         condition: What a scenario's conditions call it: "NAT".
+        options_title: What a comparison calls its options: "sessions of the NAT".
         missing_part: What a vSwitch lacks that does not make it: "is no NAT".
     """
 
     key: ClassVar[str]
     middlebox: ClassVar[str]
     condition: ClassVar[str]
+    options_title: ClassVar[str]
     missing_part: ClassVar[str]
 
     @property

@@ -57,6 +57,7 @@ class Nat(FrameChange):
     key: ClassVar[str] = "nat"
     middlebox: ClassVar[str] = "a NAT"
     condition: ClassVar[str] = "NAT"
+    options_title: ClassVar[str] = "sessions of the NAT"
     missing_part: ClassVar[str] = "is no NAT"
 
     subscribers: int = Field(default=1024, ge=1, le=MOST_FLOWS)

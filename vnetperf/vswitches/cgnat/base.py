@@ -35,7 +35,7 @@ class NatOptions(TimerOptions):
     max_sessions: int | None = Field(default=None, ge=1, le=1 << 28)
 
 
-def nat_of(scenario: Scenario) -> Nat:
+def find_nat(scenario: Scenario) -> Nat:
     """Subscribers, pool and blocks of a scenario, or the usual ones."""
     return scenario.change if isinstance(scenario.change, Nat) else Nat()
 
@@ -104,7 +104,7 @@ class NatSwitch(HasSessions, VSwitch):
     @property
     def nat(self) -> Nat:
         """Subscribers, pool and blocks of the scenario."""
-        return nat_of(self.plan.scenario)
+        return find_nat(self.plan.scenario)
 
     @property
     def max_sessions(self) -> int:

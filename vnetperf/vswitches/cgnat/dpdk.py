@@ -38,7 +38,7 @@ from vnetperf.vswitches.cgnat.base import (
     OUTSIDE,
     NatOptions,
     NatSwitch,
-    nat_of,
+    find_nat,
 )
 from vnetperf.vswitches.testpmd import phy_device
 
@@ -154,7 +154,7 @@ class DpdkNat(NatSwitch):
     @classmethod
     def hugepage_mib(cls, scenario: Scenario) -> int:
         """Memory of its buffers and tables."""
-        nat = nat_of(scenario)
+        nat = find_nat(scenario)
         room = _room(scenario, nat)
         threads = len(list_stage_groups(scenario))
         buffers = (3 + threads) * dpdk.RING_SIZE + threads * BUFFERS_OF_THREAD
@@ -431,7 +431,7 @@ def list_stage_groups(scenario: Scenario) -> tuple[str, ...]:
 def nat_arguments(plan: Plan, facts: MachineFacts | None = None) -> list[str]:
     """The engine's own options."""
     scenario = plan.scenario
-    options, nat = scenario.options.own(DpdkNatOptions), nat_of(scenario)
+    options, nat = scenario.options.own(DpdkNatOptions), find_nat(scenario)
     graph, room = scenario.deployment, _room(scenario, nat)
     roles = [demand.role for demand in DpdkNat.roles(scenario)]
     turn_us = max(plan.placement.turn_of(role) for role in roles)

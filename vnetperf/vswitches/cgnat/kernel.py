@@ -14,7 +14,7 @@ from vnetperf.vswitches.cgnat.base import (
     COMPUTED_BLOCKS,
     NatOptions,
     NatSwitch,
-    nat_of,
+    find_nat,
 )
 from vnetperf.vswitches.conntrack import (
     MAX,
@@ -85,7 +85,7 @@ class KernelNat(NatSwitch, TrackingRouter):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the kernel from translating here."""
-        nat = nat_of(scenario)
+        nat = find_nat(scenario)
         if scenario.options.own(KernelNatOptions).random_ports and nat.mapping != "learnt":
             return "with random_ports no mapping is known before; add --nat mapping=learnt"
         return super().missing(facts, scenario)
@@ -113,7 +113,7 @@ class KernelNat(NatSwitch, TrackingRouter):
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The rule, for `--plan`."""
-        nat = nat_of(plan.scenario)
+        nat = find_nat(plan.scenario)
         first, last = nat.subscriber_block(0), nat.subscriber_block(nat.subscribers - 1)
         return {
             plan.scenario.options.mode or cls.capabilities.modes[0]: (

@@ -24,7 +24,7 @@ from vnetperf.vswitches.cgnat.base import (
     OUTSIDE,
     NatOptions,
     NatSwitch,
-    nat_of,
+    find_nat,
 )
 from vnetperf.vswitches.vpp.forwarding import ApiMessage, address_messages, route_message
 from vnetperf.vswitches.vpp.switch import Vpp
@@ -56,7 +56,7 @@ class VppNat(NatSwitch, Vpp):
     @classmethod
     def adapted(cls, scenario: Scenario, testbed: Testbed) -> Scenario:
         """The scenario routed, its mappings learnt: VPP chooses them by rules of its own."""
-        nat = nat_of(scenario).model_copy(update={"mapping": "learnt"})
+        nat = find_nat(scenario).model_copy(update={"mapping": "learnt"})
         return super().adapted(scenario.model_copy(update={"change": nat}), testbed)
 
     @classmethod
@@ -67,7 +67,7 @@ class VppNat(NatSwitch, Vpp):
         needed, free = cls.heap_mib(scenario), sum(facts.memory_free_kb.values()) >> 10
         if facts.memory_free_kb and needed > free:
             return (
-                f"its tables take {needed} MiB for {nat_of(scenario).subscribers} "
+                f"its tables take {needed} MiB for {find_nat(scenario).subscribers} "
                 f"subscribers, and {free} MiB are free; give fewer sessions (--nat, or "
                 "max_sessions with mode=vpp-nat44)"
             )
@@ -81,7 +81,7 @@ class VppNat(NatSwitch, Vpp):
                 "VPP makes no session of a TCP segment without SYN, as the tester sends them; "
                 "measure UDP (without --traffic tcp)"
             )
-        return cls.nat_problem(nat_of(scenario), scenario.options.own(NatOptions))
+        return cls.nat_problem(find_nat(scenario), scenario.options.own(NatOptions))
 
     @classmethod
     @abstractmethod
@@ -228,7 +228,7 @@ class VppDet44(VppNat):
     @classmethod
     def heap_mib(cls, scenario: Scenario) -> int:
         """The table: room for all sessions of all addresses of the inside network."""
-        addresses = Det44Map.fit(nat_of(scenario)).inside.num_addresses
+        addresses = Det44Map.fit(find_nat(scenario)).inside.num_addresses
         return -(-addresses * cls.MOST_SESSIONS * cls.SESSION_OCTETS >> 20)
 
     @classmethod
@@ -319,7 +319,7 @@ class VppNat44(VppNat):
     def heap_mib(cls, scenario: Scenario) -> int:
         """Tables of each worker, with room for all sessions."""
         options, workers = scenario.options.own(NatOptions), scenario.options.workers or 1
-        sessions = options.max_sessions or nat_of(scenario).sessions
+        sessions = options.max_sessions or find_nat(scenario).sessions
         return -(-sessions * workers * cls.SESSION_OCTETS >> 20)
 
     @classmethod

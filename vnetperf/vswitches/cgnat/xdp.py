@@ -24,7 +24,7 @@ from vnetperf.vswitches.cgnat.base import (
     OUTSIDE,
     NatOptions,
     NatSwitch,
-    nat_of,
+    find_nat,
 )
 from vnetperf.vswitches.xdp.switch import INDEX, Xdp
 
@@ -85,7 +85,7 @@ class XdpNat(NatSwitch, Xdp):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps programs from being compiled, loaded, or from holding the blocks."""
-        nat = nat_of(scenario)
+        nat = find_nat(scenario)
         places = KINDS * nat.subscribers * nat.block_size
         if places > MOST_PLACES:
             return (
@@ -98,7 +98,7 @@ class XdpNat(NatSwitch, Xdp):
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The programs, for `--plan`."""
-        nat = nat_of(plan.scenario)
+        nat = find_nat(plan.scenario)
         return {"XDP": f"translate at {INSIDE} and {OUTSIDE}, native, {nat}"}
 
     @property

@@ -12,7 +12,7 @@ from vnetperf.plugin.dut import JUMBO_FRAME_SIZE
 from vnetperf.plugin.vswitch import HasSessions, VSwitch, VSwitchCapabilities
 
 
-def services_of(scenario: Scenario) -> Services:
+def find_services(scenario: Scenario) -> Services:
     """Services and flows of a scenario, or the usual ones."""
     return scenario.change if isinstance(scenario.change, Services) else Services()
 
@@ -50,12 +50,12 @@ class BalancingSwitch(HasSessions, VSwitch):
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """What does it and for which services, for `--plan`."""
         mode = plan.scenario.options.mode or cls.capabilities.modes[0]
-        return {mode: f"{cls.does_it} {services_of(plan.scenario)}"}
+        return {mode: f"{cls.does_it} {find_services(plan.scenario)}"}
 
     @property
     def services(self) -> Services:
         """Services and flows of the scenario."""
-        return services_of(self.plan.scenario)
+        return find_services(self.plan.scenario)
 
     @property
     def protocol(self) -> str:
