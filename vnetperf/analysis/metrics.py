@@ -20,8 +20,7 @@ from vnetperf.model.result import (
 )
 from vnetperf.model.transfer import MPI_PAIRS, Kind
 from vnetperf.model.units import Unit
-from vnetperf.plugin import registry
-from vnetperf.plugin.procedure import load_test
+from vnetperf.plugin.procedure import find_outcome
 from vnetperf.procedures.latency import (
     COMPARED_PERCENTILES,
     list_gap_figures,
@@ -385,11 +384,10 @@ def _list_figures(result: Result) -> Iterable[Figure]:
     """The figures of a test; of one that describes them itself, those of the log."""
     if result.outcome is not None:
         return result.outcome.figures
-    if result.test not in registry.names("procedures"):
+    if (measured := find_outcome(result)) is None:
         return ()
-    test = load_test(result.test)
-    outcome = getattr(result, test.fills)
-    return test.list_figures(result, outcome) if outcome else ()
+    test, outcome = measured
+    return test.list_figures(result, outcome)
 
 
 def _list_goal_marks(goal: GoalResult) -> tuple[str, ...]:
