@@ -2,7 +2,11 @@ import csv
 import io
 import json
 
-from vnetperf.report.csv_files import results_csv, trials_csv
+from vnetperf.model.figures import Outcome
+from vnetperf.model.outcomes import Curve
+from vnetperf.model.result import Result
+from vnetperf.report.csv_files import curves_csv, results_csv, trials_csv
+from vnetperf.report.page import html_report
 
 
 def _rows(said: str) -> list[dict[str, str]]:
@@ -61,3 +65,16 @@ def test_a_name_is_no_formula(results):
     first = results.results[0].model_copy(update={"goals": (goal,)})
     row = _rows(results_csv(results.model_copy(update={"results": (first,)})))[0]
     assert row["irregular_reason"] == "'=1+1"
+
+
+def test_curves_that_an_outcome_has_are_rows_and_drawn(results):
+    curve = Curve(trial=3, bin_s=0.5, offered=(9, 9), lost=(0, 2), arrived=(9, 7))
+    outcome = Outcome(kind="other", title="Other", curves={"flow 1": (curve,)})
+    result = Result(scenario="pvp_dpdk", test="other", frame_size=64, outcome=outcome)
+    others = results.model_copy(update={"results": (*results.results, result)})
+    rows = [row for row in _rows(curves_csv(others)) if row["test"] == "other"]
+    assert [(row["item"], row["from_s"], row["lost_frames"]) for row in rows] == [
+        ("flow 1", "0.0", "0"),
+        ("flow 1", "0.5", "2"),
+    ]
+    assert "flow 1" in html_report(others)

@@ -19,8 +19,7 @@ from vnetperf.model.result import (
     Result,
 )
 from vnetperf.model.units import Unit
-from vnetperf.plugin import registry
-from vnetperf.plugin.procedure import load_test
+from vnetperf.plugin.procedure import find_outcome
 from vnetperf.plugin.workload import find_workload_report
 from vnetperf.procedures.latency import (
     COMPARED_PERCENTILES,
@@ -380,11 +379,10 @@ def _list_figures(result: Result) -> Iterable[Figure]:
     """The figures of a test; of one that describes them itself, those of the log."""
     if result.outcome is not None:
         return result.outcome.figures
-    if result.test not in registry.names("procedures"):
+    if (measured := find_outcome(result)) is None:
         return ()
-    test = load_test(result.test)
-    outcome = getattr(result, test.fills)
-    return test.list_figures(result, outcome) if outcome else ()
+    test, outcome = measured
+    return test.list_figures(result, outcome)
 
 
 def _list_goal_marks(goal: GoalResult) -> tuple[str, ...]:

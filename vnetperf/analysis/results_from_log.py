@@ -71,7 +71,6 @@ from vnetperf.model.base import share_field_sets
 from vnetperf.model.errors import LogError, NoResultError
 from vnetperf.model.frame_change import NEW_SESSIONS
 from vnetperf.model.frames import LinkSpeed
-from vnetperf.model.outcomes import BackToBack, Service
 from vnetperf.model.parameters import STANDARD_TESTS
 from vnetperf.model.result import (
     ComparedVariant,
@@ -346,14 +345,7 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
             reason = "another version ended this test by fewer trials than this one asks for"
         return fields | {"status": "not measured", "why": reason}
     fields["of_other_deployment"] = of_other_deployment
-    # Some tests take trials that offered too little. Back-to-back takes each burst, and counts none
-    # that is not valid: what it found is of the others. So is a service's step that was repeated.
-    fields["discarded"] = replayed.discarded
-    if isinstance(replayed.outcome, BackToBack):
-        fields["discarded"] = len(bad)
-    elif isinstance(replayed.outcome, Service):
-        judged = {number for step in replayed.outcome.all_steps for number in step.trials}
-        fields["discarded"] = len(set(bad) - judged)
+    fields["discarded"] = test.count_discarded(replayed.outcome, replayed.discarded, bad)
     return fields | {test.fills: replayed.outcome}
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.outcomes import Spread
+from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.units import Unit
 
 
@@ -135,6 +135,7 @@ class Outcome(Frozen):
         values: All else that the test tells, as JSON has it; for programs.
         figures: Its numbers, in the order of the table's columns and rows.
         plots: What is plotted of them.
+        curves: What it is of -> how traffic went on over the time of its trials.
         notes: What a reader must know, a sentence each.
         conditions: Parameters that its numbers depend on, as the test declares them; numbers of
             others are not comparable.
@@ -145,5 +146,6 @@ class Outcome(Frozen):
     values: dict[str, Any] = Field(default_factory=dict)
     figures: tuple[Figure, ...] = ()
     plots: tuple[FigurePlot, ...] = ()
+    curves: dict[str, tuple[Curve, ...]] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
     conditions: dict[str, Any] = Field(default_factory=dict)

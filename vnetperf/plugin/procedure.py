@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_type_hints
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.figures import Figure
+from vnetperf.model.outcomes import Curve
 from vnetperf.model.parameters import THROUGHPUT, ProcedureParameters
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import Result
@@ -176,6 +177,25 @@ class FrameTest(ABC):
         return figures
 
     @staticmethod
+    def list_curves(outcome: Any, /) -> Iterable[tuple[str, Curve]]:
+        """How traffic went on over the time of its trials, each with what it is of."""
+        return ()
+
+    @staticmethod
+    def count_discarded(outcome: Any, unanswered: int, invalid: Collection[int], /) -> int:
+        """Count its trials that were no measurement of the DUT.
+
+        Args:
+            outcome: What `run` has returned.
+            unanswered: Trials that were repeated, since they answered no request.
+            invalid: Numbers of the trials that are not VALID.
+
+        Returns:
+            The number; some tests take trials that are not VALID.
+        """
+        return unanswered
+
+    @staticmethod
     def estimate(parameters: Any, rate_fps: float, least_fps: float) -> DurationEstimate | None:
         """The most that it requests at one frame size.
 
@@ -244,6 +264,15 @@ def load_test(name: str) -> type[FrameTest]:
         )
     test: type[FrameTest] = registry.load("procedures", name)
     return test
+
+
+def find_outcome(result: Result) -> tuple[type[FrameTest], Any] | None:
+    """The test of a result and what it found; None of a search, or where nothing was found."""
+    if result.test not in registry.names("procedures"):
+        return None
+    test = load_test(result.test)
+    outcome = getattr(result, test.fills)
+    return (test, outcome) if outcome else None
 
 
 def duration_estimate(name: str, preset: Preset, rate_fps: float) -> DurationEstimate | None:

@@ -15,7 +15,7 @@ of the shorter bursts, so with one of them there is a limit and no mean; nor is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import ceil, inf, log2
@@ -574,12 +574,18 @@ def _list_figures(_: Result, bursts: BackToBack) -> Iterator[Figure]:
     yield figure("burst_gap_mean", "ns", bursts.gap_ns)
 
 
+def _count_discarded(_: BackToBack, unanswered: int, invalid: Collection[int]) -> int:
+    """Each burst is taken, and none that is not valid counts: the outcome is of the others."""
+    return len(invalid)
+
+
 class BackToBackProcedure(FrameTest):
     """Back-to-back frames, RFC 9004."""
 
     name = "back_to_back"
     run = staticmethod(back_to_back)
     list_figures = staticmethod(_list_figures)
+    count_discarded = staticmethod(_count_discarded)
     section = "back_to_back"
     fills = "back_to_back"
     takes_shares = True

@@ -22,7 +22,7 @@ from typing import Any
 
 from vnetperf.model import units
 from vnetperf.model.figures import Figure, figure
-from vnetperf.model.outcomes import Recovery
+from vnetperf.model.outcomes import Curve, Recovery
 from vnetperf.model.parameters import RecoveryTest
 from vnetperf.model.result import Result
 from vnetperf.model.trial import LoadStep, Timeline, TrialOutcome, TrialRequest, Verdict
@@ -315,12 +315,17 @@ def _list_figures(_: Result, recovery: Recovery) -> Iterator[Figure]:
     yield figure("overload_duration", "s", recovery.overload_s)
 
 
+def _list_curves(recovery: Recovery) -> Iterator[tuple[str, Curve]]:
+    return (("recovery", curve) for curve in recovery.curves)
+
+
 class RecoveryProcedure(FrameTest):
     """System recovery, RFC 2544 section 26.5."""
 
     name = "recovery"
     run = staticmethod(recovery)
     list_figures = staticmethod(_list_figures)
+    list_curves = staticmethod(_list_curves)
     section = "recovery"
     fills = "recovery"
     takes_shares = True

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.figures import Figure, figure
-from vnetperf.model.outcomes import Reset
+from vnetperf.model.outcomes import Curve, Reset
 from vnetperf.model.parameters import ResetTest
 from vnetperf.model.result import Result
 from vnetperf.model.trial import (
@@ -330,12 +330,17 @@ def _list_figures(_: Result, resets: tuple[Reset, ...]) -> Iterator[Figure]:
         yield figure("load", "fps", reset.load_fps, reset.what)
 
 
+def _list_curves(resets: tuple[Reset, ...]) -> Iterator[tuple[str, Curve]]:
+    return ((reset.what, curve) for reset in resets for curve in reset.curves)
+
+
 class ResetProcedure(FrameTest):
     """Reset, RFC 2544 section 26.6 and RFC 6201."""
 
     name = "reset"
     run = staticmethod(reset)
     list_figures = staticmethod(_list_figures)
+    list_curves = staticmethod(_list_curves)
     section = "reset"
     fills = "resets"
     takes_shares = True

@@ -6,7 +6,7 @@ first one that is not ends the test, and the performance test is run after all s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -278,12 +278,18 @@ def _list_figures(_: Result, service: Service) -> Iterator[Figure]:
             )
 
 
+def _count_discarded(service: Service, unanswered: int, invalid: Collection[int]) -> int:
+    """A step's trial that was repeated is none of the step."""
+    return len({*invalid} - {number for step in service.all_steps for number in step.trials})
+
+
 class ServiceProcedure(FrameTest):
     """Service activation, ITU-T Y.1564."""
 
     name = "service"
     run = staticmethod(service)
     list_figures = staticmethod(_list_figures)
+    count_discarded = staticmethod(_count_discarded)
     section = "service"
     fills = "service"
     takes_shares = True

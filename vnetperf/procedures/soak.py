@@ -189,12 +189,18 @@ def _list_figures(_: Result, soak: Soak) -> Iterator[Figure]:
         yield figure("pdv", "ns", varied.pdv_ns, soak.of, direction, note=varied.why)
 
 
+def _list_curves(soak: Soak) -> Iterator[tuple[str, Curve]]:
+    if soak.curve is not None:
+        yield "soak", soak.curve
+
+
 class SoakProcedure(FrameTest):
     """Loss over a long time at one load."""
 
     name = "soak"
     run = staticmethod(soak)
     list_figures = staticmethod(_list_figures)
+    list_curves = staticmethod(_list_curves)
     section = "soak"
     fills = "soak"
     takes_shares = True

@@ -15,6 +15,7 @@ from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.transfer import Transfer
+from vnetperf.plugin.procedure import find_outcome
 from vnetperf.report import summary
 from vnetperf.report.goal_text import rate_rows
 
@@ -313,14 +314,14 @@ _CURVES: Columns = {
 }
 
 
-def _list_curves(result: Result) -> Iterator[tuple[str, Curve]]:
-    """Every curve over time of a result."""
-    if result.recovery is not None:
-        yield from (("recovery", curve) for curve in result.recovery.curves)
-    for reset in result.resets:
-        yield from ((reset.what, curve) for curve in reset.curves)
-    if result.soak is not None and result.soak.curve is not None:
-        yield "soak", result.soak.curve
+def _list_curves(result: Result) -> Iterable[tuple[str, Curve]]:
+    """Every curve over time of a result, with what it is of."""
+    if result.outcome is not None:
+        return ((of, curve) for of, curves in result.outcome.curves.items() for curve in curves)
+    if (measured := find_outcome(result)) is None:
+        return ()
+    test, outcome = measured
+    return test.list_curves(outcome)
 
 
 def _curve_rows(results: RunResults) -> Iterator[Row]:

@@ -352,6 +352,14 @@ def _figure_strips(group: Group) -> Strips:
     described = [r.outcome for r in group.measured if r.outcome is not None]
     for plot in dict.fromkeys(plot for outcome in described for plot in outcome.plots):
         yield _strip("", [plots.figure_plot(group, plot)])
+    several = len(described) > 1
+    rows = [
+        (f"{of}, {r.size_text}" if several else of, curves, None, frozenset[int]())
+        for r in group.measured
+        if r.outcome is not None
+        for of, curves in r.outcome.curves.items()
+    ]
+    yield _timelines("Over time", rows)
 
 
 _OUTCOME_STRIPS: tuple[Callable[[Group], Strips], ...] = (
