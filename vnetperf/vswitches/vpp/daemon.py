@@ -78,11 +78,14 @@ def vpp_installation_problem(
 def _required_plugins(scenario: Scenario) -> list[str]:
     """Plugins that a scenario needs whatever is chosen later."""
     plugins = [forwarding.TUNNEL_PLUGINS[scenario.tunnel]] if scenario.deployment.tunnelled else []
-    if scenario.wire == "memif":
-        plugins.append(interfaces.INTERFACE_PLUGINS["memif"])
-    elif scenario.wire == "veth":
-        plugins.append(interfaces.INTERFACE_PLUGINS[_kernel_interface_kind(scenario)])
-    return plugins
+    wire_plugin = _wire_plugin(scenario, scenario.wire)
+    return [*plugins, wire_plugin] if wire_plugin else plugins
+
+
+def _wire_plugin(scenario: Scenario, wire: str) -> str:
+    """The plugin for a kind of wire; "" for NICs, whose drivers decide."""
+    kind = {"memif": "memif", "veth": _kernel_interface_kind(scenario)}.get(wire)
+    return interfaces.INTERFACE_PLUGINS[kind] if kind else ""
 
 
 def _kernel_interface_kind(scenario: Scenario) -> str:
@@ -94,13 +97,10 @@ def check_wire_plugin(plan: Plan, facts: MachineFacts) -> None:
     """Refuse a wire that was chosen and whose plugin is not there."""
     if problem := interfaces.xdp_wire_problem(plan.scenario, plan.wire):
         raise CapabilityError(problem, where=plan.scenario.id)
-    kind = {"memif": "memif", "veth": _kernel_interface_kind(plan.scenario)}.get(plan.wire)
-    if kind is None or not plan.scenario.deployment.phy_ports:
+    plugin = _wire_plugin(plan.scenario, plan.wire)
+    if not plugin or not plan.scenario.deployment.phy_ports:
         return  # NICs have nics_missing
-    installation, plugin = (
-        find_installation(facts.programs["vpp"]),
-        interfaces.INTERFACE_PLUGINS[kind],
-    )
+    installation = find_installation(facts.programs["vpp"])
     if not installation.has(plugin):
         raise CapabilityError(
             f"VPP's plugin {plugin}, which a {plan.wire} wire needs, is not in "
