@@ -1,8 +1,10 @@
-"""A log of a workload that is not installed is reported all the same."""
+"""Reports need neither a workload's plugin nor what touches a machine."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,4 +26,13 @@ def test_what_an_absent_workload_measured_is_in_a_table(
     for file in ("transfers.csv", "results.json"):
         assert lines(again[file]) == lines(recorded[file])
     table = again["report.md"].partition("## MPI (a plugin that is not")[2].partition("\n## ")[0]
-    assert re.search(r"MPI_ALLTOALL \| [\d.]+ .s", table.replace("\\", ""))
+    assert re.search(r"MPI_ALLTOALL \| 1024 \| \*\*[\d.]+ .s\*\*", table.replace("\\", ""))
+
+
+def test_what_reports_read_of_workloads_touches_no_machine() -> None:
+    code = (
+        "import sys; from vnetperf.plugin.workload import list_workload_reports as reports\n"
+        "assert len(reports([])) >= 2\n"
+        "assert not [name for name in sys.modules if name.startswith('vnetperf.host')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

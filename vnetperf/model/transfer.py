@@ -10,6 +10,7 @@ from pydantic.json_schema import SkipJsonSchema
 from vnetperf.model.base import Frozen
 from vnetperf.model.units import value_text
 
+#: What is done: of a workload a name that begins with the workload's, "MPI_BARRIER". Of sockets
 #: TCP_STREAM and UDP_STREAM send as much as they may, TCP_RR and UDP_RR send a message and wait for
 #: its answer, TCP_LOAD and UDP_LOAD send messages at a rate and time their answers.
 Kind: TypeAlias = Annotated[str, Field(pattern="^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$")]

@@ -372,7 +372,10 @@ class AbsentWorkload(WorkloadReport):
     """
 
     baseline = "host"
-    settings = (WorkloadColumn("kind", lambda row: row.transfer.spec.kind, words=True),)
+    settings = (
+        WorkloadColumn("kind", lambda row: row.transfer.spec.kind, words=True),
+        WorkloadColumn("octets", lambda row: str(row.transfer.spec.message_size or "") or None),
+    )
 
     def __init__(self, name: str) -> None:
         # Others have these in their class.

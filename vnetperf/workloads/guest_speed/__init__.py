@@ -1,17 +1,18 @@
-"""What processors and memory of VNFs do, beside the host's on the same processors."""
+"""What processors and memory of VNFs do, beside the host's on the same processors.
+
+Computation (GUEST_CPU), memory read and written from end to end (GUEST_READ, GUEST_WRITE), and read
+in random places (GUEST_RANDOM_READ), which pages and TLBs matter for. There is no traffic.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.transfer import AUTO, Figures, Transfer, TransferSpec
 from vnetperf.model.units import Unit, percent, short_fps
 from vnetperf.plugin import registry
-from vnetperf.plugin.endpoint_tool import choose_tool
-from vnetperf.plugin.vnf import EndpointHost, Vnf
 from vnetperf.plugin.workload import (
     Better,
     Figure,
@@ -22,10 +23,6 @@ from vnetperf.plugin.workload import (
     WorkloadRequest,
 )
 
-#: What a VNF's processors and memory are measured by, without any traffic: computation, memory
-#: read and written from end to end, and read in random places, which pages and TLBs matter for.
-GuestKind = Literal["GUEST_CPU", "GUEST_READ", "GUEST_WRITE", "GUEST_RANDOM_READ"]
-#: What is done: of a workload a name that begins with the workload's, "MPI_BARRIER". Of sockets
 #: Wires that VNFs are at, where a user names none, and the image whose guests have the tool.
 _WIRE, _IMAGE = "veth", "endpoint"
 #: Share of their runs in which all VNFs have to run, so that their sum counts as what they reach.
@@ -117,21 +114,24 @@ class GuestSpeed(Workload):
 
     def refusals(self, request: WorkloadRequest) -> Iterator[str]:
         """Where there is no VNF, or none that programs run in."""
+        from vnetperf.plugin.vnf import EndpointHost
+
         scenario = request.scenario
         if not scenario.deployment.vnf_count:
             yield f"{scenario.deployment.name} has no VNF; choose pvp, pvvp or pvpv"
-        vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
+        vnf = registry.load_vnf(scenario.vnf)
         if not issubclass(vnf, EndpointHost):
             yield (
                 f"{scenario.vnf} is no place for programs; choose --vnf vloop:vm or vloop:container"
             )
-            return  # never reached: for the type checker
         if request.facts.hosts:
             yield "VNFs are measured on one host; choose a testbed of one"
         yield vnf.no_inside(request.facts, self.adapt(scenario, request.vnf_mode))
 
     def specify(self, request: WorkloadRequest) -> TransferSpec:
         """What is run in each VNF."""
+        from vnetperf.plugin.endpoint_tool import choose_tool
+
         spec = request.make_spec(instances=request.instances, warmup_s=request.warmup_s)
         deployed = self.adapt(request.scenario, request.vnf_mode)
         tool = choose_tool(spec, request.tool, request.facts, deployed)

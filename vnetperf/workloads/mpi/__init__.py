@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.options import GuestOptions
@@ -11,7 +11,6 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.transfer import AUTO, Transfer, TransferSpec
 from vnetperf.model.units import Unit, nanoseconds
 from vnetperf.plugin import registry
-from vnetperf.plugin.network import Network
 from vnetperf.plugin.workload import (
     Better,
     Figure,
@@ -21,12 +20,11 @@ from vnetperf.plugin.workload import (
     WorkloadColumn,
     WorkloadRequest,
 )
-from vnetperf.workloads.mpi.program import (
-    MPI_PAIRS,
-    MPI_WITHOUT_SIZE,
-    MpiProgram,
-    guest_rank_problem,
-)
+from vnetperf.workloads.mpi.kinds import MPI_PAIRS, MPI_WITHOUT_SIZE
+
+if TYPE_CHECKING:
+    from vnetperf.plugin.network import Network
+    from vnetperf.workloads.mpi.program import MpiProgram
 
 #: The image whose guests have what ranks need.
 _IMAGE = "mpi"
@@ -121,6 +119,8 @@ class Mpi(Workload):
 
     def specify(self, request: WorkloadRequest) -> TransferSpec:
         """Between two ranks one in each of two pods, or both in the only one."""
+        from vnetperf.workloads.mpi.program import guest_rank_problem
+
         scenario, kind = request.scenario, request.kind
         pods, ranks = scenario.pods, scenario.ranks
         if kind in MPI_PAIRS:

@@ -9,7 +9,8 @@ from typing import ClassVar
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.transfer import Figures, TransferSpec
 from vnetperf.statistics.samples import contradiction
-from vnetperf.workloads.mpi.program import MPIRUN, MpiKind, MpiOutputError, MpiProgram
+from vnetperf.workloads.mpi.kinds import MpiKind
+from vnetperf.workloads.mpi.program import MPIRUN, MpiOutputError, MpiProgram
 
 #: Order of the matrix, and of its blocks; all other parts of hpcc take their sizes from these.
 ORDER, BLOCK = 1000, 64

@@ -12,7 +12,8 @@ from vnetperf.host.paths import make_cache
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import Program
 from vnetperf.model.transfer import Figures, TransferSpec
-from vnetperf.workloads.mpi.program import MPIRUN, MpiKind, MpiProgram, read_columns
+from vnetperf.workloads.mpi.kinds import MpiKind
+from vnetperf.workloads.mpi.program import MPIRUN, MpiProgram, read_columns
 
 SOURCE = Path(__file__).with_name("loops.c")
 FLAGS = ("-std=gnu11", "-O2", "-Wall")

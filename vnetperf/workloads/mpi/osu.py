@@ -7,7 +7,8 @@ from typing import ClassVar, get_args
 
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.transfer import Figures, Kind, TransferSpec
-from vnetperf.workloads.mpi.program import MPIRUN, MpiKind, MpiProgram, read_columns
+from vnetperf.workloads.mpi.kinds import MpiKind
+from vnetperf.workloads.mpi.program import MPIRUN, MpiProgram, read_columns
 
 _BINARIES: dict[Kind, str] = {
     "MPI_LATENCY": "osu_latency",

@@ -9,30 +9,15 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from vnetperf.host.linux import parse_number
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.transfer import Figures, TransferSpec
 from vnetperf.plugin.requirements import Requirements
 from vnetperf.statistics.samples import contradiction
+from vnetperf.workloads.mpi.kinds import MPI_WITHOUT_SIZE, MpiKind
 
-#: What ranks of MPI do: messages one way and back, windows of messages one way, one-sided puts and
-#: gets in windows, a collective of all ranks; MPI_HPL solves a dense system of linear equations.
-MpiKind = Literal[
-    "MPI_LATENCY",
-    "MPI_BANDWIDTH",
-    "MPI_PUT",
-    "MPI_GET",
-    "MPI_ALLTOALL",
-    "MPI_ALLREDUCE",
-    "MPI_BARRIER",
-    "MPI_HPL",
-]
-#: Those between two ranks, one in each of the first two pods; all others are of all ranks.
-MPI_PAIRS: tuple[MpiKind, ...] = ("MPI_LATENCY", "MPI_BANDWIDTH", "MPI_PUT", "MPI_GET")
-#: Those without messages of a size.
-MPI_WITHOUT_SIZE: tuple[MpiKind, ...] = ("MPI_BARRIER", "MPI_HPL")
 #: What starts ranks; that of another library of MPI is not used.
 MPIRUN = Program(
     name="mpirun",

@@ -42,7 +42,8 @@ from vnetperf.virt.container import Container, ContainerProgram
 from vnetperf.virt.endpoint import GuestPlace, GuestProgram, Place
 from vnetperf.virt.oci import RANKS
 from vnetperf.virt.pods import make_pod
-from vnetperf.workloads.mpi.program import MPI_PAIRS, MpiOutputError, MpiProgram, is_prrte
+from vnetperf.workloads.mpi.kinds import MPI_PAIRS
+from vnetperf.workloads.mpi.program import MpiOutputError, MpiProgram, is_prrte
 
 #: All pods' addresses (RFC 2544 appendix C.2.2): what the library may use of a pod's interfaces.
 NETWORK = f"198.18.0.0/{PREFIX_LENGTH}"
