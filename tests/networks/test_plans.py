@@ -20,7 +20,14 @@ from vnetperf.deployment.endpoints import addresses_apart
 from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.host.probe import largest_packet, probe_frame, send_until_arrival
-from vnetperf.model.deployment import PODS, PhyPort, VnfPort, dut_mac, make_deployment, vnf_mac
+from vnetperf.model.deployment import (
+    OF_NETWORKS,
+    PhyPort,
+    VnfPort,
+    dut_mac,
+    make_deployment,
+    vnf_mac,
+)
 from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, PodKind, Scenario, Variant
@@ -53,7 +60,7 @@ def planned(network: str, **wishes: Any) -> Plan:
 def test_every_network_has_a_scenario_and_no_vswitch_has_pods() -> None:
     found = [one for one in scenario_ids() if one.startswith("bmp2bmp_")]
     assert found == [f"bmp2bmp_{name}" for name in registry.names("networks")]
-    assert all(make_deployment(name).pods for name in PODS)
+    assert all(make_deployment(name).pods for name in OF_NETWORKS)
     assert not make_deployment("v2v").pods
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.plugin.conftest import REGISTER, Site
 from tests.texts import Texts, lines_with
-from vnetperf.model.deployment import OF_VSWITCHES, PODS
+from vnetperf.model.deployment import OF_NETWORKS, OF_VSWITCHES
 from vnetperf.plugin import registry
 
 
@@ -24,7 +24,7 @@ def test_ids_are_deployment_vswitch_and_frame_size(site: Site) -> None:
     } | {
         f"test_throughput[{d}_{network}-{size}]"
         for network in registry.names("networks")
-        for d in PODS
+        for d in OF_NETWORKS
         for size in (64, 1518)
     }
     found = collected(site)

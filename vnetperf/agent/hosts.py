@@ -757,9 +757,9 @@ def _merge_facts(
     facts: dict[str, Any] = {**of_host[main]}
     first = main if main in duts else duts[0]
     facts["vswitch"] = of_host[first]["vswitch"]
-    if plan.scenario.deployment.pods:
-        pods = {n: p for host in duts for n, p in of_host[host]["vswitch"]["pods"].items()}
-        facts["vswitch"] = {**facts["vswitch"], "pods": dict(sorted(pods.items()))}
+    if "pods" in facts["vswitch"]:  # each host has made its own
+        ends = {n: end for host in duts for n, end in of_host[host]["vswitch"]["pods"].items()}
+        facts["vswitch"] = {**facts["vswitch"], "pods": dict(sorted(ends.items()))}
     facts["vnfs"] = [vnf for host in duts for vnf in of_host[host]["vnfs"]]
     if len(plan.testers) > 1:
         facts["ports of the tester"] = plan.tester_text

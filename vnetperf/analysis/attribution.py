@@ -46,7 +46,8 @@ def lost_behind_dut(places: Mapping[str, int]) -> dict[str, int]:
 
 
 def _inside(deployment: Deployment, number: int) -> str:
-    return f"inside the VM of pod{number}" if deployment.pods else f"inside vnf{number}"
+    of_pod = deployment.end_kind == "pod"
+    return f"inside the VM of pod{number}" if of_pod else f"inside vnf{number}"
 
 
 def _split_inside(
@@ -134,7 +135,7 @@ def _place(
             return f"{_inside(deployment, behind[0])}{where}"
         return f"tester to {names}{where}"
     if position % 2:
-        by = "network" if deployment.pods else "vSwitch"
+        by = "network" if deployment.dut_family == "networks" else "vSwitch"
         return f"{by} to {names}{where}"
     return f"inside {', '.join(vnfs)}{where}" if vnfs else f"cable to {names}{where}"
 

@@ -541,9 +541,8 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
     if scenario.deployment.tester_vnf_ports and not scenario.sockets:
         graph = scenario.deployment
         places = ", ".join(map(graph.port_name, graph.tester_vnf_ports))
-        whose = "pod" if graph.pods else "VNF"
         warnings.append(
-            f"the tester is in a {whose}'s place at {places}; "
+            f"the tester is in a {graph.end_kind}'s place at {places}; "
             "what it can do there was not calibrated, only what it can do on a wire"
         )
     cables = {part["wire"] for part in record.facts.plan.get("hosts", ())}

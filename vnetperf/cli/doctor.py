@@ -171,7 +171,8 @@ def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
             scenario = make_scenario(scenario_id, loaded)
         except ConfigError:  # a vSwitch among the broken ones
             continue
-        dut_name = f"network {scenario.vswitch}" if scenario.deployment.pods else scenario.vswitch
+        of_network = scenario.deployment.dut_family == "networks"
+        dut_name = f"network {scenario.vswitch}" if of_network else scenario.vswitch
         by_vswitch.setdefault(dut_name, []).append(scenario)
     ways: dict[str, dict[str, str]] = {}
     for vswitch, scenarios in by_vswitch.items():

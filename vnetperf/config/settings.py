@@ -299,6 +299,11 @@ class Settings(Options):
     """Notes of the operator, quoted in the report."""
 
     @property
+    def of_network(self) -> dict[str, Any]:
+        """What a scenario of a container network takes from them: fields of `Scenario`."""
+        return {"pod_hosts": self.hosts, "pods": self.pods, "ranks": self.ranks, "pod": self.pod}
+
+    @property
     def testbeds(self) -> tuple[str, ...]:
         """The testbeds that are named."""
         return tuple(self.testbed.split(","))

@@ -26,7 +26,8 @@ def choose_nics(
 ) -> tuple[NicUse, ...]:
     """Choose drivers for the NICs of a scenario; the wire has checked that they are there."""
     requests = []
-    far = dut if scenario.deployment.pods else tester  # pods have both ends of a cable
+    # A cable of NICs joins a network's hosts, or the tester and the DUT.
+    far = dut if scenario.deployment.dut_family == "networks" else tester
     for wire in list_wires(scenario):
         config = testbed.nics[wire]
         ends: tuple[tuple[Literal["tester", "dut"], str, Any], ...] = (
@@ -192,7 +193,7 @@ def require_backends(backends: Backends, facts: MachineFacts, parts: tuple[str, 
     if "tester" in parts:
         users.append((scenario.generator, backends.generator))
     graph = scenario.deployment
-    if "dut" in parts and (graph.vnf_count or (graph.pods and scenario.ends_in_guests)):
+    if "dut" in parts and (graph.vnf_count or graph.guests):
         users.append((scenario.vnf, backends.vnf))
     for name, backend in users:
         problem = backend.missing(facts, scenario)
@@ -381,10 +382,9 @@ def choose_wire(
 
 def _describe_ends(scenario: Scenario) -> str:
     """What a wire is between: there is no tester where programs talk by sockets."""
-    far = "the pods" if scenario.deployment.pods else "the vSwitch"
-    if not scenario.sockets:
-        return f"the tester and {far}"
-    return f"{far} and their hosts" if scenario.deployment.pods else f"the endpoints and {far}"
+    if scenario.deployment.dut_family == "networks":
+        return "the pods and their hosts" if scenario.sockets else "the tester and the pods"
+    return f"the {'endpoints' if scenario.sockets else 'tester'} and the vSwitch"
 
 
 def list_accepted_wires(capabilities: Any, mode: str) -> tuple[str, ...]:

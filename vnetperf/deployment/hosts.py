@@ -101,7 +101,7 @@ def _share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
             where=where,
             cure="--testbed two-hosts has two on this machine; docs/machines.md describes others",
         )
-    if scenario.rules != "port" or (scenario.routed and not graph.pods):
+    if not _forwards_by_port(scenario):
         raise CapabilityError(
             "over two vSwitches frames are forwarded by port",
             where=where,
@@ -113,10 +113,16 @@ def _share_ends(scenario: Scenario, testbed: Testbed) -> tuple[HostShare, ...]:
     )
 
 
+def _forwards_by_port(scenario: Scenario) -> bool:
+    """Whether nothing but forwarding by port is requested of vSwitches; networks may route."""
+    routed = scenario.routed and scenario.deployment.dut_family == "vswitches"
+    return scenario.rules == "port" and not routed
+
+
 def _whys_not(scenario: Scenario) -> Iterator[str]:
     """What is not carried over hosts, whichever they are."""
     graph = scenario.deployment
-    if graph.sites and (scenario.rules != "port" or (scenario.routed and not graph.pods)):
+    if graph.sites and not _forwards_by_port(scenario):
         yield "over two vSwitches frames are forwarded by port, neither routed nor by flow"
     name = scenario.vswitch  # "" where the generator alone is calibrated
     steers = bool(name) and load_dut(graph, name).capabilities.addressing == "port"

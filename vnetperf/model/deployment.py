@@ -201,6 +201,11 @@ class Deployment(Frozen):
         return "networks" if self.pods else "vswitches"
 
     @property
+    def end_kind(self) -> Literal["pod", "VNF"]:
+        """What a VNF port at an end is of: a pod, or a VNF whose place the tester takes."""
+        return "pod" if self.pods else "VNF"
+
+    @property
     def vnf_numbers(self) -> range:
         """Numbers of the VNFs that are launched."""
         return range(self.first_vnf, self.first_vnf + self.vnf_count)
@@ -265,7 +270,7 @@ class Deployment(Frozen):
     @property
     def apart(self) -> bool:
         """True where each end is on the host of its vSwitch."""
-        return bool(self.sites) and self.name in (*ACROSS, *PODS)
+        return bool(self.sites) and self.name in (*ACROSS, *OF_NETWORKS)
 
     @property
     def tester_vnf_ports(self) -> tuple[VnfPort, ...]:
@@ -483,10 +488,10 @@ SPANNING: dict[str, Spanning] = {
 ACROSS: tuple[str, ...] = ("p2c2p", "v2c2v")
 #: Name -> numbers of the pods in VMs, of deployments of two pods on container networks
 #: (vnetperf/networks/).
-PODS: dict[str, tuple[int, ...]] = {"bmp2bmp": (), "bmp2vmp": (1,), "vmp2vmp": (0, 1)}
+OF_NETWORKS: dict[str, tuple[int, ...]] = {"bmp2bmp": (), "bmp2vmp": (1,), "vmp2vmp": (0, 1)}
 #: Every deployment of vSwitches that a scenario can name, and every deployment.
 OF_VSWITCHES: tuple[str, ...] = (*DEPLOYMENTS, *SPANNING)
-ALL_DEPLOYMENTS: tuple[str, ...] = (*OF_VSWITCHES, *PODS)
+ALL_DEPLOYMENTS: tuple[str, ...] = (*OF_VSWITCHES, *OF_NETWORKS)
 
 
 def make_deployment(name: str, vnfs: int | None = None) -> Deployment:
@@ -512,8 +517,8 @@ def make_deployment(name: str, vnfs: int | None = None) -> Deployment:
         return SPANNING[name].graph(name)
     if name in DIRECT:
         return _direct(name, DIRECT[name])
-    if name in PODS:
-        of_pods = {"pods": True, "guests": PODS[name]}
+    if name in OF_NETWORKS:
+        of_pods = {"pods": True, "guests": OF_NETWORKS[name]}
         return _direct(name, DIRECT["v2v"]).model_copy(update=of_pods)
     build, default, variable = CHAINS[name]
     count = vnfs if vnfs is not None and variable else default

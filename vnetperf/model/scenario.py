@@ -233,7 +233,7 @@ class Scenario(ChangedFrames):
     def ends_in_guests(self) -> tuple[int, ...]:
         """Numbers of ends in guests: of pods in VMs, and in the places of VMs on two hosts."""
         graph = self.deployment
-        if graph.pods:
+        if graph.dut_family == "networks":
             return graph.guests
         if not self.apart or not self.vnf.endswith(":vm"):
             return ()
@@ -242,7 +242,7 @@ class Scenario(ChangedFrames):
     @property
     def through_guests(self) -> tuple[int, ...]:
         """Numbers of the tester's ports behind guests that forward: beyond pods in VMs."""
-        return () if self.sockets or not self.deployment.pods else self.deployment.guests
+        return () if self.sockets else self.deployment.guests
 
     @property
     def programs(self) -> int:
@@ -343,7 +343,7 @@ class Scenario(ChangedFrames):
     def conditions(self) -> tuple[str, ...]:
         """What is asked for beyond the backend's own way: "l3 forwarding", "mtu = 9000" ..."""
         conditions = []
-        if self.deployment.pods:
+        if self.deployment.dut_family == "networks":
             hosts = "one host" if self.pod_hosts == "same" else "two hosts"
             conditions.append(f"pods on {hosts}")
             if self.sockets and self.pod != "netns" and len(self.deployment.guests) < 2:
@@ -734,7 +734,7 @@ class Plan(Frozen):
     def guest_ends(self) -> dict[int, VnfPort]:
         """Endpoints on this host that are in a guest of their own: number -> where it plugs in."""
         scenario = self.scenario
-        if scenario.deployment.pods:
+        if scenario.deployment.dut_family == "networks":
             numbers = [n for n in self.own_ends if n in scenario.ends_in_guests]
         else:
             in_vms = scenario.vnf.endswith(":vm") and not self.has_tester

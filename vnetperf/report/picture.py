@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from vnetperf.model.deployment import ACROSS, PODS, Deployment, Port, VnfPort
+from vnetperf.model.deployment import ACROSS, OF_NETWORKS, Deployment, Port, VnfPort
 from vnetperf.model.result import RunResults, ScenarioFacts
 from vnetperf.model.scenario import ENDPOINTS_VARIANT, PROGRAM_VARIANTS
 from vnetperf.model.testbed import NETNS
@@ -151,7 +151,7 @@ def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Itera
     elif numbers:
         in_guest = str(plan["scenario"].get("vnf", "")).endswith(":vm")
         in_guest &= isinstance(graph.ends[numbers[0]], VnfPort)
-        in_guest &= not graph.pods or numbers[0] in graph.guests
+        in_guest &= graph.dut_family == "vswitches" or numbers[0] in graph.guests
         part = (f"endpoint {numbers[0]}", ("in a VM",) if in_guest else (), "tester")
         ends = [_Row(host, "end", (part,), graph, numbers)]
     if "dut" not in _has(plan):
@@ -164,7 +164,7 @@ def _rows(facts: ScenarioFacts, plan: Mapping[str, Any], hostname: str) -> Itera
         whose, "vswitch", (_switch(plan, host_facts.get("vswitch") or {}, external),), graph
     )
     # Where each end is at a vSwitch of its own, frames go from the first one up to the second.
-    above = numbers == (1,) and graph.name in (*ACROSS, *PODS)
+    above = numbers == (1,) and graph.name in (*ACROSS, *OF_NETWORKS)
     yield from (switch, *ends) if above else (*ends, switch)
     if graph.vnf_count:
         yield _Row(host, "vnfs", tuple(_vnfs(plan, graph)), graph)
@@ -175,12 +175,12 @@ def _tester(scenario: Mapping[str, Any], graph: Deployment) -> tuple[str, tuple[
     suffix = str(scenario.get("variant", "")).rpartition(",")[2]
     if suffix not in PROGRAM_VARIANTS:
         return f"tester: {scenario.get('generator', '')}", ()
-    if not graph.pods:
+    if graph.dut_family == "vswitches":
         return "endpoints", ("in the tester's place",)
-    pod = scenario.get("pod", "netns")
-    kind = ("network namespaces" if pod == "netns" else f"containers of {pod}",)
+    runtime = scenario.get("pod", "netns")
+    kind = ("network namespaces" if runtime == "netns" else f"containers of {runtime}",)
     if graph.guests:
-        named = "namespace" if pod == "netns" else f"container of {pod}"
+        named = "namespace" if runtime == "netns" else f"container of {runtime}"
         kind = ("VMs" if len(graph.guests) == len(graph.ends) else f"{named} and VM",)
     if suffix == ENDPOINTS_VARIANT:
         return "programs in two pods", kind
@@ -302,7 +302,8 @@ class _Drawing:
                     self._place_apart(row, boxes[0])
                 elif row.kind == "tester" and number in row.ends:
                     # Else in its own name, or the pod's at its cable.
-                    name = f"port {number}" if len(row.ends) > 1 and not self._graph.pods else ""
+                    named = len(row.ends) > 1 and self._graph.end_kind != "pod"
+                    name = f"port {number}" if named else ""
                     self._pins[f"tester{number}"] = Pin(name, x, boxes[0].y, below=True)
                 elif row.kind == "vswitch":
                     end = row.graph.ends[number]
@@ -367,7 +368,7 @@ class _Drawing:
 
         def kind(number: int, end: Port) -> str:
             if isinstance(end, VnfPort):
-                if self._graph.pods:  # whose port has its name
+                if self._graph.end_kind == "pod":  # whose port has its name
                     return "in a VM" if number in self._graph.guests else ""
                 return "in a VNF's place"
             if plan.get("wire") == "external" and number < len(external_ports):

@@ -6,7 +6,7 @@ Their names are known without a backend: what backends need is imported where on
 from __future__ import annotations
 
 from vnetperf.config import Configuration, Settings
-from vnetperf.model.deployment import OF_VSWITCHES, PODS, make_deployment
+from vnetperf.model.deployment import OF_NETWORKS, OF_VSWITCHES, make_deployment
 from vnetperf.model.errors import (
     ConfigError,
     NoResultError,
@@ -32,14 +32,14 @@ def scenario_ids() -> list[str]:
 
 def possible_ids() -> list[str]:
     """Ids of every deployment with every vSwitch, in order; no backend is loaded for them."""
-    kinds = ((OF_VSWITCHES, registry.names("vswitches")), (PODS, registry.names("networks")))
+    kinds = ((OF_VSWITCHES, registry.names("vswitches")), (OF_NETWORKS, registry.names("networks")))
     return [f"{d}_{name}" for deployments, names in kinds for d in deployments for name in names]
 
 
 def exists(possible: str) -> bool:
     """Whether a vSwitch has the deployment of a possible id."""
     deployment, name = split_id(possible)
-    return deployment in PODS or deployment in _list_deployments(name)
+    return deployment in OF_NETWORKS or deployment in _list_deployments(name)
 
 
 def _list_deployments(vswitch: str) -> tuple[str, ...]:
@@ -129,10 +129,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         rules=settings.rules,
         addressing="port" if by_port or mode in ADDRESSING_MODES else "far",
         tunnel=tunnel,
-        pod_hosts=settings.hosts if graph.pods else "same",
-        pods=settings.pods if graph.pods else 2,
-        ranks=settings.ranks if graph.pods else 1,
-        pod=settings.pod if graph.pods else "netns",
+        **(settings.of_network if graph.dut_family == "networks" else {}),
         options=configuration.switch,
         guest=guest,
         core=configuration.mobile_core if graph.gtp else MobileCoreOptions(),
