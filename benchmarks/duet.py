@@ -34,10 +34,10 @@ from benchmarks.turns import load, neighbour
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.one_host import deploy_plan
-from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.trial import run_trial
 from vnetperf.model.machine_load import DatapathWork
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.planning.planner import make_plan
 from vnetperf.procedures.relative_cost import in_empty_rounds
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.statistics.difference import Measurand, difference

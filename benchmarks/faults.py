@@ -75,7 +75,6 @@ from benchmarks.fault_kinds import (
 from vnetperf import config
 from vnetperf.agent import client as agent_client
 from vnetperf.agent.hosts import TestbedClient
-from vnetperf.deployment.planner import make_plan
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.wait import wait_for
 from vnetperf.log.folder import read_up_to_damage
@@ -83,6 +82,7 @@ from vnetperf.model.calibration import Calibration
 from vnetperf.model.errors import HostError, VnetperfError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.trial import TrialSpec
+from vnetperf.planning.planner import make_plan
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.verdict import judge

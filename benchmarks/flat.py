@@ -25,9 +25,9 @@ from tests.fakes.agent import FakeAgent
 from tests.runner.support import Bench
 from vnetperf import config
 from vnetperf.agent.hosts import TestbedClient
-from vnetperf.deployment.planner import make_plan
 from vnetperf.host.paths import HostRoots
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin import registry
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.sim import SimulatedDut

@@ -18,9 +18,9 @@ from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.one_host import deploy_plan
-from vnetperf.deployment.planner import make_plan
 from vnetperf.host import dpdk
 from vnetperf.model.trial import TrialSpec
+from vnetperf.planning.planner import make_plan
 from vnetperf.runner.scenarios import make_scenario
 
 SIZE = 64

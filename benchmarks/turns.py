@@ -76,7 +76,7 @@ WORKER = (
     """
 import json, sys
 from vnetperf.agent.inventory import take_inventory
-from vnetperf.deployment.planner import make_plan
+from vnetperf.planning.planner import make_plan
 from vnetperf.deployment.trial import run_trial
 from vnetperf.model.trial import TrialSpec
 from vnetperf.runner.scenarios import make_scenario

@@ -26,7 +26,6 @@ from vnetperf.agent import channel as channel_module
 from vnetperf.agent.agent import Agent, TerminatedError
 from vnetperf.agent.channel import ControllerGoneError, Line
 from vnetperf.agent.client import AgentClient, Heartbeat
-from vnetperf.deployment.backends import Backends
 from vnetperf.host import files, session
 from vnetperf.host.journal import Journal, UndoReport
 from vnetperf.host.linux import ProcessId, is_stopped
@@ -38,6 +37,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.planning.backends import Backends
 
 
 class Channel:

@@ -11,14 +11,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.deployment.test_hosts import of_machines, plan_of_machines
 from tests.fakes.machine import facts
+from tests.planning.test_hosts import of_machines, plan_of_machines
 from vnetperf import config
 from vnetperf.agent import client as agent
 from vnetperf.agent.counts import merge_counts, merge_parts
 from vnetperf.agent.hosts import TestbedClient
 from vnetperf.deployment import transfers
-from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.trial import PartEndedError
 from vnetperf.model.errors import CapabilityError, DutError, HostError, full_text
 from vnetperf.model.machine_load import (
@@ -47,6 +46,7 @@ from vnetperf.model.trial import (
     TrialWindow,
 )
 from vnetperf.networks import kubernetes
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin import registry
 from vnetperf.plugin.endpoint_tool import EndpointTool, Sockets, ToolOutput
 from vnetperf.procedures.cpu_load import cpu_by_role

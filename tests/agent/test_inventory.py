@@ -19,13 +19,13 @@ from tests.fakes import odd
 from tests.fakes.machine import forget_cached
 from vnetperf.agent import inventory
 from vnetperf.agent.inventory import take_inventory
-from vnetperf.deployment.placement import place_roles
 from vnetperf.host import kernel, linux
 from vnetperf.host.clock import read_sync
 from vnetperf.host.facts.hardware import collect
 from vnetperf.host.programs import find_programs, owning_packages
 from vnetperf.model.scenario import RoleDemand, Scenario
 from vnetperf.model.testbed import CoresConfig, KernelModule, MachineFacts, Program, Testbed
+from vnetperf.planning.placement import place_roles
 from vnetperf.plugin import registry
 from vnetperf.plugin.vswitch import VSwitch
 

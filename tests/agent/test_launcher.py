@@ -17,9 +17,9 @@ from unittest.mock import MagicMock
 import execnet
 import pytest
 
-from tests.deployment.test_hosts import plan_of as plan_over_hosts
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, with_nics
+from tests.planning.test_hosts import plan_of as plan_over_hosts
 from vnetperf import __version__, config
 from vnetperf.agent import agent as agent_module
 from vnetperf.agent import client as client_module
@@ -29,12 +29,12 @@ from vnetperf.agent.client import AgentClient
 from vnetperf.cli import main
 from vnetperf.config import files
 from vnetperf.config.settings import guest_options, mobile_core, read_testbed
-from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.host import trust
 from vnetperf.host.linux import caller_uid, python_argv, user_name
 from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.model.options import GuestOptions, SwitchOptions
 from vnetperf.model.testbed import Testbed
+from vnetperf.planning.planner import make_loop_plan, make_plan
 from vnetperf.plugin import registry
 from vnetperf.runner.scenarios import make_scenario
 

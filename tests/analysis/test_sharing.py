@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.turns import PLACED
-from tests.deployment.test_hosts import plan_of
+from tests.planning.test_hosts import plan_of
 from tests.texts import Texts
 from vnetperf.analysis.environment import comparability
 from vnetperf.analysis.sharing import Sharing, read_turns, refused_priorities

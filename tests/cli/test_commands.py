@@ -15,8 +15,8 @@ from tests.runner.support import Bench
 from vnetperf import config
 from vnetperf.cli import COMMANDS, lab, main
 from vnetperf.config.settings import add_options
-from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.host import session
+from vnetperf.planning.planner import make_loop_plan, make_plan
 from vnetperf.report import REPORTS, write_all
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.scenarios import make_scenario

@@ -10,8 +10,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from tests.deployment.test_hosts import plan_of
-from tests.deployment.test_plan import plan, scenario
+from tests.planning.test_hosts import plan_of
+from tests.planning.test_plan import plan, scenario
 from vnetperf.deployment import events, path_check, trial
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.model.deployment import PhyPort, VnfPort

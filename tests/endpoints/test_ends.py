@@ -17,11 +17,11 @@ from vnetperf.deployment.endpoints import (
     find_endpoint_problem,
     processors_apart,
 )
-from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.model.deployment import ACROSS, make_deployment
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import CpuFacts, MachineFacts, Testbed
+from vnetperf.planning.planner import make_loop_plan, make_plan
 from vnetperf.runner.scenarios import make_scenario
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.analysis.environment import comparability
 from vnetperf.config.files import SHIPPED
-from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.host import links
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError, DutError
@@ -24,6 +23,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import OCTETS_ADDED
 from vnetperf.networks import cni
+from vnetperf.planning.planner import largest_frame, make_plan
 from vnetperf.plugin.network import Pod
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import workload_scenario

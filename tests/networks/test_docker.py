@@ -16,10 +16,10 @@ import pytest
 
 from tests.fakes.machine import PROGRAMS, facts
 from tests.networks.test_plans import FIRST, configured, scenario
-from vnetperf.deployment.planner import make_plan
 from vnetperf.model.deployment import make_deployment, vnf_mac
 from vnetperf.model.errors import DutError
 from vnetperf.networks.docker import OVERLAY, DockerNode, DockerOverlayNetwork
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin.dut import load_dut
 from vnetperf.plugin.network import Pod
 

@@ -16,7 +16,6 @@ from hypothesis import given
 from tests.fakes import odd
 from tests.fakes.machine import facts
 from vnetperf import config
-from vnetperf.deployment.planner import make_plan
 from vnetperf.host.cluster import RUN_LABEL
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Scenario
@@ -29,6 +28,7 @@ from vnetperf.networks.kubernetes import (
     diagnose_pod,
     manifest,
 )
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin.endpoint_tool import choose_tool
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import endpoint_scenario

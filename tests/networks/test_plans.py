@@ -11,14 +11,8 @@ import pytest
 from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.analysis.environment import comparability
-from vnetperf.deployment.capability_check import (
-    check_variant_effect,
-    require_frames,
-    require_size,
-)
 from vnetperf.deployment.endpoints import addresses_apart
 from vnetperf.deployment.one_host import deploy_plan
-from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.host.probe import largest_packet, probe_frame, send_until_arrival
 from vnetperf.model.deployment import (
     OF_NETWORKS,
@@ -32,6 +26,12 @@ from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, PodKind, Scenario, Variant
 from vnetperf.model.testbed import KernelModule
+from vnetperf.planning.capability_check import (
+    check_variant_effect,
+    require_frames,
+    require_size,
+)
+from vnetperf.planning.planner import largest_frame, make_plan
 from vnetperf.plugin import registry
 from vnetperf.plugin.backend import optional
 from vnetperf.plugin.dut import load_dut

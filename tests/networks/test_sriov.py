@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, TESTER0, with_nics
 from tests.networks.test_plans import FIRST, SECOND, configured, scenario
-from vnetperf.deployment.planner import make_plan
 from vnetperf.host.nic.switch_rules import RuleFilter, SwitchRule
 from vnetperf.model.deployment import PhyPort, Port, VnfPort, vnf_mac
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.networks.sriov import SriovNetwork, pod_rules
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin.network import Pod
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import endpoint_scenario, workload_scenario

@@ -20,10 +20,10 @@ from typing import Any
 
 from tests.fakes.machine import cpus, facts
 from vnetperf import config
-from vnetperf.deployment.planner import make_plan
 from vnetperf.host.kernel import COMMON_MODULES
 from vnetperf.model.errors import VnetperfError
 from vnetperf.model.testbed import HugepageFacts, MachineFacts, NicFacts
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin import registry
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
 

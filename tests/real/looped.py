@@ -9,10 +9,10 @@ from typing import Any
 from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment import calibrate
-from vnetperf.deployment.planner import make_loop_plan
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
+from vnetperf.planning.planner import make_loop_plan
 from vnetperf.runner.scenarios import make_scenario
 
 LOCK_S = 600.0

@@ -12,9 +12,9 @@ from vnetperf.agent.inventory import take_inventory
 from vnetperf.analysis.attribution import locate_losses
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.one_host import deploy_plan
-from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.trial import run_trial
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.planning.planner import make_plan
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.stage import repeat_trial
 

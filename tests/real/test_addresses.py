@@ -15,11 +15,11 @@ from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.one_host import deploy_plan
-from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.trial import run_trial
 from vnetperf.model.outcomes import AddressTable
 from vnetperf.model.parameters import SPARE_ADDRESSES, Rfc2889Test
 from vnetperf.model.trial import TrialOutcome, TrialSpec
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin.procedure import ProcedureInputs
 from vnetperf.procedures.addresses import address_caching, address_learning
 from vnetperf.runner.scenarios import address_scenario, make_scenario

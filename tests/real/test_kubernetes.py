@@ -23,13 +23,13 @@ from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.one_host import deploy_plan
-from vnetperf.deployment.planner import make_plan
 from vnetperf.host.cluster import Cluster, ClusterError, create_pod, undo_pod
 from vnetperf.host.journal import Journal
 from vnetperf.host.paths import HostRoots
 from vnetperf.model.errors import VnetperfError
 from vnetperf.model.transfer import POD_ATTACHED, POD_REMOVED
 from vnetperf.networks.kubernetes import KubernetesSection, manifest
+from vnetperf.planning.planner import make_plan
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.runner.transfers import endpoint_scenario
 

@@ -15,9 +15,9 @@ from tests.real.conftest import UserRun, pids_of
 from tests.real.looped import Loop, looped
 from vnetperf import config
 from vnetperf.config.files import available
-from vnetperf.deployment.capability_check import generator_errors
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.trial import TrialSpec
+from vnetperf.planning.capability_check import generator_errors
 from vnetperf.plugin.compiled_frames import CompiledFrame, compile_traffic
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.frames import NetdevPort

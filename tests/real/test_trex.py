@@ -11,8 +11,8 @@ import pytest
 from tests.real.looped import Loop, looped
 from vnetperf import config
 from vnetperf.config.files import available
-from vnetperf.deployment.capability_check import generator_errors
 from vnetperf.model.trial import TrialSpec
+from vnetperf.planning.capability_check import generator_errors
 from vnetperf.plugin.compiled_frames import compile_traffic
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.frames import NetdevPort

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.deployment.test_hosts import in_a_row, of_three, plan_of
+from tests.planning.test_hosts import in_a_row, of_three, plan_of
 from tests.texts import Texts
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.result import ScenarioFacts

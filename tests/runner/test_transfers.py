@@ -13,12 +13,12 @@ from tests.texts import Texts
 from vnetperf import config
 from vnetperf.analysis.results_from_log import merge_transfers
 from vnetperf.analysis.transport import CpuPerGigabit, cpu_per_gigabit
-from vnetperf.deployment.planner import make_plan
 from vnetperf.model.errors import CapabilityError, ConfigError, DutError, NoResultError
 from vnetperf.model.scenario import Plan, Scenario, Variant
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import EndFacts, Kind, Transfer, Transfers, TransferSpec
 from vnetperf.model.trial import TrialResult
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin.endpoint_tool import choose_tool
 from vnetperf.runner import transfers
 from vnetperf.runner.bench import Bench

@@ -16,13 +16,13 @@ from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.analysis.run_metrics import compared_metrics
 from vnetperf.deployment.events import find_event_problem, parse_event
-from vnetperf.deployment.planner import make_plan
 from vnetperf.model.deployment import Attachment, VnfPort
 from vnetperf.model.result import RunIdentity, RunResults
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.transfer import Transfers, TransferSpec
 from vnetperf.model.trial import TrialSpec
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin import registry
 from vnetperf.plugin.endpoint_tool import Sockets, ToolOutput, UnreadableError
 from vnetperf.plugin.event import EventTarget

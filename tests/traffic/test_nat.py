@@ -7,12 +7,12 @@ from ipaddress import IPv4Address
 import numpy as np
 import pytest
 
-from vnetperf.deployment.capability_check import deployment_errors
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import DutError
 from vnetperf.model.nat import Nat
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
+from vnetperf.planning.capability_check import deployment_errors
 from vnetperf.plugin.compiled_frames import (
     CompiledFrame,
     VariedField,

@@ -13,13 +13,13 @@ import pytest
 
 from vnetperf import config
 from vnetperf.analysis.results_from_log import count_faults
-from vnetperf.deployment.capability_check import generator_errors
 from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import TrialSpec
+from vnetperf.planning.capability_check import generator_errors
 from vnetperf.plugin.compiled_frames import compile_traffic
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.traffic.xdpgen import Xdpgen, driver

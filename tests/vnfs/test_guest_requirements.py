@@ -14,12 +14,12 @@ import pytest
 
 from tests.fakes.machine import facts
 from vnetperf import config
-from vnetperf.deployment.capability_check import check_capabilities
 from vnetperf.host.facts import is_unknown
 from vnetperf.host.linux import boot_id
 from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import Placement, Scenario
+from vnetperf.planning.capability_check import check_capabilities
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.virt import guest_facts, guest_plan

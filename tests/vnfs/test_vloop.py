@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.deployment.test_placement import demands
 from tests.fakes.machine import cpus, facts
-from vnetperf.deployment.placement import place_with_vnfs
+from tests.planning.test_placement import demands
 from vnetperf.host import dpdk
 from vnetperf.host.threads import Thread
 from vnetperf.model.deployment import Attachment, VnfPort, make_deployment
@@ -21,6 +20,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Placement, Plan, Scenario, VnfPlacement
 from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.planning.placement import place_with_vnfs
 from vnetperf.vnfs.vloop import Vloop
 from vnetperf.vnfs.vloop.container import ContainerVloop
 from vnetperf.vnfs.vloop.process import KINDS, RING, device_for

@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from tests.fakes.machine import facts
-from vnetperf.deployment.planner import make_plan
 from vnetperf.model.deployment import (
     DEPLOYMENTS,
     Deployment,
@@ -23,6 +22,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import NicUse, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin.backend import TUNNEL_MODULES
 from vnetperf.vswitches import bridge
 from vnetperf.vswitches.bridge import LinuxBridge

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from tests.fakes.machine import PROGRAMS, facts
 from vnetperf.config.settings import change_options
-from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.trial import SET_UP_HOLDS_S, SET_UPS, learn
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, ConfigError, DutError, HostError
@@ -23,6 +22,7 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.trial import TrialSpec
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin.vswitch import HasSessions
 from vnetperf.vswitches import conntrack
 from vnetperf.vswitches.cgnat import kernel as cgnat_kernel

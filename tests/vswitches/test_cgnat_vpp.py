@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tests.fakes.machine import facts
 from tests.vswitches.test_vpp import ALL, machine
-from vnetperf.deployment.planner import make_plan
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.frame_change import FIRST_PORT, PORTS_OF_ADDRESS
@@ -23,6 +22,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.planning.planner import make_plan
 from vnetperf.vswitches.cgnat.base import INSIDE, OUTSIDE, NatOptions
 from vnetperf.vswitches.cgnat.switch import Cgnat
 from vnetperf.vswitches.cgnat.vpp import Det44Map, VppDet44, VppNat, VppNat44

@@ -10,8 +10,8 @@ from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.config import Configuration
 from vnetperf.deployment.events import find_event_problem
-from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.planning.planner import make_loop_plan, make_plan
 from vnetperf.plugin import registry
 from vnetperf.runner.scenarios import make_scenario, scenario_ids
 

@@ -13,8 +13,6 @@ from pydantic import ValidationError
 
 from tests.fakes.machine import PROGRAMS, facts
 from vnetperf.config.settings import change_options
-from vnetperf.deployment.capability_check import deployment_errors
-from vnetperf.deployment.planner import make_plan
 from vnetperf.model.balancing import BACKENDS, CLIENTS, CLUSTER, VIRTUAL, Services
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError
@@ -22,6 +20,8 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
+from vnetperf.planning.capability_check import deployment_errors
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin import registry
 from vnetperf.plugin.compiled_frames import CompiledFrame, compile_traffic
 from vnetperf.vswitches.lb import ipvs

@@ -8,7 +8,6 @@ from unittest.mock import MagicMock
 import pytest
 
 from tests.fakes.machine import facts
-from vnetperf.deployment.planner import make_plan
 from vnetperf.host import tc_redirect
 from vnetperf.host.links import LinkStatistics
 from vnetperf.model.deployment import (
@@ -27,6 +26,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.planning.planner import make_plan
 from vnetperf.vswitches import macvtap
 from vnetperf.vswitches.kernelports import hop_counters
 from vnetperf.vswitches.macvtap import Macvtap, make_interface_index

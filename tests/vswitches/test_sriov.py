@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, DUT1, with_nics
-from vnetperf.deployment.planner import make_plan
 from vnetperf.host import tc_redirect
 from vnetperf.model.deployment import (
     DEPLOYMENTS,
@@ -30,6 +29,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.planning.planner import make_plan
 from vnetperf.vswitches.sriov import Sriov
 from vnetperf.vswitches.sriov.eswitch import LegacyMode
 from vnetperf.vswitches.sriov.switch import phy_port_counters

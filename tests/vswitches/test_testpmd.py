@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.machine import cpus, facts
-from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.trial import DutWatch
 from vnetperf.host import dpdk
 from vnetperf.model.deployment import PHY_PORTS, Attachment, Port, VnfPort, WireEnd, make_deployment
@@ -21,6 +20,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.planning.planner import make_loop_plan, make_plan
 from vnetperf.traffic.loadgen.driver import engine_port
 from vnetperf.vswitches import testpmd as cabling
 from vnetperf.vswitches.testpmd import TestpmdSwitch, phy_device, vnf_device

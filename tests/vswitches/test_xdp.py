@@ -11,7 +11,6 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from tests.fakes.machine import facts
-from vnetperf.deployment.planner import make_plan
 from vnetperf.host import xdp
 from vnetperf.host.links import LinkStatistics
 from vnetperf.host.machine import Machine
@@ -21,6 +20,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin import registry
 from vnetperf.vswitches.xdp import switch as module
 from vnetperf.vswitches.xdp.switch import COUNTS, SOURCES, Xdp

@@ -36,7 +36,6 @@ from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.endpoints import EndAddresses, LocalEnd
 from vnetperf.deployment.path_check import check_path
-from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.deployment.transfers import run_workload, transfer_endpoints, transfer_users
 from vnetperf.deployment.trial import (
     NOTHING_TOLD,
@@ -66,6 +65,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.transfer import ServerPlace, TransferSpec
 from vnetperf.model.trial import LiveCounts, TrialSpec, TrialWindow
+from vnetperf.planning.planner import make_loop_plan, make_plan
 from vnetperf.plugin import registry
 from vnetperf.plugin.backend import Backend
 from vnetperf.plugin.generator import WATCH_S

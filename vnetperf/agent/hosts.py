@@ -19,8 +19,6 @@ from typing import Any, TypeVar
 from vnetperf.agent import client as agent
 from vnetperf.agent.client import AgentClient, Event
 from vnetperf.agent.counts import merge_counts, merge_hosts
-from vnetperf.deployment.backends import Backends
-from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.endpoints import EndAddresses, addresses_apart
 from vnetperf.deployment.events import check_event, locate_event
 from vnetperf.deployment.others import MachineWatch
@@ -54,6 +52,8 @@ from vnetperf.model.trial import (
     TrialSpec,
     TrialWindow,
 )
+from vnetperf.planning.backends import Backends
+from vnetperf.planning.capability_check import require_trial
 from vnetperf.plugin import registry
 from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram
 

@@ -26,11 +26,11 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf import config
     from vnetperf.agent.hosts import TestbedClient
     from vnetperf.cli.tables import Out
-    from vnetperf.deployment.hosts import WIRE_WITHIN
-    from vnetperf.deployment.planner import make_loop_plan
     from vnetperf.log.calibrations import calibration_warnings
     from vnetperf.model.deployment import make_deployment
     from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
+    from vnetperf.planning.hosts import WIRE_WITHIN
+    from vnetperf.planning.planner import make_loop_plan
     from vnetperf.report import run_tables
     from vnetperf.runner.calibration_cache import CalibrationCache
     from vnetperf.runner.scenarios import check_backends

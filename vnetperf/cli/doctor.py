@@ -156,8 +156,8 @@ def _print_pods(facts: MachineFacts) -> None:
 
 
 def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
-    from vnetperf.deployment.planner import make_plan
     from vnetperf.host.facts import describe_error
+    from vnetperf.planning.planner import make_plan
     from vnetperf.runner.scenarios import make_scenario, scenario_ids
 
     print("scenarios")

@@ -299,7 +299,7 @@ class Settings(Options):
     """Notes of the operator, quoted in the report."""
 
     @property
-    def of_network(self) -> dict[str, Any]:
+    def network_fields(self) -> dict[str, Any]:
         """What a scenario of a container network takes from them: fields of `Scenario`."""
         return {"pod_hosts": self.hosts, "pods": self.pods, "ranks": self.ranks, "pod": self.pod}
 

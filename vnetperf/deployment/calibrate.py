@@ -10,7 +10,6 @@ from statistics import median
 from typing import Unpack
 
 from vnetperf.deployment import deploy
-from vnetperf.deployment.backends import Backends
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import wait_for
 from vnetperf.model.calibration import (
@@ -26,6 +25,7 @@ from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec
+from vnetperf.planning.backends import Backends
 from vnetperf.plugin import registry
 from vnetperf.plugin.generator import TrafficGenerator
 

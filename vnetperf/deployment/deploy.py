@@ -12,9 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from vnetperf.deployment.backends import Backends
-from vnetperf.deployment.capability_check import attachment_kind, require_frames
-from vnetperf.deployment.hosts import WIRE_WITHIN
 from vnetperf.host import cpu, threads
 from vnetperf.host.affinity import free_processors
 from vnetperf.host.facts import attempt
@@ -45,6 +42,9 @@ from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters
+from vnetperf.planning.backends import Backends
+from vnetperf.planning.capability_check import attachment_kind, require_frames
+from vnetperf.planning.hosts import WIRE_WITHIN
 from vnetperf.plugin import registry
 from vnetperf.plugin.dut import Dut
 from vnetperf.plugin.generator import TrafficGenerator, count_session_flows

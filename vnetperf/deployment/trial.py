@@ -9,7 +9,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.events import EventInjector, check_after_event, check_event
 from vnetperf.deployment.path_check import check_way_through, counts_text, silent_directions
 from vnetperf.host.clock import read_sync, wider
@@ -43,6 +42,7 @@ from vnetperf.model.trial import (
     TrialSpec,
     TrialWindow,
 )
+from vnetperf.planning.capability_check import require_trial
 from vnetperf.plugin import registry
 from vnetperf.plugin.collector import Collector
 from vnetperf.plugin.generator import TrafficGenerator, sleep_watching

@@ -249,7 +249,7 @@ def build_scenario(
     configuration: Configuration, selected: Selected, facts: MachineFacts
 ) -> Scenario:
     """A scenario as the configuration and its variant have it."""
-    from vnetperf.deployment.capability_check import check_variant_effect
+    from vnetperf.planning.capability_check import check_variant_effect
 
     varied = configuration.varied(selected.variant)
     try:
@@ -457,8 +457,8 @@ def check_selection(configuration: Configuration, items: Iterable[pytest.Item]) 
     Where one can, the others are skipped with the reason, as are frame sizes of the preset.
     Returned is a line for frame sizes that scenarios cannot carry.
     """
-    from vnetperf.deployment.capability_check import find_size_problem
-    from vnetperf.deployment.planner import largest_frame
+    from vnetperf.planning.capability_check import find_size_problem
+    from vnetperf.planning.planner import largest_frame
 
     scenarios: dict[Selected, Scenario | None] = {}
     carried: dict[int, bool] = {}
@@ -543,7 +543,7 @@ def _refuse_for_all(
     scenarios: Sequence[Scenario], configuration: Configuration, typed: Collection[str]
 ) -> None:
     """Refuse a mode, or an option that is for some scenarios, that none of these can have."""
-    from vnetperf.deployment.capability_check import mode_error
+    from vnetperf.planning.capability_check import mode_error
 
     if not scenarios or any(scenario.variant for scenario in scenarios):
         return  # what is wrong for a variant may be right for others

@@ -16,8 +16,6 @@ import pytest
 from vnetperf.agent.hosts import TestbedClient
 from vnetperf.analysis.sharing import TESTER, Sharing
 from vnetperf.config import Configuration
-from vnetperf.deployment.capability_check import find_size_problem, require_frames
-from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.parameters import THROUGHPUT
@@ -27,6 +25,8 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import Kind
 from vnetperf.model.units import duration
+from vnetperf.planning.capability_check import find_size_problem, require_frames
+from vnetperf.planning.planner import largest_frame, make_plan
 from vnetperf.plugin import registry
 from vnetperf.plugin.procedure import DurationEstimate, duration_estimate, load_test
 from vnetperf.plugin.workload import find_workload, load_workload

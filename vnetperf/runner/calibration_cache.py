@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
-from vnetperf.deployment.backends import Backends
 from vnetperf.host.paths import cache_directory
 from vnetperf.model.calibration import Calibration
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.planning.backends import Backends
 
 #: A stored calibration that is older is measured anew.
 MAX_AGE = timedelta(hours=12)

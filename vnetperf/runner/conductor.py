@@ -27,8 +27,6 @@ from vnetperf.analysis.logged_tests import (
 )
 from vnetperf.analysis.results_from_log import derive_result, merge_searches
 from vnetperf.analysis.rounds import in_rounds, start_loads, wants_round
-from vnetperf.deployment.backends import Backends
-from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.events import find_event_problem
 from vnetperf.log.records import (
     BeginRecord,
@@ -56,6 +54,8 @@ from vnetperf.model.preset import Preset
 from vnetperf.model.result import Profile, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict, same_load
+from vnetperf.planning.backends import Backends
+from vnetperf.planning.capability_check import require_trial
 from vnetperf.plugin.procedure import RULES, FrameTest, KnownThroughput, load_test
 from vnetperf.plugin.vswitch import HasSessions
 from vnetperf.procedures.rates import preferred_below

@@ -24,8 +24,6 @@ from vnetperf.agent.client import restore_command
 from vnetperf.agent.hosts import TestbedClient
 from vnetperf.analysis.logged_tests import Case
 from vnetperf.config import Configuration
-from vnetperf.deployment.capability_check import require_frames, require_size
-from vnetperf.deployment.planner import largest_frame, make_loop_plan, make_plan
 from vnetperf.host.linux import run_program
 from vnetperf.host.log import RunLog
 from vnetperf.log.folder import point_latest, run_log
@@ -57,6 +55,8 @@ from vnetperf.model.result import Result, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Comparison, Plan, Scenario
 from vnetperf.model.testbed import ClockOffset, MachineFacts, Testbed
 from vnetperf.model.trial import LiveCounts, TrialSpec
+from vnetperf.planning.capability_check import require_frames, require_size
+from vnetperf.planning.planner import largest_frame, make_loop_plan, make_plan
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.resume import (
     NOT_OF_TRIALS,

@@ -129,7 +129,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         rules=settings.rules,
         addressing="port" if by_port or mode in ADDRESSING_MODES else "far",
         tunnel=tunnel,
-        **(settings.of_network if graph.dut_family == "networks" else {}),
+        **(settings.network_fields if graph.dut_family == "networks" else {}),
         options=configuration.switch,
         guest=guest,
         core=configuration.mobile_core if graph.gtp else MobileCoreOptions(),

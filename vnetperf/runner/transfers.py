@@ -11,7 +11,6 @@ from math import ceil
 from typing import Protocol
 
 from vnetperf.config import Configuration
-from vnetperf.deployment.backends import Backends
 from vnetperf.deployment.endpoints import find_endpoint_problem
 from vnetperf.log.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.model.errors import CapabilityError, VnetperfError
@@ -26,6 +25,7 @@ from vnetperf.model.transfer import (
     TransferSpec,
     Way,
 )
+from vnetperf.planning.backends import Backends
 from vnetperf.plugin import registry
 from vnetperf.plugin.dut import load_dut
 from vnetperf.plugin.endpoint_tool import choose_tool, find_tool_problem, tool_names

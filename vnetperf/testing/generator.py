@@ -18,13 +18,13 @@ import pytest
 
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment import calibrate, deploy
-from vnetperf.deployment.planner import make_loop_plan
 from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.errors import CapabilityError, GeneratorError
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import make_streams
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.planning.planner import make_loop_plan
 from vnetperf.plugin.generator import NUMBERED, TrafficGenerator
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.stage import TURN_S, configuration, kill, repeat_trial, skip_or_fail

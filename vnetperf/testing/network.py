@@ -11,12 +11,12 @@ import pytest
 
 from vnetperf.deployment.one_host import deploy_plan
 from vnetperf.deployment.path_check import check_path
-from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
 from vnetperf.model.scenario import ETHERNET_OCTETS, PodHosts, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import OCTETS_ADDED, POD_ATTACHED, POD_FIRST_PACKET, POD_REMOVED
+from vnetperf.planning.planner import largest_frame, make_plan
 from vnetperf.plugin import registry
 from vnetperf.plugin.network import Network, NetworkCapabilities
 from vnetperf.testing.cases import Case

@@ -18,7 +18,6 @@ from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import MACHINE_LOCK, LiveDeployment
 from vnetperf.deployment.one_host import deploy_plan
-from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.host import snapshot
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots
@@ -27,6 +26,7 @@ from vnetperf.model.errors import CapabilityError, ConfigError, DutError, Vnetpe
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.trial import TrialResult
+from vnetperf.planning.planner import largest_frame, make_plan
 from vnetperf.plugin import registry
 from vnetperf.plugin.vswitch import VSwitch
 from vnetperf.runner.scenarios import make_scenario

@@ -15,7 +15,6 @@ import pytest
 from vnetperf.analysis.attribution import locate_losses
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.path_check import check_path
-from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.trial import run_trial
 from vnetperf.model.deployment import PhyPort, Port, VnfPort
 from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
@@ -23,6 +22,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.planning.planner import make_plan
 from vnetperf.plugin.dut import Dut
 from vnetperf.plugin.vswitch import VSwitch, VSwitchCapabilities
 from vnetperf.testing.cases import NEEDED_OPTIONS, OPTION_VALUES, Case, other_cases, plain_cases

@@ -11,7 +11,6 @@ import pytest
 from pydantic import ValidationError
 
 from tests.fakes.machine import cpus, facts
-from vnetperf.deployment.planner import make_plan
 from vnetperf.deployment.trial import counter_difference
 from vnetperf.model.deployment import PHY_PORTS, WireEnd, dut_mac, make_deployment, port_mac
 from vnetperf.model.errors import CapabilityError
@@ -21,6 +20,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import HopCounters
+from vnetperf.planning.planner import make_plan
 from vnetperf.vswitches.cgnat import dpdk
 from vnetperf.vswitches.cgnat.dpdk import STAGES, DpdkNat, nat_arguments
 from vnetperf.vswitches.cgnat.switch import Cgnat

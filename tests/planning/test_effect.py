@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from vnetperf import config
-from vnetperf.deployment.capability_check import check_variant_effect
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import Scenario, Variant
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.planning.capability_check import check_variant_effect
 from vnetperf.runner.scenarios import make_scenario
 
 NO_VHOST = {"vhost_net": "not in this kernel"}

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.deployment.test_placement import demands, machines
-from tests.deployment.test_plan import scenario
 from tests.fakes.machine import cpus, facts
-from vnetperf.deployment.placement import place_scenario, place_with_vnfs
+from tests.planning.test_placement import demands, machines
+from tests.planning.test_plan import scenario
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Placement
 from vnetperf.model.testbed import CoresConfig, MachineFacts
+from vnetperf.planning.placement import place_scenario, place_with_vnfs
 
 
 def placed(

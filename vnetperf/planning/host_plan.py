@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from vnetperf.deployment.backends import Backends
-from vnetperf.deployment.capability_check import tester_roles
-from vnetperf.deployment.limits import require_limits
-from vnetperf.deployment.memory import plan_memory
 from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import NicUse, Placement, Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import VFS_CURE, MachineFacts, NicFacts, Testbed, vfs_kept
+from vnetperf.planning.backends import Backends
+from vnetperf.planning.capability_check import tester_roles
+from vnetperf.planning.limits import require_limits
+from vnetperf.planning.memory import plan_memory
 from vnetperf.plugin import registry
 from vnetperf.plugin.vnf import UserPlane
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vnetperf.deployment.backends import Backends
-from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.planning.backends import Backends
+from vnetperf.planning.capability_check import attachment_kind
 from vnetperf.plugin.vnf import VnfMemory
 
 #: Memory in ordinary pages of the smallest deployment and of the run itself, and of each VNF after

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.fakes.machine import cpus, facts
 from vnetperf.analysis.sharing import OnMachine
-from vnetperf.deployment.placement import place_roles
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import SYSTEM, Placement, RoleDemand
 from vnetperf.model.testbed import CoresConfig, HugepageFacts, MachineFacts
+from vnetperf.planning.placement import place_roles
 
 TESTER = RoleDemand(role="tester", group="tester")
 PMD = RoleDemand(role="pmd", group="switch")

@@ -9,8 +9,6 @@ import pytest
 from tests.fakes.backends import FakeSwitch
 from tests.fakes.machine import PROGRAMS, facts
 from vnetperf.deployment.deploy import dedicated_facts, read_part_facts
-from vnetperf.deployment.limits import estimate_needs, require_limits
-from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import (
     CapabilityError,
@@ -23,6 +21,8 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, HugepageFacts, Limits, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.planning.limits import estimate_needs, require_limits
+from vnetperf.planning.planner import make_loop_plan, make_plan
 from vnetperf.plugin import registry
 from vnetperf.plugin.vnf import VnfMemory
 from vnetperf.pytest_plugin.plans import describe

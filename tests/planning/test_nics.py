@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, with_nics
-from vnetperf.deployment.host_plan import choose_nics, list_wires, preferred_node
-from vnetperf.deployment.placement import place_roles
 from vnetperf.host.nic import vfs
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import NicUse, RoleDemand, Scenario
 from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.planning.host_plan import choose_nics, list_wires, preferred_node
+from vnetperf.planning.placement import place_roles
 from vnetperf.traffic.trex.driver import Trex
 from vnetperf.wires.nic import Nic
 

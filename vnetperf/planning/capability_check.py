@@ -10,7 +10,6 @@ from ipaddress import ip_address
 from typing import Any
 
 from vnetperf.config.settings import CHANGE_SETTINGS
-from vnetperf.deployment.backends import Backends
 from vnetperf.model.addresses import TEST_ADDRESSES
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, FrameSizeError, NoResultError, accepted_names
@@ -28,6 +27,7 @@ from vnetperf.model.scenario import ETHERNET_OCTETS, RoleDemand, Scenario, Varia
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import fields_sent_by, header_stack, profile_ethernet
 from vnetperf.model.trial import TrialSpec
+from vnetperf.planning.backends import Backends
 from vnetperf.plugin import registry
 from vnetperf.plugin.generator import GeneratorCapabilities
 from vnetperf.plugin.vnf import UserPlane

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from vnetperf.deployment.capability_check import attachment_kind, check_capabilities
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.planning.capability_check import attachment_kind, check_capabilities
 from vnetperf.plugin.generator import GeneratorCapabilities
 from vnetperf.plugin.vswitch import VSwitchCapabilities
 

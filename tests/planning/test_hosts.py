@@ -15,12 +15,12 @@ from vnetperf import config
 from vnetperf.config import Configuration
 from vnetperf.deployment.deploy import dedicate_cores
 from vnetperf.deployment.endpoints import processors_apart
-from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.host import cpu
 from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import CableConfig, ClockSync, HostConfig, MachineFacts, Testbed
+from vnetperf.planning.planner import make_loop_plan, make_plan
 from vnetperf.plugin import registry
 from vnetperf.pytest_plugin.plans import describe
 from vnetperf.runner.calibration_cache import CalibrationCache

@@ -7,9 +7,20 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from vnetperf.deployment.backends import Backends
-from vnetperf.deployment.capability_check import check_capabilities, tester_roles
-from vnetperf.deployment.host_plan import (
+from vnetperf.model.deployment import MOVABLE_WIRES
+from vnetperf.model.errors import (
+    CapabilityError,
+    ConfigError,
+    DutError,
+    GeneratorError,
+    HostError,
+)
+from vnetperf.model.frame_change import NEW_SESSIONS
+from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, Scenario
+from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed, clocks_apart_s
+from vnetperf.planning.backends import Backends
+from vnetperf.planning.capability_check import check_capabilities, tester_roles
+from vnetperf.planning.host_plan import (
     NicRequest,
     choose_wire,
     list_accepted_wires,
@@ -23,15 +34,15 @@ from vnetperf.deployment.host_plan import (
     with_guests,
     with_memory_and_commands,
 )
-from vnetperf.deployment.hosts import (
+from vnetperf.planning.hosts import (
     CABLE_OF_NICS,
     WIRE_WITHIN,
     HostShare,
     cable_wire,
     share_out,
 )
-from vnetperf.deployment.limits import require_limits
-from vnetperf.deployment.memory import (
+from vnetperf.planning.limits import require_limits
+from vnetperf.planning.memory import (
     ShortNodes,
     list_nodes,
     plan_over_first_wire,
@@ -39,18 +50,7 @@ from vnetperf.deployment.memory import (
     plan_where_memory_is,
     require_memory,
 )
-from vnetperf.deployment.placement import allowed_cpus, place_roles, place_scenario
-from vnetperf.model.deployment import MOVABLE_WIRES
-from vnetperf.model.errors import (
-    CapabilityError,
-    ConfigError,
-    DutError,
-    GeneratorError,
-    HostError,
-)
-from vnetperf.model.frame_change import NEW_SESSIONS
-from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, Scenario
-from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed, clocks_apart_s
+from vnetperf.planning.placement import allowed_cpus, place_roles, place_scenario
 from vnetperf.plugin import registry
 from vnetperf.plugin.dut import Dut
 from vnetperf.plugin.generator import TrafficGenerator

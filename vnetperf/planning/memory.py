@@ -7,11 +7,11 @@ from functools import partial
 from math import ceil
 from typing import Any, Protocol
 
-from vnetperf.deployment.backends import Backends
-from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import MemoryPlan, Plan
 from vnetperf.model.testbed import MachineFacts
+from vnetperf.planning.backends import Backends
+from vnetperf.planning.capability_check import attachment_kind
 from vnetperf.plugin import registry
 
 #: A pool of hugepages: NUMA node and size of a page, KiB.

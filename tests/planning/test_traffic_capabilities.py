@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from vnetperf.config.files import available, find_file, load_model
-from vnetperf.deployment.capability_check import deployment_errors, generator_errors, require_size
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.planning.capability_check import deployment_errors, generator_errors, require_size
 from vnetperf.plugin.generator import GeneratorCapabilities
 from vnetperf.traffic.loadgen.driver import Loadgen
 

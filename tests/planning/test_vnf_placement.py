@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.deployment.test_placement import PMD, TESTER, demands, machines
 from tests.fakes.machine import cpus, facts
-from vnetperf.deployment.placement import place_roles, place_with_vnfs
+from tests.planning.test_placement import PMD, TESTER, demands, machines
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import Placement, VnfPlacement
 from vnetperf.model.testbed import CoresConfig, MachineFacts
+from vnetperf.planning.placement import place_roles, place_with_vnfs
 
 
 def placed(
