@@ -169,20 +169,20 @@ class FakeHost:
             assert began == {"elapsed_s": 0.1}
         if here is not None:
             self.events.append((self.name, here.what))
-        told = self.meet("sent", **({} if times is None else {"event": times}))
+        news = self.meet("sent", **({} if times is None else {"event": times}))
         time.sleep(self.late_s.get(self.name, [0.0])[0])
         self.meet("counted")
         if answer is not None:
             return answer
         if not sends:
             return PartResult(result=nothing, dut=nothing)
-        return PartResult(result=nothing.model_copy(update={"event": told.get("event")}))
+        return PartResult(result=nothing.model_copy(update={"event": news.get("event")}))
 
-    def meet(self, point: str, **told: Any) -> Any:
-        all_told = self.on_meet({"point": point, "told": told})
-        if all_told is None:
+    def meet(self, point: str, **news: Any) -> Any:
+        all_news = self.on_meet({"point": point, "news": news})
+        if all_news is None:
             raise PartEndedError
-        return all_told
+        return all_news
 
     def send_half(self, spec: TrialSpec, window: TrialWindow) -> PartResult:
         """What a host with one of the tester's ports counts."""

@@ -260,15 +260,15 @@ class OtherHosts:
         self.tell = told
 
     def meet(
-        self, point: str, watch: Callable[[], None], told: Mapping[str, Any] = trial.NOTHING_TOLD
+        self, point: str, watch: Callable[[], None], news: Mapping[str, Any] = trial.NO_NEWS
     ) -> Mapping[str, Any]:
         watch()
         self.points.append(point)
         self.times[point] = time.monotonic()
-        self.told |= told
+        self.told |= news
         if point == "ended":
             raise trial.PartEndedError
-        return told or self.tell.get(point, {})
+        return news or self.tell.get(point, {})
 
     def receives(self) -> None: ...
 

@@ -38,7 +38,7 @@ from vnetperf.deployment.endpoints import EndAddresses, LocalEnd
 from vnetperf.deployment.path_check import check_path
 from vnetperf.deployment.transfers import run_workload, transfer_endpoints, transfer_users
 from vnetperf.deployment.trial import (
-    NOTHING_TOLD,
+    NO_NEWS,
     PartEndedError,
     run_part,
     watch_machine,
@@ -341,19 +341,19 @@ class Agent:
         return {name: hop.model_dump(mode="json") for name, hop in hops.items()}
 
     def meet(
-        self, point: str, watch: Callable[[], None], told: Mapping[str, Any] = NOTHING_TOLD
+        self, point: str, watch: Callable[[], None], news: Mapping[str, Any] = NO_NEWS
     ) -> Mapping[str, Any]:
         """Have the controller tell when all hosts of a trial have come to a point."""
         self._confirmed += 1
         number = self._confirmed
-        self._send({"event": "meet", "number": number, "point": point, "told": dict(told)})
+        self._send({"event": "meet", "number": number, "point": point, "news": dict(news)})
         while (answer := self.channel.confirmation(number, WATCH_S)) is None:
             self._watch()
             watch()
-        if answer["told"] is None:
+        if answer["news"] is None:
             raise PartEndedError
-        all_told: dict[str, Any] = answer["told"]
-        return all_told
+        all_news: dict[str, Any] = answer["news"]
+        return all_news
 
     def receives(self) -> None:
         """Tell that a tester with one of its two ports here counts frames from now on."""

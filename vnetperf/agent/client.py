@@ -471,9 +471,9 @@ class AgentClient:
                     with _translate_channel_errors(channel):
                         channel.send(json.dumps({"confirm": answer["number"]}))
                 elif answer["event"] == "meet":
-                    told = self.on_meet(answer)
+                    news = self.on_meet(answer)
                     with _translate_channel_errors(channel):
-                        channel.send(json.dumps({"confirm": answer["number"], "told": told}))
+                        channel.send(json.dumps({"confirm": answer["number"], "news": news}))
                 elif answer["event"] == "farewell":
                     raise _AgentDiedError(answer["why"])
                 else:

@@ -96,20 +96,20 @@ class _Meeting:
         self._ended = False
         self._changed = threading.Condition()
         self._gathered: dict[str, Any] = {}
-        self._told: dict[str, Any] = {}
+        self._news: dict[str, Any] = {}
 
-    def wait(self, told: Mapping[str, Any]) -> dict[str, Any] | None:
+    def wait(self, news: Mapping[str, Any]) -> dict[str, Any] | None:
         """Wait until all are here: what they have told. None where the part of one has ended."""
         with self._changed:
             number = self._number
-            self._gathered |= told
+            self._gathered |= news
             self._present += 1
             if self._present == self._hosts:
-                self._told, self._gathered, self._present = self._gathered, {}, 0
+                self._news, self._gathered, self._present = self._gathered, {}, 0
                 self._number += 1
                 self._changed.notify_all()
             self._changed.wait_for(lambda: self._ended or self._number != number)
-            return self._told if self._number != number else None
+            return self._news if self._number != number else None
 
     def end(self) -> None:
         """Let nobody wait any more."""
@@ -192,10 +192,10 @@ class _TrialOfHosts:
         return self._spec, False
 
     def _meet(self, host: str, message: Mapping[str, Any]) -> dict[str, Any] | None:
-        told = self._meeting.wait(message["told"])
+        news = self._meeting.wait(message["news"])
         if message["point"] == "ready":
             self._ready[host] = time.monotonic()
-        return told
+        return news
 
     def _hear(self, host: str, usual: Event, event: dict[str, Any]) -> None:
         """Hear a host of a tester that has the other port on another one."""

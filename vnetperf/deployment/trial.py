@@ -196,7 +196,7 @@ class LinkWatch:
 
 
 #: What a part of a trial tells the others where it has nothing to tell.
-NOTHING_TOLD: Mapping[str, Any] = MappingProxyType({})
+NO_NEWS: Mapping[str, Any] = MappingProxyType({})
 #: Share of the wait after learning frames by which they have come through; counters are read in
 #: the rest of it.
 LEARNED_SHARE = 0.7
@@ -213,7 +213,7 @@ class Others(Protocol):
     """The other hosts of a trial, at whose parts this host's has to look."""
 
     def meet(
-        self, point: str, watch: Callable[[], None], told: Mapping[str, Any] = NOTHING_TOLD
+        self, point: str, watch: Callable[[], None], news: Mapping[str, Any] = NO_NEWS
     ) -> Mapping[str, Any]:
         """Wait until the parts at all hosts have come to a point.
 
@@ -221,7 +221,7 @@ class Others(Protocol):
             point: "learned": learning frames have come through; "ready": counters are read;
                 "sends": the first frame has left; "sent"; "counted".
             watch: Called now and then while this part waits.
-            told: What the others are to know.
+            news: What the others are to know.
 
         Returns:
             What all parts have told.
@@ -242,11 +242,11 @@ class NoOthers:
     """A trial on one host waits for nobody."""
 
     def meet(
-        self, point: str, watch: Callable[[], None], told: Mapping[str, Any] = NOTHING_TOLD
+        self, point: str, watch: Callable[[], None], news: Mapping[str, Any] = NO_NEWS
     ) -> Mapping[str, Any]:
         """Go on."""
         del point, watch
-        return told
+        return news
 
     def receives(self) -> None:
         """Nobody else sends."""
@@ -355,8 +355,8 @@ class _PartOfTrial:
             if self.injector is not None and elapsed_s is not None:
                 self.injector.happen(time.monotonic() - elapsed_s)
         times = self.injector.times if self.injector is not None else None
-        told = {} if times is None else {"event": times.model_dump(mode="json")}
-        self.others.meet("sent", watch_all, told)
+        news = {} if times is None else {"event": times.model_dump(mode="json")}
+        self.others.meet("sent", watch_all, news)
         counts = self._count_dut(self.dut.collectors.stop())
         self.others.meet("counted", watch_all)
         nothing_sent = TrialResult(directions=())
@@ -388,7 +388,7 @@ class _PartOfTrial:
         if sync is not None:
             part = part.model_copy(update={"clock": wider(sync, read_sync())})
         tester = _tester_counted(part.result, ports, generator.port_counters())
-        told = self._meet_sent()
+        news = self._meet_sent()
         counts = self._count_dut(collected)  # before frames of a path check pass
         self.others.meet("counted", self._check_alive)
         if self.spec.event is None:
@@ -400,7 +400,7 @@ class _PartOfTrial:
             "links_down": tuple(dict.fromkeys((*self.links.down, *part.result.links_down))),
         }
         if window is None:
-            result = self._join(part.result.model_copy(update=update), counts, ended, told)
+            result = self._join(part.result.model_copy(update=update), counts, ended, news)
             return part.model_copy(update={"result": result})
         ends = self.deployment.plan.own_ends
         update["tester"] = tuple(port for port in tester if port.port in ends)
@@ -452,7 +452,7 @@ class _PartOfTrial:
         result: TrialResult,
         counts: dict[str, Any],
         ended: SessionCounts | None,
-        told: Mapping[str, Any],
+        news: Mapping[str, Any],
     ) -> TrialResult:
         """What tester and DUT have counted, once the path was checked where that is needed."""
         deployment = self.deployment
@@ -464,8 +464,8 @@ class _PartOfTrial:
         if not self.dut.began_anew:
             update["sessions"] = _count_sessions(deployment, ended)
         times = self.injector.result() if self.injector is not None else None
-        if "event" in told:
-            times = EventTimes.model_validate(told["event"])
+        if "event" in news:
+            times = EventTimes.model_validate(news["event"])
         if times is not None:
             update["event"] = check_after_event(deployment, times)
         if self.spec.event is None:
