@@ -75,7 +75,7 @@ def figure(
     *,
     more: str = "",
     less: str = "",
-    given: Mapping[str, Any] | None = None,
+    conditions: Mapping[str, Any] | None = None,
     **other: Any,
 ) -> Figure:
     """Describe a number of a standard's test, whose tables are its own.
@@ -88,7 +88,7 @@ def figure(
         direction: Its direction.
         more: Its label where runs are compared and more of it is better.
         less: The same where less of it is better.
-        given: What it was measured for besides the test's conditions.
+        conditions: What it was measured for besides the test's conditions.
         **other: Further fields.
 
     Returns:
@@ -102,7 +102,7 @@ def figure(
         direction=direction,
         label=more or less,
         better="more" if more else "less" if less else "",
-        conditions=dict(given or {}),
+        conditions=dict(conditions or {}),
         **other,
     )
 

@@ -531,16 +531,16 @@ def _list_figures(_: Result, bursts: BackToBack) -> Iterator[Figure]:
     burst: dict[str, Any] = {
         "more": "burst",
         "main": True,
-        "given": {"step, frames": bursts.step_frames},
+        "conditions": {"step, frames": bursts.step_frames},
         "resolution": float(bursts.step_frames),
         # A longer gap fills a buffer later.
         "load_fps": rate,
     }
     if bursts.undecided:  # the mean of those that were decided is that of the shorter bursts
         reason = f"not compared: {bursts.undecided} searches were not decided; {bursts.note}"
-        conditions = burst.pop("given")
+        conditions = burst.pop("conditions")
         yield figure(
-            "", "frames", None, more=burst.pop("more"), main=True, why=reason, given=conditions
+            "", "frames", None, more=burst.pop("more"), main=True, why=reason, conditions=conditions
         )
     # With a search that came near the longest burst the mean is that of no burst: a limit is left.
     frames = bursts.frames.minimum if bursts.is_limit else bursts.frames

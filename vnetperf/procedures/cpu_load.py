@@ -502,7 +502,7 @@ def _list_figures(_: Result, cpu_load: CpuLoad) -> Iterator[Figure]:
             about: dict[str, Any] = {
                 "main": part == VSWITCH and load.share is None,
                 "load_fps": load.load_fps,
-                "given": {
+                "conditions": {
                     f"tester's {name}": description for name, description in load.tester.items()
                 },
                 "why": cost.why.removeprefix("not measured: "),

@@ -340,7 +340,7 @@ def _list_load_figures(latency: LatencyAt, *, curve: bool = False) -> Iterator[F
     """Latency at one load; curve: of loads that are the same for every DUT."""
     marks = _list_load_marks(latency) if curve else ()
     about: dict[str, Any] = {
-        "given": {"definition": latency.definition, "tagged from, s": latency.tag_at_s},
+        "conditions": {"definition": latency.definition, "tagged from, s": latency.tag_at_s},
         "load_fps": latency.load_fps,
         "qualifiers": marks,
     }

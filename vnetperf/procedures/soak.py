@@ -181,7 +181,7 @@ def _list_figures(_: Result, soak: Soak) -> Iterator[Figure]:
             soak.of,
             less="" if soak.not_judged else f"trials with loss at {soak.of}",
             bounds=clopper_pearson(soak.lossy_trials, count),
-            given={"trial, s": soak.seconds / count},
+            conditions={"trial, s": soak.seconds / count},
         )
     yield figure("largest_loss_event", "frames", count_value(soak.largest_event), soak.of)
     yield figure("longest_loss_event", "s", soak.longest_event_s, soak.of)

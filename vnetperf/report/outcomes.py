@@ -868,7 +868,7 @@ def _figure_tables(group: Group) -> Iterator[Table]:
     yield Table.from_items(entries[0].outcome.title, columns, _figure_rows(entries), notes)
 
 
-def _figure_headline(outcome: Outcome) -> tuple[str, str]:
+def _figure_headline(_: Result, outcome: Outcome) -> tuple[str, str]:
     main = [figure for figure in outcome.figures if figure.main] or list(outcome.figures)
     return (_figure_text(main[0]), main[0].full_label) if main else ("", "")
 
@@ -950,6 +950,7 @@ _HEADLINES: dict[str, Callable[[Result, Any], tuple[str, str]]] = {
     "sessions": _session_headline,
     "service": _service_headline,
     "cpu_load": processors.headline,
+    "outcome": _figure_headline,
 }
 
 
@@ -964,6 +965,4 @@ def headline(result: Result) -> tuple[str, str]:
     answer, conditions = next(
         (describe(result, outcome) for describe, outcome in candidates if outcome), ("", "")
     )
-    if result.outcome is not None:
-        answer, conditions = _figure_headline(result.outcome)
     return f"{answer} (irregular)" if answer and result.irregular else answer, conditions
