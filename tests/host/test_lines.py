@@ -149,13 +149,13 @@ def test_pauses_between_attempts_that_fail_grow(
         monkeypatch.setattr(clock, "monotonic", lambda: next(took, at + seconds))
         return lines.bring_together(0, 1) > 0
 
-    assert attempt(0, "50 50"), "the first one looks how near they can be"
+    assert attempt(0, "50 50")  # the first one looks how near they can be
     assert attempt(10, "300 300"), "fails: a pause of 1 s until 12"
     assert not attempt(11.9, "300 300")
     assert attempt(12, "300 300"), "fails: a pause of 2 s until 15"
     assert not attempt(14.9, "300 300")
     assert attempt(15, "300 50")
-    assert attempt(16.5, "300 300"), "fails after a success: a pause of 1 s until 18.5"
+    assert attempt(16.5, "300 300")  # fails after a success: a pause of 1 s until 18.5
     assert attempt(18.5, "300 300")
 
 

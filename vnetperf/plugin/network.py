@@ -212,6 +212,10 @@ class Network(Dut):
     of a network whose daemon ends them with itself, or whose pods are a cluster's; `prepare` begins
     anew, and `attach` plugs in what is there.
 
+    Args:
+        machine: The machine; what is made on it goes through it.
+        plan: The plan of this host.
+
     Attributes:
         capabilities: What it can do.
         path: What a packet passes between two pods on two hosts, for `--plan` and the report.

@@ -254,6 +254,12 @@ def equal_trials(trials: int, seconds: float) -> DurationEstimate:
 def load_test(name: str) -> type[FrameTest]:
     """Import a test.
 
+    Args:
+        name: Its name among `registry.test_names`.
+
+    Returns:
+        The class.
+
     Raises:
         ConfigError: There is none of the name, or it cannot be imported.
     """
