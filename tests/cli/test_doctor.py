@@ -21,6 +21,12 @@ from vnetperf.model.testbed import ClockOffset, MachineFacts
 from vnetperf.plugin import registry
 
 
+@pytest.fixture(autouse=True)
+def no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may have a terminal; the reader of these texts has none."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 def doctor(
     machine: MachineFacts,
     monkeypatch: pytest.MonkeyPatch,
