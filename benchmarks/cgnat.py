@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 
 from vnetperf.host import hugepages
-from vnetperf.host.dpdk import MEMIF_RING_LOG2, TestpmdPorts, memif_devargs
+from vnetperf.host.dpdk import MEMIF_RING_LOG2, DpdkPorts, memif_devargs
 from vnetperf.host.journal import Journal
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.processes import ManagedProcess, Processes
@@ -139,7 +139,7 @@ def streams(dut: Dut) -> list[StreamSpec]:
 
 
 @contextmanager
-def running(dut: Dut) -> Iterator[tuple[Engine, TestpmdPorts]]:
+def running(dut: Dut) -> Iterator[tuple[Engine, DpdkPorts]]:
     """A DUT and a tester, wired; hugepages and processes go with them."""
     with tempfile.TemporaryDirectory(prefix="nb") as name:
         directory = Path(name)
@@ -150,7 +150,7 @@ def running(dut: Dut) -> Iterator[tuple[Engine, TestpmdPorts]]:
             process = processes.spawn(
                 "dut", dut.argv(directory), env={"RUNTIME_DIRECTORY": name}, stdin=True
             )
-            telemetry = TestpmdPorts(directory, "b")
+            telemetry = DpdkPorts(directory, "b")
             process.wait_for(partial(_replies, telemetry), timeout_s=30, description="ports")
             devices = tuple(dut.devices(directory, "client"))
             config = EngineConfig(devices=devices, cpus=(TESTER,), hugepages=False, memory_mb=512)
@@ -168,7 +168,7 @@ def running(dut: Dut) -> Iterator[tuple[Engine, TestpmdPorts]]:
             assert journal.undo().complete
 
 
-def _replies(telemetry: TestpmdPorts) -> bool:
+def _replies(telemetry: DpdkPorts) -> bool:
     try:
         return bool(telemetry.info(1).get("dev_started"))
     except HostError:
@@ -219,7 +219,7 @@ def forwarded(dut: Dut, seconds: float) -> list[tuple[float, dict[str, float]]]:
         return found
 
 
-def stage_work(telemetry: TestpmdPorts, dut: Dut) -> dict[str, tuple[int, int]]:
+def stage_work(telemetry: DpdkPorts, dut: Dut) -> dict[str, tuple[int, int]]:
     """Packets and cycles by stage."""
     found = {}
     for number, group in enumerate(dut.stages.split("/") if dut.stages else ()):

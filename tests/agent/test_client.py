@@ -350,6 +350,7 @@ def test_plugins_of_another_machine_are_compared(
 def test_a_plugin_of_a_conftest_is_compared_by_its_content(register_backend: Register) -> None:
     register_backend("vswitches", "mine", "tests.fakes.backends:Some")
     register_backend("vswitches", "gone", "no_such_module_at_all:Some")
+    register_backend("procedures", "own", "tests.fakes.backends:Test")  # no machine imports it
     assert registry.plugins().keys() == {"vswitches mine"}
     assert registry.plugins()["vswitches mine"].startswith("module tests.fakes.backends ")
 

@@ -239,3 +239,11 @@ def test_flows_of_a_run_stand_for_those_of_its_profile() -> None:
         config.load({"traffic": "single-flow", "flows": 10}, environment={})
     with pytest.raises(ConfigError, match="multi-flow cannot have"):
         config.load({"traffic": "multi-flow", "flows": 10_000_000}, environment={})
+
+
+def test_an_empty_table_of_a_test_leaves_its_section_as_it_is() -> None:
+    content = config.load({"preset": "quick"}, environment={}).preset.model_dump()
+    own = {**content, "tests": {"throughput": {}, "latency": {}}, "latency": {"repeats": 7}}
+    assert Preset.model_validate(own).latency.repeats == 7
+    with pytest.raises(ValueError, match="keep one"):
+        Preset.model_validate({**own, "tests": {"latency": {"repeats": 3}}})

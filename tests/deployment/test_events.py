@@ -89,6 +89,11 @@ def test_one_of_vnfs_side_by_side_has_no_time_of_its_own() -> None:
     assert why_not("vswitch", deployment="pvpv") == why_not("vnf1", deployment="pvvp") == ""
 
 
+def test_on_one_host_an_event_names_no_host() -> None:
+    assert why_not("vswitch") == ""
+    assert "vswitch on nowhere" in why_not("vswitch on nowhere")
+
+
 def test_an_event_at_the_very_end_is_refused() -> None:
     made = plan(scenario(wire="veth"))
     events.check_event(made, EventSpec(what="vswitch", at_s=1.0), 2.0)

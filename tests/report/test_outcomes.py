@@ -7,8 +7,15 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from vnetperf.analysis.metrics import compared_metrics_of
-from vnetperf.model.result import Deployments, Observation, Redaction, RepeatedNumber
+from vnetperf.analysis.metrics import compared_metrics_of, explain_missing_number
+from vnetperf.model.figures import Figure, Outcome
+from vnetperf.model.result import (
+    Deployments,
+    Observation,
+    Redaction,
+    RepeatedNumber,
+    Result,
+)
 from vnetperf.report import latency, outcomes
 from vnetperf.report.csv_files import curves_csv, outcomes_csv
 from vnetperf.report.junit import junit_xml
@@ -405,3 +412,18 @@ def test_scenarios_are_drawn_at_the_same_loads_in_one_plot(every):
         for size in SIZES
         for level in ("50", "99")
     ]
+
+
+def test_figures_without_a_name_or_a_direction_are_shown(every):
+    figures = (
+        Figure(title="one", unit="ratio", value=0.25),
+        Figure(title="two", unit="ratio", value=0.5),
+    )
+    outcome = Outcome(kind="other", title="Other", figures=figures)
+    result = Result(
+        scenario="pvp_dpdk", test="other", frame_size=64, status="measured", outcome=outcome
+    )
+    assert explain_missing_number(result) == ""
+    text = terminal_text(every.model_copy(update={"results": (result,)}), width=160)
+    head = next(line for line in text.splitlines() if "one" in line and "two" in line)
+    assert head.index("one") < head.index("two")

@@ -364,17 +364,18 @@ class TestbedClient:
         self.teardown()
         began = time.monotonic()
         self._plan = plan
+        spaces: dict[str, str] = {}  # of hosts on which something has begun
         try:
             with self._cleaned_up():
-                facts = self._deploy_parts(plan)
+                facts = self._deploy_parts(plan, spaces)
         except VnetperfError:
-            log.error("undoing the deployment of %s", plan.scenario.id)
+            if spaces:
+                log.error("undoing the deployment of %s", plan.scenario.id)
             self._take_away()
             raise
         return facts.model_copy(update={"deploy_s": round(time.monotonic() - began, 3)})
 
-    def _deploy_parts(self, plan: Plan) -> ScenarioFacts:
-        spaces: dict[str, str] = {}
+    def _deploy_parts(self, plan: Plan, spaces: dict[str, str]) -> ScenarioFacts:
         parts, starts_s = plan.host_plans, Backends(plan.scenario).vswitch.starts_s
         for part in parts:
             with _name_host(part.host):
@@ -407,7 +408,8 @@ class TestbedClient:
         )
         # Between endpoints nothing but they themselves can send.
         path_check = {} if plan.scenario.apart else self._path_check(plan)
-        log.info("frames come through: %s", path_check)
+        if path_check:
+            log.info("frames come through: %s", path_check)
         answers = self._call_hosts((p.host for p in parts), "facts", path_check=path_check)
         of_host = {
             host: ScenarioFacts.model_validate(answer).facts for host, answer in answers.items()

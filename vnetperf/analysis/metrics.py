@@ -222,6 +222,8 @@ def explain_missing_number(result: Result) -> str:
     meant = [metric for metric in metrics if metric.main] or [
         metric for metric in metrics if metric.label
     ]
+    if result.outcome is not None:  # whose figures may all be only shown
+        meant = meant or metrics
     if any(metric.measured is not None or metric.over is not None for metric in meant):
         return ""
     return next(

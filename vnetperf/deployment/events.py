@@ -50,7 +50,8 @@ def find_event_problem(plan: Plan, text: str) -> str:
         part = locate_event(plan, text)
         return f"no host has {text}" if part is None else find_event_problem(part, text)
     event, choices = parse_event(text), list_events(graph)
-    if event is None or str(event) not in choices:
+    # On a testbed of several hosts the text may name the host as well, which `locate_event` read.
+    if event is None or (str(event) if plan.host else text) not in choices:
         missing = text if event is None else event.part
         return f"{graph.name} has no {missing}; it has {', '.join(choices)}"
     return event.problem(plan)

@@ -290,11 +290,11 @@ def run_part(
         "trial: %d octets, %.0f frames/s per direction, %g s",
         *(spec.frame_size, spec.load_fps, spec.duration_s),
     )
-    trial = _PartOfTrial(deployment, spec, others or NoOthers(), injector)
     try:
+        trial = _PartOfTrial(deployment, spec, others or NoOthers(), injector)
         part = trial.send(watch, on_live, window) if plan.has_tester else trial.accompany(watch)
-    except PartEndedError:  # the other part tells why
-        part = PartResult(result=TrialResult(directions=()))
+    except PartEndedError:  # the other part tells why, unless the cause is here
+        part = _check_after_end(deployment)
     except TrialTimeoutError as error:
         part = _failed("timeout", error)
     except GeneratorError as error:
@@ -304,6 +304,15 @@ def run_part(
     log.info("trial ends: %s", part.result.failure or counts_text(part.result))
     result = part.result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
     return part.model_copy(update={"result": result})
+
+
+def _check_after_end(deployment: LiveDeployment) -> PartResult:
+    """What is here of a trial that ended at another host: nothing, or why the DUT here failed."""
+    try:
+        deployment.check_alive()
+    except (DutError, HostError) as error:
+        return _failed("dut", deployment.cause(error))
+    return PartResult(result=TrialResult(directions=()))
 
 
 def _failed(failed: str, error: VnetperfError) -> PartResult:

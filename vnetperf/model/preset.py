@@ -347,9 +347,13 @@ class Preset(Frozen):
         others = dict(content.get("test_parameters", {}))
         for test, table in content["tests"].items():
             field = cls.model_fields.get(test)
+            if not table:
+                continue
             if field is not None and isinstance(field.default, ProcedureParameters):
+                if test in content:
+                    raise ValueError(f"[{test}] and [tests.{test}] are both there; keep one")
                 parted[test] = table
-            elif table:
+            else:
                 others[test] = table
         return parted | {"test_parameters": others}
 

@@ -66,25 +66,26 @@ class ChangedFrames(Frozen):
         if not isinstance(fields, dict):
             return fields
         fields = dict(fields)
-        for kind in CHANGES.values():
-            if (change := fields.pop(kind.key, None)) is not None:
-                fields["change"] = kind.model_validate(change)
+        changes = {key: fields.pop(key, None) for key in CHANGES}
+        present = [key for key, change in changes.items() if change is not None]
+        if len(present) > 1:
+            raise ValueError(f"frames are changed in one way, by {' or '.join(present)}")
+        for key in present:
+            fields["change"] = CHANGES[key].model_validate(changes[key])
         return fields
 
     @model_serializer(mode="wrap")
     def _write_change(
         self, serialize: SerializerFunctionWrapHandler, info: SerializationInfo
     ) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
+        fields: dict[str, Any] = serialize(self)
+        has_change = "change" in fields
+        change = fields.pop("change", None)
         partial = info.exclude_none or info.exclude_defaults or info.exclude_unset
-        for name, value in serialize(self).items():
-            if name != "change":
-                fields[name] = value
-                continue
-            for kind in CHANGES.values():
-                is_made = isinstance(self.change, kind)
-                if is_made or not partial:
-                    fields[kind.key] = value if is_made else None
+        for key, kind in CHANGES.items() if has_change else ():
+            is_made = isinstance(self.change, kind)
+            if is_made or not partial:
+                fields[key] = change if is_made else None
         return fields
 
 

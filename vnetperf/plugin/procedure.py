@@ -185,6 +185,9 @@ class FrameTest(ABC):
     def count_discarded(outcome: Any, unanswered: int, invalid: Collection[int], /) -> int:
         """Count its trials that were no measurement of the DUT.
 
+        Not called for a test that returns an `Outcome`: of those all trials that are not VALID
+        count.
+
         Args:
             outcome: What `run` has returned.
             unanswered: Trials that were repeated, since they answered no request.

@@ -106,13 +106,13 @@ def registered_on_machines() -> dict[Family, dict[str, str]]:
 
 
 def plugins() -> dict[str, str]:
-    """Backends of others than this package, "vswitches mine" -> what an equal one has in common.
+    """Backends of others that machines import, "vswitches mine" -> what an equal one has in common.
 
     Of a package that is its name and version; of a module that a conftest names, its content. One
     that cannot be found here is left out.
     """
     versions: dict[str, str] = {}
-    for family in FAMILIES:
+    for family in ON_MACHINES:
         for name, point in _from_packages(family).items():
             if point.dist is not None and point.dist.name != OWN_PACKAGE:
                 versions[f"{family} {name}"] = f"{point.dist.name} {point.dist.version}"

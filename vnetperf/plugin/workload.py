@@ -8,14 +8,16 @@ the programs, in the process that deploys.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from vnetperf.model.errors import ConfigError
 from vnetperf.model.figures import Figure
-from vnetperf.model.scenario import ENDPOINTS_VARIANT, Scenario
+from vnetperf.model.scenario import ENDPOINTS_VARIANT, PROGRAM_VARIANTS, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.transfer import Figures, Transfer, TransferSpec
 from vnetperf.model.units import (
@@ -32,6 +34,7 @@ from vnetperf.plugin import registry
 from vnetperf.plugin.requirements import Requirements
 from vnetperf.statistics.difference import FEW, Measurand, difference
 
+log = logging.getLogger(__name__)
 Better = Literal["more", "less"]
 #: What kinds begin with that are no workload's: transfers between sockets.
 _SOCKETS = ("tcp", "udp")
@@ -391,7 +394,8 @@ class Workload(WorkloadReport, Requirements):
     """What programs do in a deployment.
 
     Attributes:
-        variant: What the name of a scenario ends with that is deployed for it.
+        variant: What the name of a scenario ends with that is deployed for it, one of
+            `PROGRAM_VARIANTS`; most share that of endpoints.
         tool_setting: Setting that names its tool: "endpoint_tool".
         runner: Import path of the function that runs it: "module:function". It is called with a
             `vnetperf.plugin.site.WorkloadSite` and specs, and returns a `Transfer` for each.
@@ -410,7 +414,7 @@ class Workload(WorkloadReport, Requirements):
         """The scenario as it is deployed for the programs.
 
         Args:
-            scenario: The scenario, with `variant` in its name.
+            scenario: The scenario.
             vnf_mode: Mode of VNFs by the user; `AUTO` for the workload's choice.
 
         Returns:
@@ -468,23 +472,16 @@ class Workload(WorkloadReport, Requirements):
 
 
 def list_workload_reports(kinds: Iterable[str]) -> tuple[WorkloadReport, ...]:
-    """The workloads that are installed, and those of a run that are not.
+    """The workloads of a run, installed or not.
 
     Args:
         kinds: What was done in the run.
 
     Returns:
         The workloads in the order of their titles.
-
-    Raises:
-        ConfigError: One cannot be loaded.
     """
-    installed: dict[str, WorkloadReport | None] = {
-        name: load_workload(name) for name in registry.names("workloads")
-    }
-    absent = {kind_name(kind): find_workload_report(kind) for kind in kinds}
-    reports = filter(None, (absent | installed).values())
-    return tuple(sorted(reports, key=lambda workload: workload.title))
+    reports = {kind_name(kind): find_workload_report(kind) for kind in kinds}
+    return tuple(sorted(filter(None, reports.values()), key=lambda workload: workload.title))
 
 
 def find_workload_report(kind: str) -> WorkloadReport | None:
@@ -494,13 +491,16 @@ def find_workload_report(kind: str) -> WorkloadReport | None:
         kind: "MPI_LATENCY".
 
     Returns:
-        The workload, installed or not; None of what sockets do.
-
-    Raises:
-        ConfigError: It cannot be loaded.
+        The workload; one of few words where it is not installed or cannot be loaded; None of what
+        sockets do.
     """
-    name = kind_name(kind)
-    return find_workload(kind) or AbsentWorkload(name) if name else None
+    if not (name := kind_name(kind)):
+        return None
+    try:
+        return find_workload(kind) or AbsentWorkload(name)
+    except ConfigError as error:  # a log is reported whatever has become of the plugin
+        log.warning("workload %s: %s", name, error)
+        return AbsentWorkload(name)
 
 
 def find_workload(kind: str) -> Workload | None:
@@ -529,7 +529,10 @@ def kind_name(kind: str) -> str:
         "mpi"; "" of what sockets do.
     """
     name = kind.partition("_")[0].lower()
-    return "" if name in _SOCKETS else name
+    if name in _SOCKETS:
+        return ""
+    names = (name for name in registry.names("workloads") if kind.startswith(f"{name.upper()}_"))
+    return max(names, key=len, default=name)
 
 
 def require_workload(kind: str) -> Workload:
@@ -560,6 +563,12 @@ def load_workload(name: str) -> Workload:
         ConfigError: There is none of that name, or it cannot be loaded.
     """
     workload: Workload = registry.load("workloads", name)()
+    if workload.variant not in PROGRAM_VARIANTS:
+        raise ConfigError(
+            f"variant = {workload.variant!r} is no variant of scenarios",
+            where=f"workload {name}",
+            accepted=", ".join(PROGRAM_VARIANTS),
+        )
     return workload
 
 

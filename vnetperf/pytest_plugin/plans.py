@@ -29,7 +29,7 @@ from vnetperf.planning.capability_check import find_size_problem, require_frames
 from vnetperf.planning.planner import largest_frame, make_plan
 from vnetperf.plugin import registry
 from vnetperf.plugin.procedure import DurationEstimate, duration_estimate, load_test
-from vnetperf.plugin.workload import find_workload, load_workload
+from vnetperf.plugin.workload import kind_name, load_workload
 from vnetperf.pytest_plugin.cases import (
     Selected,
     build_scenario,
@@ -88,8 +88,8 @@ class PlannedCase:
         subject = FRAMES
         if kind == USERS:
             subject = USERS
-        elif workload := find_workload(kind):
-            subject = workload.name
+        elif kind and (workload_name := kind_name(kind)):
+            subject = workload_name
         elif kind or "message_size" in params:
             subject = SOCKETS
         meant = name.removeprefix("test_")
@@ -273,7 +273,11 @@ def _transfer(planner: Planner, scenario: Scenario, case: PlannedCase) -> tuple[
         text = "TCP and UDP between users and a server, each both ways, by iperf3"
         return text, sum(spec.length_s for spec in specs), problem
     if case.subject != SOCKETS:
-        if problem := transfers.find_workload_problem(planner, scenario, kind, size):
+        try:
+            problem = transfers.find_workload_problem(planner, scenario, kind, size)
+        except ConfigError as error:  # the plugin of the workload is not installed
+            problem = str(error)
+        if problem:
             return "", 0.0, f"{kind}: {problem}"
         workload = load_workload(case.subject)
         spec = transfers.workload_spec(planner, scenario, kind, size)

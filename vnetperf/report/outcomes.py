@@ -808,19 +808,20 @@ def _service_headline(_: Result, service: Service) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _FigureRow:
-    """The figures of one result that are of the same thing, by name."""
+    """The figures of one result that are of the same thing, by name and title."""
 
     result: Result
     of: str
     direction: str
-    figures: dict[str, Figure]
+    figures: dict[tuple[str, str], Figure]
 
 
 def _figure_rows(entries: Iterable[Entry[Outcome]]) -> Iterator[_FigureRow]:
     for entry in entries:
-        rows: dict[tuple[str, str], dict[str, Figure]] = {}
+        rows: dict[tuple[str, str], dict[tuple[str, str], Figure]] = {}
         for figure in entry.outcome.figures:
-            rows.setdefault((figure.of, figure.direction), {})[figure.name] = figure
+            row = rows.setdefault((figure.of, figure.direction), {})
+            row[figure.name, figure.title] = figure
         for (of, direction), figures in rows.items():
             yield _FigureRow(entry.result, of, direction, figures)
 
@@ -837,9 +838,9 @@ def _figure_text(figure: Figure) -> str:
     return " ".join((*figure.qualifiers, single(value, figure.unit)))
 
 
-def _figure_column(name: str, figure: Figure) -> Column[_FigureRow]:
+def _figure_column(key: tuple[str, str], figure: Figure) -> Column[_FigureRow]:
     def cell(row: _FigureRow) -> str | None:
-        return text.text_or_none(row.figures.get(name), _figure_text)
+        return text.text_or_none(row.figures.get(key), _figure_text)
 
     return Column(figure.title, cell, bold=figure.main)
 
@@ -853,7 +854,9 @@ def _figure_tables(group: Group) -> Iterator[Table]:
         Column("size", lambda row: row.result.size_name, words=True),
         Column("of", lambda row: row.of or None, words=True, optional=True),
         Column("direction", lambda row: row.direction or None, words=True, optional=True),
-        *starmap(_figure_column, {figure.name: figure for _, figure in figures}.items()),
+        *starmap(
+            _figure_column, {(figure.name, figure.title): figure for _, figure in figures}.items()
+        ),
     ]
     notes = [
         text.interval_note([f.value for _, f in figures if isinstance(f.value, Spread)]),

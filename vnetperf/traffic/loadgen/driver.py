@@ -541,7 +541,7 @@ class Loadgen(TrafficGenerator):
                 self.machine.set_link(port.netdev, mac=end.mac)
         links = {p.netdev: self.machine.link(p.netdev) for p in self._ports if p.resets}
         self.executable = ENGINE.executable()
-        self._neighbours, self._capture, self.bound = ((), {}), CaptureSpec(), None
+        self._neighbours, self._capture, self.learnt = ((), {}), CaptureSpec(), None
         self._taken_fps = inf
         self._engine = Engine.open(
             self.config,

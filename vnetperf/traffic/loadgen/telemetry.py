@@ -34,6 +34,11 @@ REPLY_TIMEOUT_S = 30.0
 POLL_S = 0.002
 
 
+def _no_telemetry(path: Path, error: Exception) -> GeneratorError:
+    reason = error if str(error) else type(error).__name__
+    return GeneratorError(f"no DPDK telemetry: {reason}", where=str(path))
+
+
 class EngineSocket(DpdkTelemetry):
     """DPDK's telemetry socket of one process, for use from one thread."""
 
@@ -47,13 +52,14 @@ class EngineSocket(DpdkTelemetry):
             )
         try:
             super().__init__(path, REPLY_TIMEOUT_S)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise _no_telemetry(path, error) from error
+        try:
             self.pid = int(self.greeting["pid"])
             """Process that replies."""
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             self.close()
-            raise GeneratorError(
-                f"no DPDK telemetry: {error or type(error).__name__}", where=str(path)
-            ) from error
+            raise _no_telemetry(path, error) from error
 
     def ask(self, command: str, **parameters: object) -> Any:
         """Run one command and return its value."""
