@@ -36,7 +36,7 @@ KNOWN = {
 }
 
 for _name in registry.names("vswitches"):
-    _members = {"vswitch": _name, "known": KNOWN.get(_name, {}), "__module__": __name__}
+    _members = {"vswitch": _name, "known_failures": KNOWN.get(_name, {}), "__module__": __name__}
     globals()[f"Test_{_name}"] = pytest.mark.real(
         type(f"Test_{_name}", (VSwitchContract,), _members)
     )

@@ -141,7 +141,7 @@ def test_what_leaves_is_what_was_compiled(capture: tuple[Engine, Path]) -> None:
         if any(field.random for field in kind.fields):
             assert first_flow(plain, kind) == kind.nth(0), where
         else:
-            assert plain == kind.nth(part.first + part.every * number), where
+            assert plain == kind.nth(part.first + part.step * number), where
     for epoch, case in names.items():
         wanted = {n: round(FRAMES * part.share) for n, (_, part) in kinds[epoch].items()}
         assert found[epoch] == wanted, case

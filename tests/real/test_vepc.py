@@ -70,8 +70,8 @@ def test_fifty_sessions_carry_every_frame_both_ways(unchanged: Unchanged) -> Non
         assert (attach["attached"], attach["success rate"]) == (SESSIONS, 1.0)
         assert attach["whole, s"] >= (SESSIONS - 1) / 500
         (sessions,) = facts["sessions"]
-    for words in (f"{SESSIONS} ", "UE 198.18.0.1", "TEID 0x1"):
-        assert words in sessions
+        for words in (f"{SESSIONS} ", "UE 198.18.0.1", "TEID 0x1"):
+            assert words in sessions
         mine = format_cpus(deployment.plan.placement.cores["vnf0"])
         assert set(facts["threads"].values()) == {f"processors {mine}"}
         for size in (64, 1518):

@@ -52,7 +52,7 @@ def find_event_problem(plan: Plan, text: str) -> str:
     event, choices = parse_event(text), list_events(graph)
     # On a testbed of several hosts the text may name the host as well, which `locate_event` read.
     if event is None or (str(event) if plan.host else text) not in choices:
-        missing = text if event is None else event.part
+        missing = text if event is None or str(event) in choices else event.part
         return f"{graph.name} has no {missing}; it has {', '.join(choices)}"
     return event.problem(plan)
 

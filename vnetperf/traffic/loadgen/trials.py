@@ -77,12 +77,16 @@ class StreamPart:
         share: Its share of the stream's frames, 0..1.
         spec: The engine's stream; its id is the part's own.
         broadcast: Its frames go to everybody, and are counted apart.
+        first: It sends frames `first`, `first` + `step`, ... of its kind of frame.
+        step: See there.
     """
 
     stream: Stream
     share: float
     spec: StreamSpec
     broadcast: bool = False
+    first: int = 0
+    step: int = 1
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,14 @@ def compile_parts(
             if expected:
                 spec = replace(spec, expected=expected[place][2])
             parts.append(
-                StreamPart(frame.stream, share * turn.share, spec, broadcast=frame.broadcast)
+                StreamPart(
+                    frame.stream,
+                    share * turn.share,
+                    spec,
+                    broadcast=frame.broadcast,
+                    first=turn.first,
+                    step=turn.step,
+                )
             )
     if len(parts) > MAX_STREAMS:
         raise GeneratorError(
