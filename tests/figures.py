@@ -85,7 +85,7 @@ class Figure:
 
 #: What was counted before the house was drawn anew, and what may be counted at most.
 LIMITS: dict[str, tuple[float, float]] = {
-    "code lines": (78950, 81140),
+    "code lines": (78950, 81183),
     "names that are pronouns, prepositions or participles, %": (10.1, 0.2),
     "functions with such a word": (637, 32),
     "names that say nothing, %": (2.9, 2.9),
