@@ -309,7 +309,7 @@ def test_a_trial_that_is_stopped_sends_no_more(double: Double, engine: Engine) -
             double.answers["trial/status"] = {"state": next(states)}
         return asked(command, rows)
 
-    double.ask_rows = changing  # type: ignore[method-assign]
+    double.ask_rows = changing  # type: ignore[method-assign]  # a double
     engine.stop()
     assert next(states, None) is None
 

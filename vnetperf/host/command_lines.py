@@ -170,7 +170,7 @@ def _by_starter(name: str, words: list[str], place: StartPlace) -> Iterator[tupl
             return
         if option in starter.directory.split() and value:
             # Not resolved: links are looked at later.
-            place = replace(place, directory=os.path.join(place.directory, value))  # noqa: PTH118
+            place = replace(place, directory=os.path.join(place.directory, value))  # noqa: PTH118 - texts
         elif is_env and option in {"-S", "--split-string"}:
             words[:0] = _split(value)
         elif is_env and option in {"-", "-i", "--ignore-environment"}:

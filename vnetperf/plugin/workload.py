@@ -362,7 +362,7 @@ class AbsentWorkload(WorkloadReport):
 
     def __init__(self, name: str) -> None:
         # Others have these in their class.
-        self.name = name  # type: ignore[misc]
+        self.name = name  # type: ignore[misc]  # of one object
         self.title = f"{name.upper()} (a plugin that is not installed here)"  # type: ignore[misc]
 
     def main_figure(self, kind: str) -> tuple[str, Unit, Better]:
